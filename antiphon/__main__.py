@@ -1,0 +1,5 @@
+"""``python -m antiphon`` is the command line."""
+
+from antiphon.cli.main import app
+
+app()

@@ -1,0 +1,1 @@
+"""Streaming decoders: frames in, audio out, state carried."""

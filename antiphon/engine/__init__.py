@@ -1,0 +1,1 @@
+"""The autoregressive engine: the scheduler plans, the runner computes, the scheduler updates."""

@@ -1,0 +1,159 @@
+"""The engine's thread and its asyncio face: a request is a stream, and closing it aborts it."""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import Runner
+from antiphon.engine.scheduler import EngineEvent
+from antiphon.errors import EngineError
+from antiphon.models.base import Prompt
+from antiphon.types import Ended
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mailbox:
+    """Where a request's events go: a queue that lives on the listener's event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    events: "asyncio.Queue[EngineEvent]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    request: EngineRequest
+    mailbox: _Mailbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+_Command: TypeAlias = _Add | _Read | _Abort | _Stop
+
+
+class AsyncEngine:
+    """Runs an `EngineCore` in a thread of its own."""
+
+    def __init__(self, runner: Runner, *, name: str = "engine") -> None:
+        self._core = EngineCore(runner)
+        self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._mailboxes: dict[str, _Mailbox] = {}
+        self._failure: str | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> str | None:
+        """What broke the engine, or ``None`` while it works."""
+        return self._failure
+
+    async def generate(self, request_id: str, prompt: Prompt) -> AsyncGenerator[EngineEvent, None]:
+        """Stream a request's frames and, last, its `Ended`.
+
+        Raises:
+            EngineError: the engine failed; every open request is told.
+        """
+        if not self._thread.is_alive():
+            raise EngineError("the engine has been closed")
+        mailbox = _Mailbox(asyncio.get_running_loop(), asyncio.Queue())
+        self._inbox.put(_Add(EngineRequest(request_id, prompt), mailbox))
+        try:
+            while True:
+                event = await mailbox.events.get()
+                if not isinstance(event, Ended):
+                    self._inbox.put(_Read(request_id))
+                elif event.reason == "error":
+                    raise EngineError(self._failure or "the engine has stopped")
+                yield event
+                if isinstance(event, Ended):
+                    return
+        finally:
+            self._inbox.put(_Abort(request_id))  # no-op for a request that has ended
+
+    async def close(self) -> None:
+        """Abort everything and join the thread."""
+        self._inbox.put(_Stop())
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        try:
+            while self._take_commands():
+                if self._core.scheduler.has_work:
+                    self._deliver(self._core.step())
+                else:
+                    self._core.scheduler.check_integrity()
+        except Exception as error:  # the engine's one door for faults
+            logger.exception("the engine failed")
+            self._failure = f"{type(error).__name__}: {error}"
+        self._end_all()
+        self._core.runner.close()
+
+    def _take_commands(self) -> bool:
+        """Carry out what has arrived, waiting for it if there is no work; False means stop."""
+        block = not self._core.scheduler.has_work
+        while True:
+            try:
+                command = self._inbox.get(block=block)
+            except queue.Empty:
+                return True
+            if isinstance(command, _Stop):
+                return False
+            self._carry_out(command)
+            block = False
+
+    def _carry_out(self, command: _Add | _Read | _Abort) -> None:
+        scheduler = self._core.scheduler
+        if isinstance(command, _Add):
+            self._mailboxes[command.request.id] = command.mailbox
+            scheduler.add(command.request)
+        elif isinstance(command, _Read):
+            scheduler.read(command.request_id)
+        elif scheduler.abort(command.request_id):
+            self._post(command.request_id, Ended("abort"))
+
+    def _deliver(self, events: list[tuple[str, EngineEvent]]) -> None:
+        for request_id, event in events:
+            self._post(request_id, event)
+
+    def _post(self, request_id: str, event: EngineEvent) -> None:
+        mailbox = self._mailboxes[request_id]
+        if isinstance(event, Ended):
+            del self._mailboxes[request_id]
+        try:
+            mailbox.loop.call_soon_threadsafe(mailbox.events.put_nowait, event)
+        except RuntimeError:  # the listener's loop is closed: nobody is left to tell
+            self._mailboxes.pop(request_id, None)
+            self._core.scheduler.abort(request_id)
+
+    def _end_all(self) -> None:
+        """Tell every request that it is over, and go on answering those that still arrive."""
+        reason: Ended = Ended("error" if self._failure else "abort")
+        for request_id in tuple(self._mailboxes):
+            self._post(request_id, reason)
+        while self._failure:
+            command = self._inbox.get()
+            if isinstance(command, _Stop):
+                return
+            if isinstance(command, _Add):
+                self._mailboxes[command.request.id] = command.mailbox
+                self._post(command.request.id, reason)

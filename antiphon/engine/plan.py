@@ -1,0 +1,47 @@
+"""What crosses between scheduler and runner in one step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from antiphon.models.base import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A request enters a slot."""
+
+    slot: int
+    prompt: Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """From scheduler to runner.
+
+    Attributes:
+        releases: slots whose requests are gone; done first, before any start.
+        starts: slots to be filled with new requests; they are in ``slots`` too.
+        slots: slots that make one frame in this step.
+    """
+
+    releases: tuple[int, ...] = ()
+    starts: tuple[Start, ...] = ()
+    slots: tuple[int, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.releases or self.starts or self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """From runner to scheduler: each planned slot is in exactly one of the two.
+
+    Attributes:
+        frames: the frame that a slot made.
+        stopped: slots whose model said that it has finished, instead of making a frame.
+    """
+
+    frames: Mapping[int, Any]
+    stopped: frozenset[int] = frozenset()

@@ -1,0 +1,36 @@
+"""The engine's one mutable object per request."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from antiphon.models.base import Prompt
+
+
+class Status(Enum):
+    """Where a request is in its life."""
+
+    WAITING = auto()  # for a slot
+    RUNNING = auto()  # holds a slot
+    ENDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class EngineRequest:
+    """A request inside the engine; only the engine's thread touches it."""
+
+    id: str
+    prompt: Prompt
+    status: Status = Status.WAITING
+    slot: int | None = None
+    num_frames: int = 0
+    num_frames_read: int = 0
+
+    @property
+    def num_frames_unread(self) -> int:
+        """Frames made but not yet taken by the listener's side."""
+        return self.num_frames - self.num_frames_read
+
+    @property
+    def is_at_limit(self) -> bool:
+        limit = self.prompt.sampling.max_frames
+        return limit is not None and self.num_frames >= limit

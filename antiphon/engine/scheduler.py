@@ -1,0 +1,113 @@
+"""Decides which requests hold a slot and which make a frame in the next step; knows no tensor."""
+
+from collections import deque
+from typing import TypeAlias
+
+from antiphon.engine.plan import Start, StepOutput, StepPlan
+from antiphon.engine.request import EngineRequest, Status
+from antiphon.types import Ended, FinishReason, FrameReady
+
+EngineEvent: TypeAlias = FrameReady | Ended
+
+
+class Scheduler:
+    """First come, first served over a fixed number of slots.
+
+    A request whose listener is ``max_unread_frames`` behind keeps its slot but is left out of the
+    step until the listener has read on, so that a slow reader bounds its own memory.
+    """
+
+    def __init__(self, num_slots: int, *, max_unread_frames: int = 128) -> None:
+        self._max_unread_frames = max_unread_frames
+        self._num_slots = num_slots
+        self._free_slots = deque(range(num_slots))
+        self._waiting: deque[EngineRequest] = deque()
+        self._running: dict[int, EngineRequest] = {}
+        self._by_id: dict[str, EngineRequest] = {}
+        self._releases: list[int] = []
+
+    def add(self, request: EngineRequest) -> None:
+        """Queue a request."""
+        assert request.id not in self._by_id, f"{request.id} is already here"
+        self._by_id[request.id] = request
+        self._waiting.append(request)
+
+    def read(self, request_id: str) -> None:
+        """Note that the listener's side has taken one frame."""
+        if (request := self._by_id.get(request_id)) is not None:
+            request.num_frames_read += 1
+
+    def abort(self, request_id: str) -> bool:
+        """Drop a request wherever it is; return whether it was still here."""
+        request = self._by_id.get(request_id)
+        if request is None:
+            return False
+        self._end(request)
+        return True
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        """Requests that have not ended."""
+        return tuple(self._by_id)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the next plan would not be empty."""
+        return bool(
+            self._releases
+            or (self._waiting and self._free_slots)
+            or any(self._may_run(request) for request in self._running.values())
+        )
+
+    def schedule(self) -> StepPlan:
+        """Plan one step: fill free slots, then run every slot whose listener keeps up."""
+        releases, self._releases = tuple(self._releases), []
+        starts = []
+        while self._waiting and self._free_slots:
+            request = self._waiting.popleft()
+            request.slot = self._free_slots.popleft()
+            request.status = Status.RUNNING
+            self._running[request.slot] = request
+            starts.append(Start(request.slot, request.prompt))
+        slots = tuple(slot for slot, each in self._running.items() if self._may_run(each))
+        return StepPlan(releases, tuple(starts), slots)
+
+    def update(self, plan: StepPlan, output: StepOutput) -> list[tuple[str, EngineEvent]]:
+        """Take the step's result in; return what each request is to be told."""
+        events: list[tuple[str, EngineEvent]] = []
+        for slot in plan.slots:
+            request = self._running[slot]
+            reason: FinishReason | None = None
+            if slot in output.stopped:
+                reason = "stop"
+            else:
+                request.num_frames += 1
+                events.append((request.id, FrameReady(output.frames[slot])))
+                if request.is_at_limit:
+                    reason = "length"
+            if reason is not None:
+                events.append((request.id, Ended(reason)))
+                self._end(request)
+        return events
+
+    def check_integrity(self) -> None:
+        """Assert that every slot is either free or held by exactly one live request."""
+        held = set(self._running)
+        assert len(set(self._free_slots)) == len(self._free_slots), "a slot is free twice"
+        assert not held & set(self._free_slots), "a held slot is free"
+        assert held | set(self._free_slots) == set(range(self._num_slots)), "a slot is lost"
+        assert all(each.slot == slot for slot, each in self._running.items())
+        assert len(self._by_id) == len(self._waiting) + len(self._running)
+
+    def _may_run(self, request: EngineRequest) -> bool:
+        return request.num_frames_unread < self._max_unread_frames
+
+    def _end(self, request: EngineRequest) -> None:
+        if request.slot is None:
+            self._waiting.remove(request)
+        else:
+            del self._running[request.slot]
+            self._free_slots.append(request.slot)
+            self._releases.append(request.slot)
+        del self._by_id[request.id]
+        request.slot, request.status = None, Status.ENDED

@@ -1,0 +1,136 @@
+"""Every error that a user can meet, with its HTTP status, OpenAI type and code.
+
+    AntiphonError                     500  server_error
+    ├── InvalidRequestError           400  invalid_request_error   invalid_value
+    │   ├── UnknownModelError         404                          model_not_found
+    │   ├── UnknownVoiceError         404                          voice_not_found
+    │   └── InputTooLongError         400                          string_above_max_length
+    ├── AuthenticationError           401  invalid_request_error   invalid_api_key
+    ├── RequestTooLargeError          413  invalid_request_error   request_too_large
+    ├── RateLimitError                429  rate_limit_error        rate_limit_exceeded
+    ├── UnavailableError              503  server_error            overloaded
+    ├── EngineError                   500  server_error            engine_error
+    ├── SettingsError                 (start-up only: a wrong flag, variable or file)
+    └── ModelLoadError                (start-up only: a checkpoint that cannot be served)
+
+Messages name the field, say what was wrong and what is allowed.
+"""
+
+from collections.abc import Iterable
+
+
+class AntiphonError(Exception):
+    """Base of all errors raised on purpose."""
+
+    status = 500
+    type = "server_error"
+    code = "internal_error"
+    retry_after_s: float | None = None
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        if code is not None:
+            self.code = code
+
+
+class InvalidRequestError(AntiphonError):
+    """The request is wrong and would be wrong again."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+
+
+class UnknownModelError(InvalidRequestError):
+    """No served model has this name."""
+
+    status = 404
+    code = "model_not_found"
+
+    def __init__(self, model: str, available: Iterable[str]) -> None:
+        super().__init__(
+            f"The model '{model}' does not exist. Available: {', '.join(available)}.", param="model"
+        )
+
+
+class UnknownVoiceError(InvalidRequestError):
+    """The model has no voice of this name."""
+
+    status = 404
+    code = "voice_not_found"
+
+    def __init__(self, voice: str, available: Iterable[str]) -> None:
+        super().__init__(
+            f"Invalid voice: '{voice}'. Available: {', '.join(available)}.", param="voice"
+        )
+
+
+class InputTooLongError(InvalidRequestError):
+    """The text is longer than the server accepts."""
+
+    code = "string_above_max_length"
+
+    def __init__(self, num_characters: int, max_characters: int) -> None:
+        super().__init__(
+            f"Invalid 'input': {num_characters} characters; at most {max_characters} are allowed.",
+            param="input",
+        )
+
+
+class AuthenticationError(AntiphonError):
+    """The API key is missing or wrong."""
+
+    status = 401
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+
+
+class RequestTooLargeError(AntiphonError):
+    """The body is larger than the server accepts."""
+
+    status = 413
+    type = "invalid_request_error"
+    code = "request_too_large"
+
+
+class RateLimitError(AntiphonError):
+    """More was asked than the server can serve without gaps; try again later."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class UnavailableError(AntiphonError):
+    """The server is starting, draining or broken."""
+
+    status = 503
+    code = "overloaded"
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class EngineError(AntiphonError):
+    """The model failed while it was generating."""
+
+    code = "engine_error"
+
+
+class SettingsError(AntiphonError):
+    """A setting is unknown or has a wrong value; the message names it and its source."""
+
+    code = "invalid_settings"
+
+
+class ModelLoadError(AntiphonError):
+    """A checkpoint cannot be served; the message says why."""
+
+    code = "model_load_failed"

@@ -1,0 +1,1 @@
+"""Where stages run: in this process, or as replicas elsewhere."""

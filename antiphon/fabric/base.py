@@ -1,0 +1,60 @@
+"""What a fabric does with stages: host them, open streams through them, drain them."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from antiphon.models.base import Prompt
+from antiphon.types import AudioChunk, Ended, FrameReady
+
+StageItem: TypeAlias = FrameReady | AudioChunk | Ended
+StageStream: TypeAlias = AsyncGenerator[StageItem, None]
+
+
+@dataclass(frozen=True, slots=True)
+class StageRequest:
+    """What every stage of a pipeline is told of one request."""
+
+    id: str
+    prompt: Prompt
+
+
+class Stage(Protocol):
+    """Model code that can be placed anywhere; it knows no fabric.
+
+    The stream that `run` returns ends with exactly one `Ended`, or raises. Closing it, at any
+    moment, closes ``upstream`` and frees all that the request holds.
+    """
+
+    def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        """Stream this stage's part of ``request``; ``upstream`` is the stage before, if any."""
+        ...
+
+    async def close(self) -> None:
+        """Free what loading took."""
+        ...
+
+
+class Fabric(Protocol):
+    """Hosts the stages of one model."""
+
+    async def host(self, name: str, build: Callable[[], Stage]) -> None:
+        """Build a stage, off the event loop, and keep it under ``name``."""
+        ...
+
+    def open(self, name: str, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        """Open a request's stream through the stage of this name."""
+        ...
+
+    @property
+    def num_open(self) -> int:
+        """Streams that are open now, over all stages."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when no stream is open any more."""
+        ...
+
+    async def close(self) -> None:
+        """Close every stage."""
+        ...

@@ -1,0 +1,65 @@
+"""What a family implements: a prompter always, a generator if it owns its loop.
+
+The other two kinds of stage are protocols owned by their users: `antiphon.engine.runner.Runner`
+and `antiphon.codec.protocol.StreamingDecoder`.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from antiphon.models.spec import Capabilities
+from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a model reads for one segment of text.
+
+    Attributes:
+        data: the family's own form of it; nobody else looks inside.
+        num_tokens: text units that the model reads, for usage.
+        seed: of all random numbers of this segment.
+        sampling: complete, defaults filled in.
+    """
+
+    data: Any
+    num_tokens: int
+    seed: int
+    sampling: Sampling = Sampling()
+
+
+class Prompter(Protocol):
+    """Turns requests into prompts. Pure: the same request and voice give the same prompt."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the loaded checkpoint can do."""
+        ...
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment; called in a worker thread.
+
+        ``request.input`` is the segment's text, already stripped and never empty, and
+        ``request.sampling`` is complete.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        ...
+
+
+class SpeechGenerator(Protocol):
+    """A model that owns its loop and yields audio; called in worker threads, one per request.
+
+    Implementations hold no state per request outside the generator that they return, so that
+    closing it frees everything.
+    """
+
+    def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
+        """Yield the audio of one prompt, each piece as soon as it is ready."""
+        ...
+
+    def close(self) -> None:
+        """Free what loading took."""
+        ...

@@ -1,0 +1,47 @@
+"""The toy's codec: a tone per frame, its phase and loudness carried so that nothing clicks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from antiphon.models.spec import LoadContext
+from antiphon.models.toy.prompt import SAMPLE_RATE_HZ
+from antiphon.models.toy.talker import ToyFrame
+from antiphon.types import Samples
+
+
+@dataclass(slots=True)
+class ToneState:
+    """Where the last frame left off."""
+
+    phase_cycles: float = 0.0
+    loudness: float = 0.0
+
+
+class ToneCodec:
+    """Decodes ``[pitch, loudness]`` frames of 40 ms."""
+
+    sample_rate_hz = SAMPLE_RATE_HZ
+    samples_per_frame = 960
+
+    def __init__(self, context: LoadContext) -> None:
+        self._ramp = np.arange(1, self.samples_per_frame + 1) / self.samples_per_frame
+
+    def open(self) -> ToneState:
+        return ToneState()
+
+    def decode(self, frames: Sequence[ToyFrame], state: ToneState) -> Samples:
+        return np.concatenate([self._decode_one(frame, state) for frame in frames])
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _decode_one(self, frame: ToyFrame, state: ToneState) -> Samples:
+        pitch_hz, loudness = frame
+        cycles = pitch_hz * self.samples_per_frame / self.sample_rate_hz
+        tone = np.sin(2 * np.pi * (state.phase_cycles + cycles * self._ramp))
+        envelope = state.loudness + (loudness - state.loudness) * self._ramp
+        state.phase_cycles = (state.phase_cycles + cycles) % 1.0
+        state.loudness = float(loudness)
+        return np.asarray(tone * envelope, np.float32)

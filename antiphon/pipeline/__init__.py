@@ -1,0 +1,1 @@
+"""The journey of a request through a model's stages."""

@@ -1,0 +1,91 @@
+"""A family's declared pipeline made live: its stages loaded, warmed, opened and drained."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+from antiphon.config import ModelSettings
+from antiphon.errors import UnknownVoiceError
+from antiphon.fabric.base import Fabric, StageRequest, StageStream
+from antiphon.fabric.local import LocalFabric
+from antiphon.models.base import Prompter
+from antiphon.models.registry import resolve
+from antiphon.models.spec import Capabilities, Family, LoadContext
+from antiphon.pipeline.stage import build_stage
+from antiphon.types import SpeechRequest, Voice, new_request_id
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_VOICE = "default"
+
+
+class LoadedModel:
+    """A model that is ready to be spoken with."""
+
+    def __init__(self, name: str, family: Family, prompter: Prompter, fabric: Fabric) -> None:
+        self.name = name
+        self.family = family
+        self.prompter = prompter
+        self.fabric = fabric
+
+    @classmethod
+    async def load(cls, settings: ModelSettings) -> "LoadedModel":
+        """Load a model's prompter and stages, off the event loop.
+
+        Raises:
+            ModelLoadError: no family serves it, or its checkpoint is wrong.
+        """
+        family, path = resolve(settings.source)
+        context = LoadContext(path, settings.device, settings.dtype, settings.max_slots)
+        prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
+        fabric = LocalFabric()
+        for spec in family.pipeline.stages:
+            await fabric.host(spec.name, partial(build_stage, spec, context))
+        name = settings.name or Path(settings.source).name
+        return cls(name, family, prompter, fabric)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.prompter.capabilities
+
+    def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
+        """Return the voice of this name, in any case, or that the name is an alias of.
+
+        Raises:
+            UnknownVoiceError: there is none.
+        """
+        voices = self.capabilities.voices
+        wanted = (name or DEFAULT_VOICE).casefold()
+        by_id = {voice.id.casefold(): voice for voice in voices}
+        for candidate in (wanted, aliases.get(wanted, "").casefold()):
+            if candidate == DEFAULT_VOICE:
+                return voices[0]
+            if candidate in by_id:
+                return by_id[candidate]
+        raise UnknownVoiceError(name or "", [*(voice.id for voice in voices), *aliases])
+
+    def open(self, request: StageRequest) -> StageStream:
+        """Open a request's stream through all stages."""
+        first, *rest = self.family.pipeline.stages
+        stream = self.fabric.open(first.name, request, None)
+        for spec in rest:
+            stream = self.fabric.open(spec.name, request, stream)
+        return stream
+
+    async def warm_up(self) -> None:
+        """Speak a few words to nobody, so that the first listener does not wait for caches."""
+        request = SpeechRequest("Ready.")
+        prompt = await asyncio.to_thread(
+            self.prompter.build, request, self.capabilities.voices[0], 0
+        )
+        async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
+            async for _ in stream:
+                pass
+        logger.info("%s is warm", self.name)
+
+    async def close(self) -> None:
+        """Free everything."""
+        await self.fabric.close()

@@ -1,0 +1,161 @@
+"""The whole journey of a speech request: text, prompt, stages, transforms, chunks."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import asdict, replace
+
+from antiphon.audio.chain import Chain
+from antiphon.concurrency import Workers
+from antiphon.config import SpeechSettings
+from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
+from antiphon.fabric.base import StageRequest
+from antiphon.models.base import Prompt
+from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
+from antiphon.pipeline.text import segment_seed, segments
+from antiphon.telemetry import Metrics
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    FinishReason,
+    Sampling,
+    SpeechRequest,
+    SpeechStream,
+    Usage,
+    Voice,
+    new_seed,
+)
+
+MIN_SPEED, MAX_SPEED = 0.25, 4.0
+MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
+
+
+class Speech:
+    """Speaks with the served models."""
+
+    def __init__(
+        self,
+        models: Mapping[str, LoadedModel],
+        settings: SpeechSettings,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Serve ``models`` by name; the first one is the default."""
+        self.models = models
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self._workers = Workers("speech")
+
+    def model(self, name: str | None) -> LoadedModel:
+        """Return the served model of this name or alias.
+
+        Raises:
+            UnknownModelError: there is none.
+        """
+        default = next(iter(self.models))
+        wanted = self.settings.model_aliases.get(name or DEFAULT_VOICE, name or DEFAULT_VOICE)
+        if wanted == DEFAULT_VOICE:
+            wanted = default
+        if wanted not in self.models:
+            raise UnknownModelError(wanted, [*self.models, *self.settings.model_aliases])
+        return self.models[wanted]
+
+    def stream(self, request: SpeechRequest) -> SpeechStream:
+        """Speak: audio chunks in order, then one `Ended` with the usage.
+
+        Closing the stream stops the work within one step and frees all that it held.
+
+        Raises:
+            InvalidRequestError: here, or before the first chunk; names the field and what is
+                allowed.
+            EngineError: the model failed, possibly after some chunks.
+        """
+        model = self.model(request.model)
+        voice = model.voice(request.voice, self.settings.voice_aliases)
+        self._check(request, model)
+        sampling = _filled(request.sampling, model.family.sampling)
+        seed = new_seed() if request.seed is None else request.seed
+        request = replace(request, sampling=sampling, seed=seed)
+        return self.metrics.observed(model.name, self._journey(request, voice, model))
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        self._workers.close()
+
+    async def _journey(
+        self, request: SpeechRequest, voice: Voice, model: LoadedModel
+    ) -> SpeechStream:
+        """Speak segment after segment through one chain of transforms."""
+        native_hz = model.capabilities.sample_rate_hz
+        chain = Chain.build(native_hz, request.sample_rate_hz or native_hz, request.speed)
+        usage = Usage()
+        reason: FinishReason = "stop"
+        async with aclosing(self._prompts(request, voice, model)) as prompts:
+            async for index, prompt in prompts:
+                usage = replace(usage, input_tokens=usage.input_tokens + prompt.num_tokens)
+                stage_request = StageRequest(f"{request.id}-{index}", prompt)
+                async with aclosing(model.open(stage_request)) as items:
+                    async for item in items:
+                        if isinstance(item, AudioChunk):
+                            num_frames = usage.output_tokens + item.num_frames
+                            usage = replace(usage, output_tokens=num_frames)
+                            async for chunk in self._transformed(chain, item):
+                                yield chunk
+                        elif isinstance(item, Ended):
+                            reason = item.reason
+                if reason != "stop":
+                    break
+        if len(tail := await self._workers.run(chain.flush)):
+            yield AudioChunk(tail, chain.sample_rate_hz)
+        yield Ended(reason, usage)
+
+    async def _prompts(
+        self, request: SpeechRequest, voice: Voice, model: LoadedModel
+    ) -> AsyncGenerator[tuple[int, Prompt], None]:
+        """Build the prompt of each segment, when it is wanted."""
+        assert request.seed is not None
+        limit = model.capabilities.max_segment_characters
+        texts = await self._workers.run(segments, request.input, limit)
+        for index, text in enumerate(texts):
+            part = replace(request, input=text)
+            seed = segment_seed(request.seed, index)
+            yield index, await self._workers.run(model.prompter.build, part, voice, seed)
+
+    async def _transformed(
+        self, chain: Chain, chunk: AudioChunk
+    ) -> AsyncGenerator[AudioChunk, None]:
+        if chain.is_identity:
+            yield chunk
+            return
+        samples = await self._workers.run(chain.push, chunk.samples)
+        if len(samples):
+            yield AudioChunk(samples, chain.sample_rate_hz, chunk.num_frames)
+
+    def _check(self, request: SpeechRequest, model: LoadedModel) -> None:
+        """Refuse what no model could speak."""
+        limit = self.settings.max_input_characters
+        if not request.input.strip():
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
+        if len(request.input) > limit:
+            raise InputTooLongError(len(request.input), limit)
+        _check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
+        if request.sample_rate_hz is not None:
+            rate_hz = request.sample_rate_hz
+            _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
+        languages = model.capabilities.languages
+        if request.language is not None and request.language.casefold() not in languages:
+            raise InvalidRequestError(
+                f"Invalid language: '{request.language}'. Available: {', '.join(languages)}.",
+                param="language",
+            )
+
+
+def _check_range(param: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:  # NaN is refused too
+        raise InvalidRequestError(
+            f"Invalid '{param}': {value}. Allowed: {low} to {high}.", param=param
+        )
+
+
+def _filled(sampling: Sampling, defaults: Sampling) -> Sampling:
+    """Return ``sampling`` with the family's defaults where it says nothing."""
+    given = {name: value for name, value in asdict(sampling).items() if value is not None}
+    return replace(defaults, **given)

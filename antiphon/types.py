@@ -1,0 +1,135 @@
+"""The vocabulary that every layer shares: requests, voices, chunks and how a stream ends.
+
+All of it is frozen and free of torch, so that it crosses threads, processes and hosts unchanged.
+"""
+
+import secrets
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples: TypeAlias = NDArray[np.float32]
+"""Mono PCM in [-1, 1], shape ``[num_samples]``."""
+
+FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
+"""Why a stream ended: the model stopped, a limit was met, the listener left, or a fault."""
+
+
+def new_request_id() -> str:
+    """Return a fresh id, unique across hosts."""
+    return f"req_{uuid.uuid4().hex}"
+
+
+def new_seed() -> int:
+    """Return a random seed that a JSON number carries without loss (below 2**53)."""
+    return secrets.randbits(53)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How an autoregressive stage draws codes. ``None`` means the family's default."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    max_frames: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRequest:
+    """One thing to be spoken.
+
+    Attributes:
+        input: the text; any length, long text is split by the pipeline.
+        voice: a voice id; ``None`` or ``"default"`` is the model's first voice.
+        model: a served model's name; ``None`` is the default model.
+        language: a language the model declares; ``None`` lets the model decide.
+        instructions: how to speak, for models that take instructions.
+        speed: 0.25 to 4.0; pitch is kept.
+        sample_rate_hz: of the result; ``None`` is the model's own.
+        seed: makes the audio repeatable; ``None`` draws one.
+        sampling: overrides of the family's sampling defaults.
+        options: family-only fields, validated by the family's options model.
+        id: names the request in logs, metrics and the engine.
+    """
+
+    input: str
+    voice: str | None = None
+    model: str | None = None
+    language: str | None = None
+    instructions: str | None = None
+    speed: float = 1.0
+    sample_rate_hz: int | None = None
+    seed: int | None = None
+    sampling: Sampling = Sampling()
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    id: str = field(default_factory=new_request_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """A voice that a model can speak with."""
+
+    id: str
+    name: str
+    language: str | None = None
+    gender: str | None = None
+    description: str | None = None
+    kind: Literal["builtin", "uploaded"] = "builtin"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReady:
+    """One frame on its way from an autoregressive stage to a decoder, which alone looks inside."""
+
+    frame: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AudioChunk:
+    """A piece of audio, in order.
+
+    Attributes:
+        samples: mono PCM, shape ``[num_samples]``.
+        sample_rate_hz: of ``samples``.
+        num_frames: model frames that this chunk completes, for usage and metrics.
+    """
+
+    samples: Samples
+    sample_rate_hz: int
+    num_frames: int = 0
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.samples) / self.sample_rate_hz
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a request cost: text units read by the model and frames it made."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The last item of every stream, exactly once."""
+
+    reason: FinishReason
+    usage: Usage = Usage()
+
+
+SpeechEvent: TypeAlias = AudioChunk | Ended
+SpeechStream: TypeAlias = AsyncGenerator[SpeechEvent, None]
+"""Audio, then one `Ended`; whoever opened it closes it."""
