@@ -13,7 +13,7 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent
 from antiphon.errors import EngineError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,12 @@ class _Add:
 
 
 @dataclass(frozen=True, slots=True)
+class _Append:
+    request_id: str
+    piece: Piece
+
+
+@dataclass(frozen=True, slots=True)
 class _Read:
     request_id: str
 
@@ -48,7 +54,7 @@ class _Stop:
     pass
 
 
-_Command: TypeAlias = _Add | _Read | _Abort | _Stop
+_Command: TypeAlias = _Add | _Append | _Read | _Abort | _Stop
 
 
 class AsyncEngine:
@@ -90,6 +96,10 @@ class AsyncEngine:
         finally:
             self._inbox.put(_Abort(request_id))  # no-op for a request that has ended
 
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Give a request more text; does nothing if it has ended."""
+        self._inbox.put(_Append(request_id, piece))
+
     async def close(self) -> None:
         """Abort everything and join the thread."""
         self._inbox.put(_Stop())
@@ -121,11 +131,13 @@ class AsyncEngine:
             self._carry_out(command)
             block = False
 
-    def _carry_out(self, command: _Add | _Read | _Abort) -> None:
+    def _carry_out(self, command: _Add | _Append | _Read | _Abort) -> None:
         scheduler = self._core.scheduler
         if isinstance(command, _Add):
             self._mailboxes[command.request.id] = command.mailbox
             scheduler.add(command.request)
+        elif isinstance(command, _Append):
+            scheduler.append(command.request_id, command.piece)
         elif isinstance(command, _Read):
             scheduler.read(command.request_id)
         elif scheduler.abort(command.request_id):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +16,28 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Append:
+    """More text for the request in a slot."""
+
+    slot: int
+    piece: Piece
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """From scheduler to runner.
 
     Attributes:
         releases: slots whose requests are gone; done first, before any start.
-        starts: slots to be filled with new requests; they are in ``slots`` too.
+        starts: slots to be filled with new requests.
+        appends: text that has arrived for requests in slots, those just started among them.
         slots: slots that make one frame in this step.
     """
 
     releases: tuple[int, ...] = ()
     starts: tuple[Start, ...] = ()
+    appends: tuple[Append, ...] = ()
     slots: tuple[int, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.releases or self.starts or self.slots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The engine's one mutable object per request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 
 
 class Status(Enum):
@@ -24,11 +24,22 @@ class EngineRequest:
     slot: int | None = None
     num_frames: int = 0
     num_frames_read: int = 0
+    num_frames_allowed: int | None = field(init=False)
+    pieces: list[Piece] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.num_frames_allowed = self.prompt.num_frames_allowed
 
     @property
     def num_frames_unread(self) -> int:
         """Frames made but not yet taken by the listener's side."""
         return self.num_frames - self.num_frames_read
+
+    @property
+    def is_out_of_text(self) -> bool:
+        """Whether the next frame needs text that has not arrived yet."""
+        allowed = self.num_frames_allowed
+        return allowed is not None and self.num_frames >= allowed
 
     @property
     def is_at_limit(self) -> bool:

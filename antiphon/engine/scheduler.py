@@ -3,8 +3,9 @@
 from collections import deque
 from typing import TypeAlias
 
-from antiphon.engine.plan import Start, StepOutput, StepPlan
+from antiphon.engine.plan import Append, Start, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest, Status
+from antiphon.models.base import Piece
 from antiphon.types import Ended, FinishReason, FrameReady
 
 EngineEvent: TypeAlias = FrameReady | Ended
@@ -14,7 +15,8 @@ class Scheduler:
     """First come, first served over a fixed number of slots.
 
     A request whose listener is ``max_unread_frames`` behind keeps its slot but is left out of the
-    step until the listener has read on, so that a slow reader bounds its own memory.
+    step until the listener has read on, so that a slow reader bounds its own memory. A request
+    that has spoken all the text that has arrived so far waits in its slot in the same way.
     """
 
     def __init__(self, num_slots: int, *, max_unread_frames: int = 128) -> None:
@@ -36,6 +38,12 @@ class Scheduler:
         """Note that the listener's side has taken one frame."""
         if (request := self._by_id.get(request_id)) is not None:
             request.num_frames_read += 1
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Give a request more text."""
+        if (request := self._by_id.get(request_id)) is not None:
+            request.pieces.append(piece)
+            request.num_frames_allowed = piece.num_frames_allowed
 
     def abort(self, request_id: str) -> bool:
         """Drop a request wherever it is; return whether it was still here."""
@@ -70,7 +78,7 @@ class Scheduler:
             self._running[request.slot] = request
             starts.append(Start(request.slot, request.prompt))
         slots = tuple(slot for slot, each in self._running.items() if self._may_run(each))
-        return StepPlan(releases, tuple(starts), slots)
+        return StepPlan(releases, tuple(starts), self._take_appends(), slots)
 
     def update(self, plan: StepPlan, output: StepOutput) -> list[tuple[str, EngineEvent]]:
         """Take the step's result in; return what each request is to be told."""
@@ -100,7 +108,15 @@ class Scheduler:
         assert len(self._by_id) == len(self._waiting) + len(self._running)
 
     def _may_run(self, request: EngineRequest) -> bool:
-        return request.num_frames_unread < self._max_unread_frames
+        is_read = request.num_frames_unread < self._max_unread_frames
+        return is_read and not request.is_out_of_text
+
+    def _take_appends(self) -> tuple[Append, ...]:
+        appends = []
+        for slot, request in self._running.items():
+            appends += [Append(slot, piece) for piece in request.pieces]
+            request.pieces.clear()
+        return tuple(appends)
 
     def _end(self, request: EngineRequest) -> None:
         if request.slot is None:

@@ -21,12 +21,28 @@ class Prompt:
         num_tokens: text units that the model reads, for usage.
         seed: of all random numbers of this segment.
         sampling: complete, defaults filled in.
+        num_frames_allowed: frames that may be made before more text must arrive (see `Piece`);
+            ``None`` if the text is complete.
     """
 
     data: Any
     num_tokens: int
     seed: int
     sampling: Sampling = Sampling()
+    num_frames_allowed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Text that arrives after its request has begun.
+
+    Attributes:
+        data: the family's own form of it.
+        num_frames_allowed: as in `Prompt`, counted from the request's first frame.
+    """
+
+    data: Any
+    num_frames_allowed: int | None
 
 
 class Prompter(Protocol):
