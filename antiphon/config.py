@@ -33,7 +33,9 @@ class Section(BaseModel):
 class ModelSettings(Section):
     """Which model is served, and on what."""
 
-    source: str = Field("hibari", description="A built-in model or a checkpoint's directory.")
+    source: str | None = Field(
+        None, description="A built-in model or a checkpoint's directory; default: the small voice."
+    )
     name: str | None = Field(None, description="Served name; default: last part of the source.")
     device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"

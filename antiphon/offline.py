@@ -77,7 +77,7 @@ class Antiphon:
         ...     antiphon.speech(SpeechRequest("Hello there.")).save("hello.wav")
     """
 
-    def __init__(self, model: str = "hibari", **settings: Any) -> None:
+    def __init__(self, model: str | None = None, **settings: Any) -> None:
         """Load a model; ``settings`` are those of the ``[model]`` section (device, dtype ...)."""
         flags = {f"model.{name}": value for name, value in settings.items()}
         loaded_settings = load_settings({**flags, "model.source": model})
@@ -93,7 +93,7 @@ class Antiphon:
         self._exit.callback(self._speech.close)
 
     @classmethod
-    def load(cls, model: str = "hibari", **settings: Any) -> Self:
+    def load(cls, model: str | None = None, **settings: Any) -> Self:
         """Load a built-in model or a checkpoint's directory.
 
         Raises:

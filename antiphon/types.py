@@ -8,12 +8,13 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # so that importing the vocabulary stays quick
+    import numpy as np
+    from numpy.typing import NDArray
 
-Samples: TypeAlias = NDArray[np.float32]
+Samples: TypeAlias = "NDArray[np.float32]"
 """Mono PCM in [-1, 1], shape ``[num_samples]``."""
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]

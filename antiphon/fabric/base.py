@@ -30,6 +30,11 @@ class Stage(Protocol):
         """Stream this stage's part of ``request``; ``upstream`` is the stage before, if any."""
         ...
 
+    @property
+    def failure(self) -> str | None:
+        """What broke the stage for good, or ``None`` while it works."""
+        ...
+
     async def close(self) -> None:
         """Free what loading took."""
         ...
@@ -49,6 +54,11 @@ class Fabric(Protocol):
     @property
     def num_open(self) -> int:
         """Streams that are open now, over all stages."""
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """What broke a stage for good, or ``None`` while all work."""
         ...
 
     async def drain(self) -> None:

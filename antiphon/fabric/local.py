@@ -37,6 +37,10 @@ class LocalFabric:
     def num_open(self) -> int:
         return self._num_open
 
+    @property
+    def failure(self) -> str | None:
+        return next((found for each in self._stages.values() if (found := each.failure)), None)
+
     async def drain(self) -> None:
         await self._idle.wait()
 

@@ -11,6 +11,7 @@ FAMILIES: dict[str, str] = {
     "hibari": "antiphon.models.hibari:FAMILY",
     "toy": "antiphon.models.toy:FAMILY",
 }
+DEFAULT_FAMILY = "hibari"
 
 
 def families() -> list[Family]:
@@ -36,12 +37,15 @@ def family(name: str) -> Family:
     return found
 
 
-def resolve(model: str) -> tuple[Family, Path | None]:
+def resolve(model: str | None) -> tuple[Family, Path | None]:
     """Return the family that serves ``model``: a family's name or a checkpoint's directory.
+
+    ``None`` is the default family. The path is ``None`` for a family that ships its weights.
 
     Raises:
         ModelLoadError: no such family, no readable config.json, or an unknown architecture.
     """
+    model = model or DEFAULT_FAMILY
     path = Path(model).expanduser()
     if model in FAMILIES or not path.is_dir():
         return family(model), None

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 
 from antiphon.config import ModelSettings
 from antiphon.errors import UnknownVoiceError
@@ -44,12 +43,17 @@ class LoadedModel:
         fabric = LocalFabric()
         for spec in family.pipeline.stages:
             await fabric.host(spec.name, partial(build_stage, spec, context))
-        name = settings.name or Path(settings.source).name
+        name = settings.name or (path.resolve().name if path else family.name)
         return cls(name, family, prompter, fabric)
 
     @property
     def capabilities(self) -> Capabilities:
         return self.prompter.capabilities
+
+    @property
+    def failure(self) -> str | None:
+        """What broke the model for good, or ``None`` while it works."""
+        return self.fabric.failure
 
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from antiphon.audio.chain import Chain
 from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
-from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
+from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError, UnknownModelError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
@@ -100,9 +100,7 @@ class Speech:
                             async for chunk in self._transformed(chain, item):
                                 yield chunk
                         elif isinstance(item, Ended):
-                            reason = item.reason
-                if reason != "stop":
-                    break
+                            reason = _worse(reason, item.reason)
         if len(tail := await self._workers.run(chain.flush)):
             yield AudioChunk(tail, chain.sample_rate_hz)
         yield Ended(reason, usage)
@@ -146,6 +144,17 @@ class Speech:
                 f"Invalid language: '{request.language}'. Available: {', '.join(languages)}.",
                 param="language",
             )
+
+
+def _worse(so_far: FinishReason, segment: FinishReason) -> FinishReason:
+    """Return the whole's reason: one segment cut by a limit marks all of it.
+
+    Raises:
+        EngineError: the segment was dropped although its listener is still there.
+    """
+    if segment in ("abort", "error"):
+        raise EngineError("The model stopped before the end of the text.")
+    return segment if so_far == "stop" else so_far
 
 
 def _check_range(param: str, value: float, low: float, high: float) -> None:

@@ -33,6 +33,10 @@ class GeneratorStage:
         finally:
             pieces.close()
 
+    @property
+    def failure(self) -> str | None:
+        return None  # a generator that raises fails its own request alone
+
     async def close(self) -> None:
         self._workers.close()
         self._generator.close()
@@ -51,6 +55,10 @@ class AutoregressiveStage:
         async with aclosing(self._engine.generate(request.id, request.prompt)) as events:
             async for event in events:
                 yield event
+
+    @property
+    def failure(self) -> str | None:
+        return self._engine.failure
 
     async def close(self) -> None:
         await self._engine.close()
@@ -87,6 +95,10 @@ class DecoderStage:
 
     def _chunk(self, samples: Samples, num_frames: int) -> AudioChunk:
         return AudioChunk(samples, self._decoder.sample_rate_hz, num_frames)
+
+    @property
+    def failure(self) -> str | None:
+        return None
 
     async def close(self) -> None:
         self._workers.close()

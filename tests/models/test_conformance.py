@@ -1,0 +1,177 @@
+"""What every family owes its users, on each: exact, repeatable, cleanly cancelled."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.models.registry import FAMILIES, families
+from antiphon.offline import Audio, collect
+from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech import Speech
+from antiphon.types import AudioChunk, Ended, SpeechRequest
+
+T = TypeVar("T")
+READY = [family.name for family in families() if not family.needs_checkpoint]
+TEXT = "Hello there. How are you?"
+
+
+@asynccontextmanager
+async def loaded(name: str) -> AsyncGenerator[Speech, None]:
+    model = await LoadedModel.load(ModelSettings(source=name))
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        yield speech
+    finally:
+        assert model.fabric.num_open == 0
+        speech.close()
+        await model.close()
+
+
+def on(name: str, body: Callable[[Speech], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with loaded(name) as speech:
+            return await body(speech)
+
+    return asyncio.run(main())
+
+
+async def say(speech: Speech, text: str = TEXT, seed: int = 1, **more: object) -> Audio:
+    return await collect(speech.stream(SpeechRequest(text, seed=seed, **more)))  # type: ignore[arg-type]
+
+
+def test_every_registry_line_names_its_own_family() -> None:
+    assert [family.name for family in families()] == list(FAMILIES)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_stream_is_chunks_then_one_end(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        events = [event async for event in speech.stream(SpeechRequest(TEXT, seed=1))]
+        *chunks, ended = events
+        assert chunks
+        assert all(isinstance(chunk, AudioChunk) for chunk in chunks)
+        assert isinstance(ended, Ended)
+        assert ended.reason == "stop"
+        assert ended.usage.input_tokens > 0
+        assert ended.usage.output_tokens > 0
+        native_hz = speech.model(None).capabilities.sample_rate_hz
+        for chunk in chunks:
+            assert isinstance(chunk, AudioChunk)
+            assert chunk.samples.dtype == np.float32
+            assert chunk.samples.ndim == 1
+            assert np.isfinite(chunk.samples).all()
+            assert chunk.sample_rate_hz == native_hz
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_seed_repeats_and_another_seed_differs(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        first, again, other = [await say(speech, seed=seed) for seed in (1, 1, 2)]
+        np.testing.assert_array_equal(first.samples, again.samples)
+        assert not np.array_equal(first.samples, other.samples)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_alone_equals_in_a_crowd(name: str) -> None:
+    texts = [f"Sentence {n} is here, and then it ends." for n in range(6)]
+
+    async def body(speech: Speech) -> None:
+        crowd = await asyncio.gather(*(say(speech, text, seed=n) for n, text in enumerate(texts)))
+        for n, (text, together) in enumerate(zip(texts, crowd, strict=True)):
+            alone = await say(speech, text, seed=n)
+            np.testing.assert_array_equal(alone.samples, together.samples)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_leaving_early_frees_everything(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        for _ in range(3):
+            async with aclosing(speech.stream(SpeechRequest(TEXT * 20))) as events:
+                assert isinstance(await anext(events), AudioChunk)
+            assert speech.model(None).fabric.num_open == 0
+        task = asyncio.create_task(say(speech, TEXT * 50))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.wait([task])
+        assert speech.model(None).fabric.num_open == 0
+        assert (await say(speech)).finish_reason == "stop"
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_long_text_is_spoken_to_its_end(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        limit = speech.model(None).capabilities.max_segment_characters
+        short = await say(speech, "A short line.")
+        many = "A short line. " * (2 * limit // 14 + 2)
+        long = await say(speech, many)
+        num_lines = many.count("line")
+        assert long.duration_s == pytest.approx(short.duration_s * num_lines, rel=0.25)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_every_declared_voice_and_language_speaks(name: str) -> None:
+    async def body(speech: Speech) -> None:
+        capabilities = speech.model(None).capabilities
+        for voice in capabilities.voices:
+            assert (await say(speech, voice=voice.id.upper())).duration_s > 0.1
+        for language in capabilities.languages:
+            assert (await say(speech, language=language.title())).duration_s > 0.1
+        default = await say(speech)
+        named = await say(speech, voice=capabilities.voices[0].id)
+        np.testing.assert_array_equal(default.samples, named.samples)
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": " \n"}, "input"),
+        ({"input": "a" * 100_001}, "input"),
+        ({"voice": "nobody"}, "voice"),
+        ({"model": "nothing"}, "model"),
+        ({"language": "klingon"}, "language"),
+        ({"speed": 5.0}, "speed"),
+        ({"speed": float("nan")}, "speed"),
+        ({"sample_rate_hz": 100}, "sample_rate"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_wrong_requests_name_their_field(name: str, fields: dict[str, object], param: str) -> None:
+    async def body(speech: Speech) -> None:
+        request = SpeechRequest(**{"input": TEXT, **fields})  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequestError) as caught:
+            await collect(speech.stream(request))
+        assert caught.value.param == param
+
+    on(name, body)
+
+
+@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize(("speed", "rate_hz"), [(0.5, 24000), (1.5, 16000), (1.0, 44100)])
+def test_speed_and_rate_change_the_length_as_told(name: str, speed: float, rate_hz: int) -> None:
+    async def body(speech: Speech) -> None:
+        plain = await say(speech)
+        changed = await say(speech, speed=speed, sample_rate_hz=rate_hz)
+        assert changed.sample_rate_hz == rate_hz
+        assert changed.duration_s == pytest.approx(plain.duration_s / speed, rel=0.02, abs=0.05)
+        assert changed.usage == plain.usage
+
+    on(name, body)

@@ -1,0 +1,142 @@
+"""The house rules, enforced: who may import whom, what stays torch-free, and how big things get."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.models.registry import FAMILIES
+
+ROOT = Path(antiphon.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# A part may import what its row names, and itself. Rows run from the top of the house down.
+GROUND = {"types", "config", "errors", "telemetry", "concurrency"}
+MAY_IMPORT = {
+    "__main__": {"cli"},
+    "cli": {"api", "offline", "pipeline", "models", "audio", "web", "__init__", *GROUND},
+    "web": {"api", *GROUND},
+    "api": {"pipeline", "audio", "models", "fabric", "web", "__init__", *GROUND},
+    "__init__": {"offline", *GROUND},
+    "offline": {"pipeline", "audio", *GROUND},
+    "pipeline": {"engine", "codec", "models", "audio", "fabric", *GROUND},
+    "fabric": {"models", *GROUND},
+    "codec": {"models", *GROUND},
+    "engine": {"models", *GROUND},
+    "audio": {"types", "errors"},
+    "models": {"engine", "codec", "types", "errors"},
+    "config": {"errors"},
+    "telemetry": {"types"},
+    "concurrency": set[str](),
+    "errors": set[str](),
+    "types": set[str](),
+}
+# What engine, codec and fabric may know of models: its contracts, never a family.
+CONTRACTS = {"antiphon.models.base", "antiphon.models.spec"}
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+BROAD_EXCEPT_DOORS = {"engine/async_engine.py", "api/errors.py"}
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module or ""
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_point_down(path: Path) -> None:
+    part = part_of(path)
+    for module in imports(path):
+        root, *rest = module.split(".")
+        if root != "antiphon":
+            continue
+        target = rest[0] if rest else "__init__"
+        assert target in MAY_IMPORT[part] | {part}, f"{part} may not import {module}"
+        if part in ("engine", "codec", "fabric") and target == "models":
+            assert module in CONTRACTS, f"{part} knows the family contracts only, not {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_only_model_code_knows_torch(path: Path) -> None:
+    torch_free = part_of(path) not in ("models", "engine") or name_of(path) in (
+        "models/registry.py",
+        "models/spec.py",
+        "models/base.py",
+        "engine/request.py",
+        "engine/plan.py",
+        "engine/scheduler.py",
+        "engine/core.py",
+        "engine/async_engine.py",
+        "engine/runner.py",
+    )
+    uses_torch = any(module.split(".")[0] in ("torch", "triton") for module in imports(path))
+    assert not (torch_free and uses_torch)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_family_name_outside_its_folder_and_the_registry(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    words = {
+        node.value if isinstance(node, ast.Constant) else node.id
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Constant) and id(node) not in docstrings)
+        or isinstance(node, ast.Name)
+    }
+    words |= set(imports(path))
+    for family in FAMILIES:
+        if name_of(path) == "models/registry.py" or name_of(path).startswith(f"models/{family}/"):
+            continue
+        used = [word for word in words if isinstance(word, str) and family in word.lower()]
+        assert not used, f"'{family}' is named here: {used}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MAX_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            num_lines = node.end_lineno - node.lineno + 1
+            assert num_lines <= MAX_FUNCTION_LINES, f"{node.name} has {num_lines} lines"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_faults_are_caught_wholesale_at_two_doors_only(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = ast.unparse(node.type) if node.type else ""
+        if caught in ("", "Exception", "BaseException"):
+            reraises = isinstance(node.body[-1], ast.Raise)
+            assert name_of(path) in BROAD_EXCEPT_DOORS or reraises
+
+
+def test_only_config_reads_the_environment() -> None:
+    for path in FILES:
+        if name_of(path) != "config.py":
+            text = path.read_text(encoding="utf-8")
+            assert "os.environ" not in text, name_of(path)
+            assert "getenv" not in text, name_of(path)
