@@ -1,0 +1,68 @@
+"""Transforms in a row: what each gives goes into the next, and a flush empties them in order."""
+
+from typing import Protocol, Self
+
+import numpy as np
+
+from antiphon.audio.resample import Resampler
+from antiphon.audio.stretch import Stretcher
+from antiphon.types import Samples
+
+
+class Transform(Protocol):
+    """Changes a stream of float32 mono samples, shape ``[num_samples]``, piece by piece.
+
+    All that `push` and `flush` return, concatenated, is the same sample for sample however the
+    input was cut; only when a sample leaves depends on the cuts. Not safe for two threads at once.
+    """
+
+    def push(self, samples: Samples) -> Samples:
+        """Take the next samples, possibly none; return those that are ready, possibly none."""
+        ...
+
+    def flush(self) -> Samples:
+        """Return the rest; nothing may be pushed or flushed afterwards."""
+        ...
+
+
+class Chain:
+    """A `Transform` made of others, in order; of none, it is the identity."""
+
+    def __init__(self, transforms: tuple[Transform, ...], sample_rate_hz: int) -> None:
+        """Chain ``transforms``; ``sample_rate_hz`` is the rate of what leaves the last one."""
+        self.sample_rate_hz = sample_rate_hz
+        self._transforms = transforms
+
+    @classmethod
+    def build(cls, source_hz: int, target_hz: int, speed: float) -> Self:
+        """Return what turns audio at ``source_hz`` into audio at ``target_hz``, spoken faster.
+
+        Args:
+            source_hz: sample rate of what is pushed.
+            target_hz: sample rate of what comes out.
+            speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
+        """
+        transforms: list[Transform] = []
+        if speed != 1.0:
+            transforms.append(Stretcher(source_hz, speed))
+        if target_hz != source_hz:
+            transforms.append(Resampler(source_hz, target_hz))
+        return cls(tuple(transforms), target_hz)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether samples leave as they come, at once."""
+        return not self._transforms
+
+    def push(self, samples: Samples) -> Samples:
+        """See `Transform.push`."""
+        for transform in self._transforms:
+            samples = transform.push(samples)
+        return samples
+
+    def flush(self) -> Samples:
+        """See `Transform.flush`."""
+        tail = np.zeros(0, np.float32)
+        for transform in self._transforms:
+            tail = np.concatenate([transform.push(tail), transform.flush()])
+        return tail

@@ -1,0 +1,228 @@
+"""MP3, Opus, AAC and FLAC through PyAV, set up so that each frame leaves as soon as it is coded."""
+
+import os
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Literal
+
+import av
+import numpy as np
+from av.audio.stream import AudioStream
+from av.container import OutputContainer
+
+from antiphon.audio.resample import Resampler
+from antiphon.audio.wav import clipped, int16
+from antiphon.types import Samples
+
+
+def _no_options() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How one format is made.
+
+    Attributes:
+        codec: ffmpeg's name of the encoder.
+        container: ffmpeg's name of the muxer.
+        sample_format: what the encoder is fed: integers, or floats in its layout.
+        bit_rates: bits a second, by the highest sample rate that they are for; none if lossless.
+        frame_ms: length of a frame, where the encoder leaves it to us.
+        codec_options: of the encoder.
+        container_options: of the muxer.
+    """
+
+    codec: Literal["libmp3lame", "libopus", "aac", "flac"]
+    container: str
+    sample_format: Literal["s16", "flt", "fltp"]
+    bit_rates: tuple[tuple[int, int], ...] = ()
+    frame_ms: int | None = None
+    codec_options: Mapping[str, str] = field(default_factory=_no_options)
+    container_options: Mapping[str, str] = field(default_factory=_no_options)
+
+    def supported_hz(self, sample_rate_hz: int) -> int:
+        """Return the lowest rate that the encoder has from ``sample_rate_hz`` up."""
+        rates_hz = av.Codec(self.codec, "w").audio_rates
+        if rates_hz is None:  # it takes any
+            return sample_rate_hz
+        return min(rate_hz for rate_hz in rates_hz if rate_hz >= sample_rate_hz)
+
+    def bit_rate(self, sample_rate_hz: int) -> int:
+        """Return the bits a second for a rate of `supported_hz`; 0 lets the encoder choose."""
+        return next((bits for up_to_hz, bits in self.bit_rates if sample_rate_hz <= up_to_hz), 0)
+
+    def options(self, sample_rate_hz: int) -> dict[str, str]:
+        """Return the encoder's options."""
+        if self.frame_ms is None:
+            return dict(self.codec_options)
+        frame_samples = sample_rate_hz * self.frame_ms // 1000
+        return {**self.codec_options, "frame_size": str(frame_samples)}
+
+
+MP3 = Recipe(
+    codec="libmp3lame",
+    container="mp3",
+    sample_format="fltp",
+    bit_rates=((12_000, 64_000), (24_000, 96_000), (48_000, 128_000)),
+    # Without the reservoir a frame never waits for its successors.
+    codec_options=MappingProxyType({"reservoir": "0"}),
+    container_options=MappingProxyType({"write_xing": "0", "id3v2_version": "0"}),
+)
+OPUS = Recipe(
+    codec="libopus",
+    container="ogg",
+    sample_format="flt",
+    bit_rates=((48_000, 64_000),),
+    container_options=MappingProxyType({"page_duration": "20000"}),  # or a page is a second
+)
+AAC = Recipe(
+    codec="aac",
+    container="adts",
+    sample_format="fltp",
+    bit_rates=((8_000, 32_000), (12_000, 48_000), (16_000, 64_000), (48_000, 96_000)),
+)
+FLAC = Recipe(
+    codec="flac",
+    container="flac",
+    sample_format="s16",
+    frame_ms=40,
+    # The default padding, for tags to be written later, is 8 KiB before the first sound.
+    container_options=MappingProxyType({"metadata_header_padding": "0"}),
+)
+
+
+class CompressedEncoder:
+    """An `Encoder` for a recipe.
+
+    The same samples give the same bytes, always: nothing in them tells a time, a version or a
+    random number. Files are written as to a pipe, so their headers do not tell their length.
+    """
+
+    def __init__(self, recipe: Recipe, sample_rate_hz: int) -> None:
+        """Open the codec and write the container's header."""
+        self._recipe = recipe
+        self._rate_hz = recipe.supported_hz(sample_rate_hz)
+        self._resampler: Resampler | None = None
+        if self._rate_hz != sample_rate_hz:
+            self._resampler = Resampler(sample_rate_hz, self._rate_hz)
+        self._sink = _Sink()
+        self._num_coded = 0
+        self._output: tuple[OutputContainer, AudioStream] | None = _opened(
+            recipe, self._rate_hz, self._sink
+        )
+
+    def encode(self, samples: Samples) -> bytes:
+        """See `Encoder.encode`."""
+        samples = clipped(samples)
+        if self._resampler is not None:
+            samples = self._resampler.push(samples)
+        self._code(samples)
+        return self._sink.take()
+
+    def finish(self) -> bytes:
+        """See `Encoder.finish`."""
+        if self._resampler is not None:
+            self._code(self._resampler.flush())
+        if self._num_coded == 0:  # players refuse a file without a frame
+            self._code(np.zeros(1, np.float32))
+        container, stream = self._opened_output()
+        container.mux(stream.encode(None))
+        self.close()
+        return self._sink.take()
+
+    def close(self) -> None:
+        """See `Encoder.close`."""
+        if self._output is not None:
+            container, _ = self._output
+            self._output = None
+            container.close()
+
+    def _code(self, samples: Samples) -> None:
+        """Code what the codec can take; it keeps what does not fill a frame."""
+        if self._num_coded == 0 and len(samples):
+            with _on_one_core():
+                self._code_frame(samples[:1])
+            samples = samples[1:]
+        if len(samples):
+            self._code_frame(samples)
+
+    def _code_frame(self, samples: Samples) -> None:
+        sample_format = self._recipe.sample_format
+        packed = int16(samples) if sample_format == "s16" else samples
+        frame = av.AudioFrame.from_ndarray(packed[np.newaxis], sample_format, "mono")
+        frame.sample_rate = self._rate_hz
+        frame.time_base = Fraction(1, self._rate_hz)
+        frame.pts = self._num_coded
+        self._num_coded += len(samples)
+        container, stream = self._opened_output()
+        container.mux(stream.encode(frame))
+
+    def _opened_output(self) -> tuple[OutputContainer, AudioStream]:
+        assert self._output is not None, "the encoder is finished or closed"
+        return self._output
+
+
+class _Sink:
+    """A file to ffmpeg, one that cannot seek, from which we take what it wrote."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self._written += data
+        return len(data)
+
+    def take(self) -> bytes:
+        taken = bytes(self._written)
+        self._written.clear()
+        return taken
+
+
+def _opened(recipe: Recipe, rate_hz: int, sink: _Sink) -> tuple[OutputContainer, AudioStream]:
+    container = av.open(
+        sink,
+        "w",
+        format=recipe.container,
+        container_options={
+            "flush_packets": "1",
+            "fflags": "+bitexact",
+            **recipe.container_options,
+        },
+    )
+    stream = container.add_stream(
+        recipe.codec,
+        rate=rate_hz,
+        layout="mono",
+        format=recipe.sample_format,
+        bit_rate=recipe.bit_rate(rate_hz),
+        options=recipe.options(rate_hz),
+    )
+    container.start_encoding()
+    return container, stream
+
+
+@contextmanager
+def _on_one_core() -> Iterator[None]:
+    """Let ffmpeg see a single core, from this thread, for as long as this lasts.
+
+    With its first frame, PyAV builds a filter graph for each encoder, and a graph starts a thread
+    for each core that its creator may use, up to 16, all of them idle for as long as it lives.
+    Hundreds of streams would be thousands of threads. PyAV has no setting for it.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    with suppress(OSError):  # a sandbox may forbid it
+        os.sched_setaffinity(0, {random.choice(sorted(cores))})
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, cores)

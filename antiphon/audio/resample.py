@@ -1,0 +1,33 @@
+"""Changes the sample rate of a stream, high quality, sample for sample the same at any cut."""
+
+import numpy as np
+import soxr
+
+from antiphon.types import Samples
+
+
+class Resampler:
+    """A `Transform` from one sample rate to another.
+
+    Of ``n`` samples come ``n * target_hz / source_hz``, rounded. The first leave after 40 to
+    80 ms of input (the filter looks ahead); `flush` returns the rest.
+    """
+
+    def __init__(self, source_hz: int, target_hz: int) -> None:
+        self._stream = soxr.ResampleStream(
+            source_hz, target_hz, num_channels=1, dtype="float32", quality="HQ"
+        )
+
+    def push(self, samples: Samples) -> Samples:
+        """Take ``[num_samples]`` at the source rate; return what is ready at the target rate."""
+        return self._resampled(samples, is_last=False)
+
+    def flush(self) -> Samples:
+        """Return the samples still inside; nothing may be pushed afterwards."""
+        return self._resampled(np.zeros(0, np.float32), is_last=True)
+
+    def _resampled(self, samples: Samples, *, is_last: bool) -> Samples:
+        ready: Samples = self._stream.resample_chunk(
+            np.ascontiguousarray(samples, np.float32), last=is_last
+        )
+        return ready

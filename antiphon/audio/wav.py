@@ -1,0 +1,77 @@
+"""Samples as 16-bit PCM, and the RIFF header that makes a file of them."""
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.errors import EngineError
+from antiphon.types import Samples
+
+_UNKNOWN_SIZE = 0xFFFFFFFF
+_BYTES_PER_SAMPLE = 2
+_HEADER_BYTES = 44
+_RIFF_PREFIX_BYTES = 8  # "RIFF" and the size itself, which the size does not count
+_FMT_BYTES = 16
+_PCM_TAG = 1
+
+
+def wav_header(sample_rate_hz: int, num_samples: int | None) -> bytes:
+    """Return the 44 bytes before the samples of a 16-bit mono WAV file.
+
+    ``num_samples`` may be ``None`` for a stream of unknown length: both sizes are then the
+    largest that fit, which players take for "until the end". So it is beyond 4 GiB.
+    """
+    riff_bytes = data_bytes = _UNKNOWN_SIZE
+    if num_samples is not None:
+        exact_bytes = num_samples * _BYTES_PER_SAMPLE
+        if exact_bytes + _HEADER_BYTES <= _UNKNOWN_SIZE:
+            data_bytes = exact_bytes
+            riff_bytes = exact_bytes + _HEADER_BYTES - _RIFF_PREFIX_BYTES
+    return struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        b"RIFF",
+        riff_bytes,
+        b"WAVE",
+        b"fmt ",
+        _FMT_BYTES,
+        _PCM_TAG,
+        1,  # channels
+        sample_rate_hz,
+        sample_rate_hz * _BYTES_PER_SAMPLE,
+        _BYTES_PER_SAMPLE,
+        _BYTES_PER_SAMPLE * 8,
+        b"data",
+        data_bytes,
+    )
+
+
+def pcm16(samples: Samples) -> bytes:
+    """Return ``[num_samples]`` floats as signed 16-bit little-endian integers.
+
+    Raises:
+        EngineError: see `clipped`.
+    """
+    return int16(samples).astype("<i2", copy=False).tobytes()
+
+
+def int16(samples: Samples) -> NDArray[np.int16]:
+    """Return ``[num_samples]`` floats as integers: 1.0 is 32767, halves go to the even one.
+
+    Raises:
+        EngineError: see `clipped`.
+    """
+    return np.round(clipped(samples) * np.float32(32767)).astype(np.int16)
+
+
+def clipped(samples: Samples) -> Samples:
+    """Return the samples, as float32, with those beyond [-1, 1] brought back to its ends.
+
+    Raises:
+        EngineError: a sample is NaN or infinite. The model failed, and whatever we put in its
+            place would be a noise that nobody asked for.
+    """
+    if not np.isfinite(samples).all():
+        raise EngineError("The model produced audio with samples that are not finite numbers.")
+    bounded: Samples = np.clip(samples, -1.0, 1.0, dtype=np.float32)
+    return bounded

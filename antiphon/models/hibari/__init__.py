@@ -1,0 +1,23 @@
+"""hibari: a small English voice that speaks faster than real time on one core of any machine.
+
+The network and the pronunciation dictionaries come with the package ``hibari-tts``; nothing is
+ever downloaded. One run of the network predicts the acoustic frames of a whole sentence; the
+vocoder then turns them into audio chunk by chunk.
+"""
+
+from antiphon.models.spec import Family, PipelineSpec, Ref, StageKind, StageSpec
+
+FAMILY = Family(
+    name="hibari",
+    title="hibari: English, 24 kHz, real time on one CPU core",
+    prompter=Ref("antiphon.models.hibari.prompt:HibariPrompter"),
+    pipeline=PipelineSpec(
+        stages=(
+            StageSpec(
+                name="voice",
+                kind=StageKind.GENERATOR,
+                factory=Ref("antiphon.models.hibari.generator:HibariGenerator"),
+            ),
+        )
+    ),
+)

@@ -1,0 +1,90 @@
+"""Phonemes to audio: one network run per sentence, then chunks of growing size."""
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+import onnxruntime as ort
+
+from antiphon.errors import EngineError
+from antiphon.models.base import Prompt
+from antiphon.models.hibari.pauses import with_natural_pauses
+from antiphon.models.hibari.prompt import HibariPrompt
+from antiphon.models.hibari.vocoder import (
+    FRAME_SAMPLES,
+    SAMPLE_RATE_HZ,
+    AcousticFrames,
+    StreamingVocoder,
+)
+from antiphon.models.hibari.voices import installed_voices
+from antiphon.models.spec import LoadContext
+from antiphon.types import AudioChunk
+
+_FIRST_CHUNK_FRAMES = 16  # 200 ms
+_MAX_CHUNK_FRAMES = 80  # 1 s
+_SILENCE_FRAMES = 8  # 100 ms for a text with nothing to pronounce: no stream is empty
+_PAD_ID = 0
+_WARM_UP_IDS = tuple(range(43, 103))  # Any will do: about as many as a sentence has.
+
+
+class HibariGenerator:
+    """Speaks in all installed voices; any number of threads may generate at the same time."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load and warm up every installed voice (always on the CPU, in float32)."""
+        self._networks = {
+            name: _load(str(installed.network)) for name, installed in installed_voices().items()
+        }
+        for name in self._networks:
+            warm_up = HibariPrompt(name, (_WARM_UP_IDS,))
+            for _ in self.generate(Prompt(data=warm_up, num_tokens=0, seed=0)):
+                pass
+
+    def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
+        """Yield 200 ms first, then up to 1 s at a time; a chunk ends where its sentence does.
+
+        Raises:
+            EngineError: the prompt's voice is not loaded here.
+        """
+        spoken = prompt.data
+        assert isinstance(spoken, HibariPrompt)
+        if not spoken.sentences:
+            silence = np.zeros(_SILENCE_FRAMES * FRAME_SAMPLES, np.float32)
+            yield AudioChunk(silence, SAMPLE_RATE_HZ, _SILENCE_FRAMES)
+        sizes = _chunk_sizes()
+        for index, ids in enumerate(spoken.sentences):
+            frames = with_natural_pauses(self._predict(spoken.voice, ids))
+            vocoder = StreamingVocoder(frames, _noise(prompt.seed, index))
+            while vocoder.num_remaining_frames:
+                num_frames = min(next(sizes), vocoder.num_remaining_frames)
+                yield AudioChunk(vocoder.read(num_frames), SAMPLE_RATE_HZ, num_frames)
+
+    def close(self) -> None:
+        self._networks.clear()
+
+    def _predict(self, voice: str, ids: tuple[int, ...]) -> AcousticFrames:
+        if voice not in self._networks:
+            raise EngineError(f"The voice '{voice}' is not loaded.")
+        padded = np.array([[_PAD_ID, *ids, _PAD_ID]], np.int64)
+        pace = np.ones(1, np.float32)
+        outputs = self._networks[voice].run(None, {"ids": padded, "speed": pace})
+        return AcousticFrames.from_network(outputs)
+
+
+def _load(path: str) -> ort.InferenceSession:
+    """One thread per run: requests, not operators, are what runs in parallel."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def _noise(seed: int, sentence: int) -> np.random.Generator:
+    return np.random.default_rng([seed % 2**64, sentence])
+
+
+def _chunk_sizes() -> Iterator[int]:
+    size = _FIRST_CHUNK_FRAMES
+    while True:
+        yield size
+        size = min(2 * size, _MAX_CHUNK_FRAMES)

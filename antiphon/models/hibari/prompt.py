@@ -1,0 +1,70 @@
+"""A request becomes phonemes, sentence by sentence: all that hibari reads."""
+
+from dataclasses import dataclass
+
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.models.base import Prompt
+from antiphon.models.hibari.reading import reader
+from antiphon.models.hibari.vocoder import SAMPLE_RATE_HZ
+from antiphon.models.hibari.voices import installed_voices
+from antiphon.models.spec import Capabilities, LoadContext
+from antiphon.types import SpeechRequest, Voice
+
+_LANGUAGES = ("english", "en", "en-us", "en-gb")  # The accent is the voice's, whichever is asked.
+_MAX_SEGMENT_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class HibariPrompt:
+    """What the generator reads.
+
+    Attributes:
+        voice: id of an installed voice.
+        sentences: phoneme ids of each; none if the text has nothing to pronounce.
+    """
+
+    voice: str
+    sentences: tuple[tuple[int, ...], ...]
+
+
+class HibariPrompter:
+    """Builds prompts; holds dictionaries only, so it may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load the dictionaries of all installed voices (``context`` changes nothing)."""
+        voices = installed_voices()
+        self._readers = {
+            name: reader(british=installed.british) for name, installed in voices.items()
+        }
+        self._capabilities = Capabilities(
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            voices=tuple(installed.voice for installed in voices.values()),
+            languages=_LANGUAGES,
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Read the text; what has no English reading (emoji, other scripts) is left out.
+
+        Raises:
+            UnknownVoiceError: the voice is not one of this machine.
+            InvalidRequestError: the language is not English.
+        """
+        if voice.id not in self._readers:
+            raise UnknownVoiceError(voice.id, self._readers)
+        if request.language is not None and request.language.lower() not in _LANGUAGES:
+            raise InvalidRequestError(
+                f"Invalid 'language': '{request.language}'. Allowed: {', '.join(_LANGUAGES)}.",
+                param="language",
+            )
+        sentences = self._readers[voice.id].read(request.input)
+        return Prompt(
+            data=HibariPrompt(voice.id, sentences),
+            num_tokens=sum(map(len, sentences)),
+            seed=seed,
+            sampling=request.sampling,
+        )

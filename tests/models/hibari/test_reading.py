@@ -1,0 +1,79 @@
+"""Any text can be read: what has no English sound is left out, and nothing raises."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.models.hibari.reading import reader, split_phonemes
+
+MAX_PHONEMES = 400
+
+
+def read(text: str) -> tuple[tuple[int, ...], ...]:
+    return reader(british=False).read(text)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.text(st.sampled_from("aZé1²➈٣½ .,!?-—/'’$£%()[]😀中\u200b\n"), max_size=60),
+    )
+)
+def test_no_text_raises(text: str) -> None:
+    for sentence in read(text):
+        assert 0 < len(sentence) <= MAX_PHONEMES
+        assert all(0 < phoneme < 178 for phoneme in sentence)
+
+
+@pytest.mark.parametrize("text", ["...", "?!", "—", "“”", "😀", "你好，世界。", "\u200b", "$", "'"])
+def test_nothing_to_pronounce_is_no_sentence(text: str) -> None:
+    assert read(text) == ()
+
+
+def test_silent_sentences_do_not_silence_their_neighbours() -> None:
+    assert read("Hello there. 😀 ... 你好。\nGoodbye!") == read("Hello there.\nGoodbye!")
+
+
+def test_sentences_are_separate() -> None:
+    assert len(read("Dr. Smith is here. Is he? Yes!\nA new line")) == 4
+
+
+@pytest.mark.parametrize("text", ["7" * 400, "a-" * 200, "1/" * 200, "A" * 400, "word " * 300])
+def test_monstrous_words_are_read_in_parts(text: str) -> None:
+    sentences = read(text)
+    assert sum(map(len, sentences)) > MAX_PHONEMES / 2
+    assert max(map(len, sentences)) <= MAX_PHONEMES
+
+
+def test_what_the_dictionary_refuses_leaves_the_words_around_it() -> None:
+    (hello,), (reading, *_) = read("Hello"), read(f"Hello {'9' * 60} again")
+    assert reading[: len(hello)] == hello
+
+
+def test_threads_read_the_same() -> None:
+    texts = [f"The zorbleflick number {n} was read at {n}:30." for n in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read, texts)) == [read(text) for text in texts]
+
+
+def test_british_reading_differs() -> None:
+    text = "She can't dance in the bath after the car park."
+    assert reader(british=True).read(text) != read(text)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.text(st.sampled_from("ab, ;"), max_size=80), st.integers(1, 12))
+def test_splitting_loses_nothing_but_spaces(phonemes: str, max_phonemes: int) -> None:
+    pieces = split_phonemes(phonemes, max_phonemes)
+    assert all(len(piece) <= max_phonemes for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == phonemes.replace(" ", "")
+
+
+def test_splits_at_clauses_then_at_spaces_then_anywhere() -> None:
+    assert split_phonemes("aa bb, cc dd, ee", 13) == ["aa bb, cc dd,", "ee"]
+    assert split_phonemes("aa bb, cc dd, ee", 6) == ["aa bb,", "cc dd,", "ee"]
+    assert split_phonemes("aa bb cc", 5) == ["aa bb", "cc"]
+    assert split_phonemes("aaaaabb", 5) == ["aaaaa", "bb"]

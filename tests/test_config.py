@@ -1,0 +1,57 @@
+"""Settings: sources override each other in order, and unknown keys suggest the nearest."""
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.config import Settings, load_settings
+from antiphon.errors import SettingsError
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "antiphon.toml"
+    file.write_text('[server]\nport = 1\nhost = "a"\nlog_level = "error"\n')
+    environment = {"ANTIPHON_SERVER_PORT": "2", "ANTIPHON_SERVER_HOST": "b"}
+    flags = {"server.port": 3, "server.host": None}
+    settings = load_settings(flags, file=file, environment=environment)
+    assert (settings.server.port, settings.server.host) == (3, "b")
+    assert settings.server.log_level == "error"
+    assert load_settings(environment={"ANTIPHON_CONFIG": str(file)}).server.port == 1
+
+
+def test_lists_and_tables_come_from_the_environment() -> None:
+    environment = {
+        "ANTIPHON_SERVER_API_KEYS": "one, two",
+        "ANTIPHON_SPEECH_VOICE_ALIASES": '{"alloy": "heart"}',
+    }
+    settings = load_settings(environment=environment)
+    assert settings.server.api_keys == ("one", "two")
+    assert settings.speech.voice_aliases == {"alloy": "heart"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "toml", "message"),
+    [
+        ({"server.prot": 1}, {}, "", r"flags: .*'server\.prot'.*Did you mean 'server\.port'"),
+        ({}, {"ANTIPHON_SERVER_PROT": "1"}, "", "Did you mean 'ANTIPHON_SERVER_PORT'"),
+        ({}, {}, "[server]\nprot = 1", r"antiphon\.toml: .*Did you mean 'server\.port'"),
+        ({}, {}, "[servr]\nport = 1", r"Did you mean 'server\.port'"),
+        ({}, {}, "port = 1", "unknown setting 'port'"),
+        ({}, {}, "not toml", r"antiphon\.toml"),
+        ({"server.port": 99999}, {}, "", r"server\.port: .*65535"),
+        ({}, {"ANTIPHON_SERVER_PORT": "x"}, "", r"server\.port: .*integer"),
+        ({}, {"ANTIPHON_SPEECH_VOICE_ALIASES": "x"}, "", "not a JSON object"),
+    ],
+)
+def test_mistakes_name_their_source_and_the_nearest_key(
+    tmp_path: Path, flags: dict[str, int], environment: dict[str, str], toml: str, message: str
+) -> None:
+    file = tmp_path / "antiphon.toml"
+    file.write_text(toml)
+    with pytest.raises(SettingsError, match=message):
+        load_settings(flags, file=file, environment=environment)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().server.port = 1  # type: ignore[misc]

@@ -1,0 +1,61 @@
+"""The Python face: sync equals async, files are written, wrong names explain themselves."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from antiphon import Antiphon, SpeechRequest
+from antiphon.errors import InvalidRequestError, ModelLoadError, SettingsError
+
+REQUEST = SpeechRequest("Hello there.", seed=3)
+
+
+def test_stream_collected_is_speech_sync_and_async() -> None:
+    async def asynchronously(antiphon: Antiphon) -> tuple[list[np.ndarray], np.ndarray]:
+        chunks = [chunk.samples async for chunk in antiphon.astream(REQUEST)]
+        return chunks, (await antiphon.aspeech(REQUEST)).samples
+
+    with Antiphon.load("toy") as antiphon:
+        whole = antiphon.speech(REQUEST)
+        chunks = [chunk.samples for chunk in antiphon.stream(REQUEST)]
+        async_chunks, async_whole = asyncio.run(asynchronously(antiphon))
+    assert len(chunks) > 1
+    for samples in (np.concatenate(chunks), np.concatenate(async_chunks), async_whole):
+        np.testing.assert_array_equal(samples, whole.samples)
+    assert whole.finish_reason == "stop"
+    assert whole.usage.output_tokens * 960 == len(whole.samples)
+
+
+def test_leaving_a_stream_early_leaves_nothing_open() -> None:
+    with Antiphon.load("toy") as antiphon:
+        for _ in antiphon.stream("A long text. " * 50):
+            break
+        assert antiphon.speech("Hello.").duration_s > 0
+
+
+def test_save_writes_what_was_spoken(tmp_path: Path) -> None:
+    with Antiphon.load("toy") as antiphon:
+        audio = antiphon.speech(REQUEST)
+    audio.save(tmp_path / "hello.wav")
+    samples, rate_hz = soundfile.read(tmp_path / "hello.wav", dtype="float32")
+    assert rate_hz == audio.sample_rate_hz
+    np.testing.assert_allclose(samples, audio.samples, atol=1 / 32767)
+    audio.save(tmp_path / "hello.mp3")
+    assert (tmp_path / "hello.mp3").stat().st_size > 1000
+    with pytest.raises(InvalidRequestError, match="mp3, opus, aac, flac, wav, pcm"):
+        audio.save(tmp_path / "hello.txt")
+
+
+def test_wrong_names_explain_themselves() -> None:
+    with pytest.raises(ModelLoadError, match="Did you mean 'toy'"):
+        Antiphon.load("toyy")
+    with pytest.raises(SettingsError, match=r"Did you mean 'model\.device'"):
+        Antiphon.load("toy", devise="cpu")
+
+
+def test_voices_are_listed() -> None:
+    with Antiphon.load("toy") as antiphon:
+        assert [voice.id for voice in antiphon.voices] == ["sine", "alto", "bass"]
