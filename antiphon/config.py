@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -56,6 +57,25 @@ class SpeechSettings(Section):
     )
 
 
+class ReferenceSettings(Section):
+    """Where recordings of voices to be cloned may come from, and how large they may be."""
+
+    allow_urls: bool = Field(False, description="Fetch recordings from http(s) addresses.")
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="Hosts to fetch from, 'example.com' or '*.example.com'; none: any host."
+    )
+    allowed_networks: tuple[IPv4Network | IPv6Network, ...] = Field(
+        (), description="Networks to fetch from besides the public internet, as 10.1.0.0/16."
+    )
+    allowed_media_path: Path | None = Field(
+        None, description="Directory whose files may be named as file:///path; none: no files."
+    )
+    max_bytes: int = Field(10 * 1024 * 1024, ge=1)
+    timeout_s: float = Field(10.0, gt=0, description="For a fetch from beginning to end.")
+    min_duration_s: float = Field(1.0, ge=0)
+    max_duration_s: float = Field(30.0, gt=0)
+
+
 class ServerSettings(Section):
     """The HTTP server."""
 
@@ -72,6 +92,7 @@ class Settings(Section):
 
     model: ModelSettings = ModelSettings()
     speech: SpeechSettings = SpeechSettings()
+    references: ReferenceSettings = ReferenceSettings()
     server: ServerSettings = ServerSettings()
 
 

@@ -77,7 +77,8 @@ class AsyncEngine:
         """Stream a request's frames and, last, its `Ended`.
 
         Raises:
-            EngineError: the engine failed; every open request is told.
+            EngineError: the engine failed, and every open request is told; or the model failed
+                on this request alone.
         """
         if not self._thread.is_alive():
             raise EngineError("the engine has been closed")
@@ -89,7 +90,7 @@ class AsyncEngine:
                 if not isinstance(event, Ended):
                     self._inbox.put(_Read(request_id))
                 elif event.reason == "error":
-                    raise EngineError(self._failure or "the engine has stopped")
+                    raise EngineError(self._failure or "the model failed on this request")
                 yield event
                 if isinstance(event, Ended):
                     return

@@ -42,12 +42,16 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """From runner to scheduler: each planned slot is in exactly one of the two.
+    """From runner to scheduler: each planned slot is in exactly one of frames, stopped, faults.
 
     Attributes:
         frames: the frame that a slot made.
         stopped: slots whose model said that it has finished, instead of making a frame.
+        lengths: slots whose frame is their last one, since the runner ends them at a limit.
+        faults: slots whose numbers went bad; they end with an error, the others do not notice.
     """
 
     frames: Mapping[int, Any]
     stopped: frozenset[int] = frozenset()
+    lengths: frozenset[int] = frozenset()
+    faults: frozenset[int] = frozenset()

@@ -88,10 +88,12 @@ class Scheduler:
             reason: FinishReason | None = None
             if slot in output.stopped:
                 reason = "stop"
+            elif slot in output.faults:
+                reason = "error"
             else:
                 request.num_frames += 1
                 events.append((request.id, FrameReady(output.frames[slot])))
-                if request.is_at_limit:
+                if request.is_at_limit or slot in output.lengths:
                     reason = "length"
             if reason is not None:
                 events.append((request.id, Ended(reason)))

@@ -9,6 +9,7 @@ from antiphon.models.spec import Family, Ref
 
 FAMILIES: dict[str, str] = {
     "hibari": "antiphon.models.hibari:FAMILY",
+    "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
     "toy": "antiphon.models.toy:FAMILY",
 }
 DEFAULT_FAMILY = "hibari"

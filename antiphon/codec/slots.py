@@ -1,0 +1,88 @@
+"""The rows of a batched decoder: who decodes them, which are taken, and by whom."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.types import Samples
+
+
+class SlotDecoder(Protocol):
+    """Decodes streams side by side, each in a row of a state; called from one thread at a time.
+
+    A row's samples depend on its own frames alone, however they are grouped into calls.
+    """
+
+    @property
+    def sample_rate_hz(self) -> int: ...
+
+    @property
+    def samples_per_frame(self) -> int: ...
+
+    def open(self, num_slots: int) -> Any:
+        """Return a state with as many rows, fresh."""
+        ...
+
+    def reset(self, state: Any, slot: int) -> None:
+        """Make a row fresh again."""
+        ...
+
+    def decode(self, frames: NDArray[Any], state: Any, active: NDArray[np.bool_]) -> Samples:
+        """Decode ``frames[slot]`` where ``active[slot]`` and advance these rows only.
+
+        Args:
+            frames: ``[num_slots, n, ...]``; what inactive rows hold means nothing.
+            state: updated in place.
+            active: ``[num_slots]``.
+
+        Returns:
+            ``[num_slots, n * samples_per_frame]``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what loading took."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class DecoderStream:
+    """A stream under way; it has a slot from its first frames until it is closed."""
+
+    slot: int | None = None
+    is_fresh: bool = True
+    is_open: bool = True
+
+
+class SlotPool:
+    """Hands out numbers from 0 up to a limit, the lowest free one first."""
+
+    def __init__(self, num_slots: int) -> None:
+        self.num_slots = num_slots
+        self._free = list(range(num_slots))
+        self._taken: set[int] = set()
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    def take(self) -> int | None:
+        """Return a free slot, or ``None`` if there is none."""
+        if not self._free:
+            return None
+        slot = min(self._free)
+        self._free.remove(slot)
+        self._taken.add(slot)
+        return slot
+
+    def give_back(self, slot: int) -> None:
+        """Make a taken slot free again."""
+        assert slot in self._taken, f"slot {slot} is not taken"
+        self._taken.remove(slot)
+        self._free.append(slot)
+
+    def check_integrity(self) -> None:
+        """Assert that every slot is either free or taken, once."""
+        assert sorted([*self._free, *self._taken]) == list(range(self.num_slots))

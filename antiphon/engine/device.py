@@ -1,0 +1,33 @@
+"""Turns the names of devices and number types into PyTorch's own."""
+
+import torch
+
+from antiphon.errors import ModelLoadError
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
+
+    Raises:
+        ModelLoadError: it is not there.
+    """
+    has_cuda = torch.cuda.is_available()
+    if name == "auto":
+        return torch.device("cuda:0" if has_cuda else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ModelLoadError(f"'{name}' is no device: {error}") from error
+    num_devices = torch.cuda.device_count() if has_cuda else 0
+    if device.type == "cuda" and (device.index or 0) >= num_devices:
+        raise ModelLoadError(f"There is no device '{name}': PyTorch sees {num_devices} GPUs.")
+    return device
+
+
+def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Return the number type of this name; ``"auto"`` is bfloat16 on a GPU, else float32."""
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" else "float32"
+    return _DTYPES[name]

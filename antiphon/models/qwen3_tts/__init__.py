@@ -1,0 +1,22 @@
+"""Qwen3-TTS in native PyTorch: a talker, a predictor inside each frame and a streaming codec."""
+
+from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
+from antiphon.models.spec import Family, PipelineSpec, Ref, StageKind, StageSpec
+
+_HERE = "antiphon.models.qwen3_tts"
+
+# Sampling defaults are the checkpoint's own (generation_config.json): the prompter fills them in.
+FAMILY = Family(
+    name="qwen3_tts",
+    title="Qwen3-TTS 12 Hz, 0.6B and 1.7B: built-in, designed and cloned voices in ten languages",
+    architectures=("Qwen3TTSForConditionalGeneration",),
+    needs_checkpoint=True,
+    prompter=Ref(f"{_HERE}.prompt:Qwen3TTSPrompter"),
+    options=Qwen3TTSOptions,
+    pipeline=PipelineSpec(
+        (
+            StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref(f"{_HERE}.runner:Qwen3TTSRunner")),
+            StageSpec("codec", StageKind.DECODER, Ref(f"{_HERE}.codec_stage:Qwen3TTSCodec")),
+        )
+    ),
+)

@@ -1,0 +1,157 @@
+"""The codec's decoder: frames to samples, each frame decoded once, whatever the grouping.
+
+Everything in it is causal. What a later frame needs of earlier ones, a window of keys and values
+and some columns before each convolution, is carried per stream in a `DecoderState`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.engine.layers import Weights
+from antiphon.models.qwen3_tts.codec_layers import (
+    CausalConv,
+    CausalTransposedConv,
+    ConvNeXtBlock,
+    SnakeBeta,
+    Source,
+    UpsamplingBlock,
+)
+from antiphon.models.qwen3_tts.codec_quantizer import CodeTables
+from antiphon.models.qwen3_tts.codec_state import (
+    DecoderState,
+    NoPast,
+    Past,
+    SlotPast,
+    StateLayout,
+)
+from antiphon.models.qwen3_tts.codec_transformer import CodecTransformer
+from antiphon.models.qwen3_tts.config import CodecDecoderConfig
+
+_MIN_PASS_FRAMES = 25
+_NUM_KEYS_MULTIPLE = 8  # attention kernels want masks of such a width
+
+
+@dataclass(frozen=True, slots=True)
+class CodecDecoder:
+    """Decodes many streams at once, each at its own point in time.
+
+    Attributes:
+        window: keys that a frame sees, itself included.
+        num_keys: size of a ring of keys: a window before the frames of a pass, and they.
+        row_size: numbers that the state of one stream takes.
+    """
+
+    tables: CodeTables
+    pre_conv: CausalConv
+    transformer: CodecTransformer
+    upsamplings: tuple[tuple[CausalTransposedConv, ConvNeXtBlock], ...]
+    widen: CausalConv
+    blocks: tuple[UpsamplingBlock, ...]
+    last_snake: SnakeBeta
+    last_conv: CausalConv
+    window: int
+    num_keys: int
+    row_size: int
+
+    @classmethod
+    def of(
+        cls, weights: Weights, config: CodecDecoderConfig, dtype: torch.dtype = torch.float32
+    ) -> "CodecDecoder":
+        """Take the decoder out of the codec's tensors.
+
+        Args:
+            weights: float32 and on one device, under their names in the checkpoint.
+            config: of the decoder.
+            dtype: of weights, activations and states; activation functions keep float32 factors.
+        """
+        window = config.transformer.window
+        assert window is not None
+        num_keys = window - 1 + _MIN_PASS_FRAMES
+        num_keys += -num_keys % _NUM_KEYS_MULTIPLE
+        layout = StateLayout()
+        source = Source(weights, layout, dtype)
+        last = len(config.upsample_rates) + 1
+        return cls(
+            tables=CodeTables.of(source, "decoder.quantizer", config.num_quantizers),
+            pre_conv=CausalConv.of(source, "decoder.pre_conv"),
+            transformer=CodecTransformer.of(
+                source, "decoder.pre_transformer", config.transformer, num_keys
+            ),
+            upsamplings=tuple(
+                (
+                    CausalTransposedConv.of(source, f"decoder.upsample.{index}.0", ratio),
+                    ConvNeXtBlock.of(source, f"decoder.upsample.{index}.1"),
+                )
+                for index, ratio in enumerate(config.upsampling_ratios)
+            ),
+            widen=CausalConv.of(source, "decoder.decoder.0"),
+            blocks=tuple(
+                UpsamplingBlock.of(source, f"decoder.decoder.{index}", rate)
+                for index, rate in enumerate(config.upsample_rates, 1)
+            ),
+            last_snake=SnakeBeta.of(source, f"decoder.decoder.{last}"),
+            last_conv=CausalConv.of(source, f"decoder.decoder.{last + 1}"),
+            window=window,
+            num_keys=num_keys,
+            row_size=layout.row_size,
+        )
+
+    @property
+    def max_pass_frames(self) -> int:
+        """Frames that one pass takes; `decode` makes several passes over more."""
+        return self.num_keys - self.window + 1
+
+    def open(self, num_slots: int) -> DecoderState:
+        """Return a state of fresh slots, on the decoder's device."""
+        rows = self.tables.rows
+        return DecoderState(
+            rows.new_zeros((num_slots, self.row_size)),
+            rows.new_zeros(num_slots, dtype=torch.int64),
+        )
+
+    def reset(self, state: DecoderState, slot: int) -> None:
+        """Make a slot ready for another stream."""
+        state.reset(slot)
+
+    @torch.no_grad()
+    def decode(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
+        """Decode the next frames of the active slots and advance them.
+
+        The host never waits for the device in here, nor does it allocate anything that outlives
+        the call: it can be captured in a CUDA graph.
+
+        Args:
+            codes: int64 ``[num_slots, num_quantizers, n]``, ``n`` at least 1; ids outside the
+                codebooks are clamped into them.
+            state: updated in place; inactive slots keep theirs, bit for bit.
+            active: bool ``[num_slots]``.
+
+        Returns:
+            float32 ``[num_slots, n * samples_per_frame]`` in [-1, 1], zeros where not active.
+        """
+        passes = torch.split(codes, self.max_pass_frames, dim=2)
+        audio = torch.cat([self._decode_pass(some, state, active) for some in passes], dim=1)
+        return torch.where(active[:, None], audio, 0.0)
+
+    @torch.no_grad()
+    def decode_whole(self, codes: Tensor) -> Tensor:
+        """Decode whole streams, ``[B, num_quantizers, n]``, in one pass and without a state."""
+        return self._run(codes, NoPast(codes.shape[2], self.window, codes.device))
+
+    def _decode_pass(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
+        past = SlotPast(state, active, codes.shape[2], self.window, self.num_keys)
+        audio = self._run(codes, past)
+        past.advance()
+        return audio
+
+    def _run(self, codes: Tensor, past: Past) -> Tensor:
+        hidden = self.transformer(self.pre_conv(self.tables(codes), past), past)
+        for upsample, refine in self.upsamplings:
+            hidden = refine(upsample(hidden, past), past)
+        hidden = self.widen(hidden, past)
+        for block in self.blocks:
+            hidden = block(hidden, past)
+        hidden = self.last_conv(self.last_snake(hidden), past)
+        return hidden.squeeze(2).float().clamp(-1.0, 1.0)

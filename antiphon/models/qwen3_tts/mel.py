@@ -1,0 +1,66 @@
+"""The mel spectrogram that the speaker encoder hears: slaney scale and area, natural logarithm."""
+
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+FFT_SIZE = 1024
+HOP_SAMPLES = 256
+_LOWEST_MAGNITUDE = 1e-5
+
+_LINEAR_HZ_PER_MEL = 200.0 / 3
+_FIRST_LOG_HZ = 1000.0
+_FIRST_LOG_MEL = _FIRST_LOG_HZ / _LINEAR_HZ_PER_MEL
+_LOG_STEP = np.log(6.4) / 27.0
+
+
+def log_mel(samples: Tensor, num_mels: int, sample_rate_hz: int) -> Tensor:
+    """Return the log-mel spectrogram of ``samples``.
+
+    Args:
+        samples: float32 ``[num_samples]``, more than ``(FFT_SIZE - HOP_SAMPLES) / 2``.
+        num_mels: bands from 0 Hz to half the sample rate.
+        sample_rate_hz: of ``samples``.
+
+    Returns:
+        float32 ``[num_samples // HOP_SAMPLES, num_mels]``.
+    """
+    edge = (FFT_SIZE - HOP_SAMPLES) // 2
+    padded = pad(samples[None], (edge, edge), mode="reflect")
+    window = torch.hann_window(FFT_SIZE, device=samples.device)
+    spectrum = torch.stft(
+        padded, FFT_SIZE, HOP_SAMPLES, window=window, center=False, return_complex=True
+    )
+    magnitude = torch.sqrt(torch.view_as_real(spectrum).square().sum(-1) + 1e-9)
+    filters = torch.from_numpy(mel_filters(num_mels, sample_rate_hz)).to(samples.device)
+    return (filters @ magnitude[0]).clamp(min=_LOWEST_MAGNITUDE).log().T
+
+
+@cache
+def mel_filters(num_mels: int, sample_rate_hz: int) -> NDArray[np.float32]:
+    """Return triangular filters of equal area, ``[num_mels, FFT_SIZE // 2 + 1]``."""
+    bins_hz = np.fft.rfftfreq(FFT_SIZE, 1.0 / sample_rate_hz)
+    top_mel = _hz_to_mel(sample_rate_hz / 2)
+    corners_hz = _mel_to_hz(np.linspace(0.0, top_mel, num_mels + 2))
+    widths_hz = np.diff(corners_hz)
+    distances_hz = corners_hz[:, None] - bins_hz[None, :]
+    rising = -distances_hz[:-2] / widths_hz[:-1, None]
+    falling = distances_hz[2:] / widths_hz[1:, None]
+    triangles = np.maximum(0.0, np.minimum(rising, falling)).astype(np.float32)
+    area = 2.0 / (corners_hz[2:] - corners_hz[:-2])
+    return (triangles * area[:, None]).astype(np.float32)
+
+
+def _hz_to_mel(hz: float) -> float:
+    """Return a frequency above `_FIRST_LOG_HZ` on the slaney scale."""
+    assert hz >= _FIRST_LOG_HZ
+    return float(_FIRST_LOG_MEL + np.log(hz / _FIRST_LOG_HZ) / _LOG_STEP)
+
+
+def _mel_to_hz(mels: NDArray[np.float64]) -> NDArray[np.float64]:
+    above = _FIRST_LOG_HZ * np.exp(_LOG_STEP * (mels - _FIRST_LOG_MEL))
+    return np.where(mels >= _FIRST_LOG_MEL, above, _LINEAR_HZ_PER_MEL * mels)

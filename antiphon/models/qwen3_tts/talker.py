@@ -1,0 +1,133 @@
+"""The talker: a Qwen3 decoder that reads text and codes on two tracks and says group 0 of a frame.
+
+The text embedding and its projection are folded into one table when the model is loaded, and the
+16 tables that embed a frame are laid end to end, so that a frame is embedded by one gather.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.engine.attention import Attend, SlotCache
+from antiphon.engine.layers import Linear, Rotation, Weights
+from antiphon.engine.transformer import Transformer
+from antiphon.models.qwen3_tts.config import TalkerConfig
+from antiphon.models.qwen3_tts.qwen3 import build_transformer
+
+_FOLD_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTable:
+    """The embeddings of all groups of codes, end to end.
+
+    Attributes:
+        rows: shape ``[vocab_size + 15 * codebook_size, hidden_size]``; group 0 comes first.
+        offsets: where each group begins, shape ``[num_groups]``.
+        groups: the rows of each group, as views.
+    """
+
+    rows: Tensor
+    offsets: Tensor
+    groups: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[Tensor]) -> "FrameTable":
+        """Lay the tables of all groups end to end."""
+        sizes = [len(table) for table in tables]
+        offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+        rows = torch.cat(list(tables))
+        return cls(rows, offsets.to(rows.device), rows.split(sizes))
+
+    def group_0(self, codes: Tensor) -> Tensor:
+        """Embed ids of the talker's own vocabulary, any shape."""
+        return F.embedding(codes, self.rows)
+
+    def frames(self, codes: Tensor) -> Tensor:
+        """Embed whole frames ``[..., num_groups]``: the sum over their groups."""
+        return F.embedding(codes + self.offsets, self.rows).sum(-2)
+
+
+@dataclass(frozen=True, slots=True)
+class Talker:
+    """The language model over frames.
+
+    Attributes:
+        text_table: projected embedding of every text id, ``[text_vocab_size, hidden_size]``.
+        frame_table: embeddings of codes.
+        head: final state to logits of group 0.
+        is_forbidden: ids of group 0 that are never said, bool, ``[vocab_size]``.
+    """
+
+    config: TalkerConfig
+    transformer: Transformer
+    text_table: Tensor
+    frame_table: FrameTable
+    head: Linear
+    is_forbidden: Tensor
+
+    @classmethod
+    def of(cls, weights: Weights, config: TalkerConfig, max_positions: int) -> "Talker":
+        """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
+        groups = range(config.num_groups - 1)
+        name = "talker.code_predictor.model.codec_embedding"
+        head = Linear.of(weights, "talker.codec_head")
+        return cls(
+            config=config,
+            transformer=build_transformer(
+                weights, "talker.model", config.transformer, max_positions
+            ),
+            text_table=_folded_text_table(weights),
+            frame_table=FrameTable.of(
+                [
+                    weights["talker.model.codec_embedding.weight"],
+                    *(weights[f"{name}.{group}.weight"] for group in groups),
+                ]
+            ),
+            head=head,
+            is_forbidden=_forbidden_ids(config).to(head.weight.device),
+        )
+
+    def new_cache(self, num_slots: int, max_positions: int) -> SlotCache:
+        """Return empty keys and values for ``num_slots`` requests."""
+        shape = self.config.transformer
+        return SlotCache.zeros(
+            (shape.num_layers, num_slots, max_positions, shape.num_kv_heads, shape.head_dim),
+            like=self.head.weight,
+        )
+
+    def __call__(self, states: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
+        """Return the normed states of ``[rows, positions, hidden_size]``, same shape."""
+        return self.transformer(states, rotation, attend)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits of group 0 in f32, nothing forbidden yet."""
+        return self.head(states).float()
+
+    def forbid(self, logits: Tensor, is_too_early: Tensor) -> Tensor:
+        """Rule out ids that are never said, and the end of speech where it is too early.
+
+        Args:
+            logits: shape ``[rows, vocab_size]``.
+            is_too_early: whether a row must not end yet, bool, ``[rows]``.
+        """
+        logits = logits.masked_fill(self.is_forbidden, -torch.inf)
+        eos = self.config.tokens.eos
+        logits[:, eos] = logits[:, eos].masked_fill(is_too_early, -torch.inf)
+        return logits
+
+
+def _folded_text_table(weights: Weights) -> Tensor:
+    """Project the whole text embedding once; a lookup then replaces two products."""
+    table = weights["talker.model.text_embedding.weight"]
+    first = Linear.of(weights, "talker.text_projection.linear_fc1")
+    second = Linear.of(weights, "talker.text_projection.linear_fc2")
+    return torch.cat([second(F.silu(first(rows))) for rows in table.split(_FOLD_ROWS)])
+
+
+def _forbidden_ids(config: TalkerConfig) -> Tensor:
+    ids = torch.arange(config.vocab_size)
+    return (ids >= config.first_suppressed_id) & (ids != config.tokens.eos)

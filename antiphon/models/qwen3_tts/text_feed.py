@@ -1,0 +1,90 @@
+"""Turns text that arrives in pieces into the ids that the whole text would have.
+
+The tokenizer first cuts text into words, and an id never reaches across a cut. So ids are final
+up to a place that is a cut whatever follows: between a letter or digit and a space or mark.
+"""
+
+import unicodedata
+from collections.abc import Callable
+
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Piece
+from antiphon.models.qwen3_tts.prompt_layout import Ids
+
+
+class TextCutter:
+    """Gives the ids of a text as early as they are certain."""
+
+    def __init__(self, encode: Callable[[str], Ids]) -> None:
+        self._encode = encode
+        self._waiting = ""
+        self._is_empty = True
+
+    def push(self, text: str) -> Ids:
+        """Take in more text; return the ids that have become certain."""
+        waiting = self._waiting + text
+        if self._is_empty:
+            waiting = waiting.lstrip()
+        cut = _last_certain_cut(waiting)
+        self._waiting = waiting[cut:]
+        return self._ids(waiting[:cut])
+
+    def close(self) -> Ids:
+        """Return the ids of what is left.
+
+        Raises:
+            InvalidRequestError: the whole text was empty.
+        """
+        ids = self._ids(self._waiting.rstrip())
+        self._waiting = ""
+        if self._is_empty:
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
+        return ids
+
+    def _ids(self, text: str) -> Ids:
+        if not text:
+            return ()
+        self._is_empty = False
+        return self._encode(text)
+
+
+class TextFeed:
+    """Makes the pieces of a request whose text is still arriving."""
+
+    def __init__(self, cutter: TextCutter, num_frames_allowed: int, end_id: int) -> None:
+        """Continue a prompt.
+
+        Args:
+            cutter: has given the prompt its text.
+            num_frames_allowed: that the prompt's text suffices for; negative while text beside
+                the reference is missing.
+            end_id: closes a text.
+        """
+        self._cutter = cutter
+        self._num_frames_allowed = num_frames_allowed
+        self._end_id = end_id
+
+    def push(self, text: str) -> Piece | None:
+        """Take in more text; return what it adds, if anything is certain yet."""
+        ids = self._cutter.push(text)
+        if not ids:
+            return None
+        self._num_frames_allowed += len(ids)
+        return Piece(data=ids, num_frames_allowed=max(0, self._num_frames_allowed))
+
+    def close(self) -> Piece:
+        """Return the last piece.
+
+        Raises:
+            InvalidRequestError: the whole text was empty.
+        """
+        return Piece(data=(*self._cutter.close(), self._end_id), num_frames_allowed=None)
+
+
+def _last_certain_cut(text: str) -> int:
+    """Return the last place that parts two words however the text goes on, or 0."""
+    for place in range(len(text) - 1, 0, -1):
+        before, after = unicodedata.category(text[place - 1]), unicodedata.category(text[place])
+        if before[0] in "LN" and after[0] in "ZPS":
+            return place
+    return 0

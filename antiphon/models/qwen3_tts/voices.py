@@ -1,0 +1,82 @@
+"""What a checkpoint can do, and which voices it speaks with, as told by its configuration."""
+
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.spec import Capabilities
+from antiphon.types import Voice
+
+_MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
+_LANGUAGE_CODES = {
+    "zh": "chinese",
+    "en": "english",
+    "de": "german",
+    "it": "italian",
+    "pt": "portuguese",
+    "es": "spanish",
+    "ja": "japanese",
+    "ko": "korean",
+    "fr": "french",
+    "ru": "russian",
+}
+_DESIGNED = Voice(
+    id="designed", name="Designed", description="The voice that 'instructions' describe."
+)
+_REFERENCE = Voice(
+    id="reference",
+    name="Reference",
+    description="The voice of the request's 'ref_audio' or 'speaker_embedding'.",
+)
+
+
+def capabilities_of(config: Qwen3TTSConfig) -> Capabilities:
+    """Return what a checkpoint can do.
+
+    A checkpoint without speakers of its own has one voice, which every request describes.
+    """
+    speakers = tuple(Voice(id=name, name=_title(name)) for name in config.speakers)
+    lone = _REFERENCE if config.task is Task.BASE else _DESIGNED
+    names = config.selectable_languages
+    codes = tuple(code for code, name in _LANGUAGE_CODES.items() if name in names)
+    return Capabilities(
+        sample_rate_hz=config.codec.sample_rate_hz,
+        voices=speakers if config.task is Task.CUSTOM_VOICE and speakers else (lone,),
+        languages=("auto", *names, *codes),
+        instructions=config.takes_instructions,
+        max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+    )
+
+
+def language_name(config: Qwen3TTSConfig, language: str | None) -> str | None:
+    """Return the checkpoint's name of a language, or ``None`` to leave it to the model.
+
+    Raises:
+        InvalidRequestError: the checkpoint has no such language.
+    """
+    if language is None or language.casefold() == "auto":
+        return None
+    name = _LANGUAGE_CODES.get(language.casefold(), language.casefold())
+    if name not in config.selectable_languages:
+        raise InvalidRequestError(
+            f"Invalid language: '{language}'. Available:"
+            f" auto, {', '.join(config.selectable_languages)}.",
+            param="language",
+        )
+    return name
+
+
+def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
+    """Return the built-in speaker that a voice names; ``None`` if the checkpoint has none.
+
+    Raises:
+        UnknownVoiceError: the checkpoint has others.
+    """
+    if config.task is not Task.CUSTOM_VOICE:
+        return None
+    name = voice.id.casefold()
+    if name not in config.speakers:
+        raise UnknownVoiceError(voice.id, config.speakers)
+    return name
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").title()

@@ -1,0 +1,77 @@
+"""Opens the parts of a checkpoint, each for the module that is built from it.
+
+Every tensor of a part must be taken. What the official modules hold and nothing here needs is
+named: input projections of a codec that only decodes, output projections of one that only encodes.
+"""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from torch import Tensor
+
+from antiphon.engine.layers import Weights
+from antiphon.engine.weights import Progress, open_weights
+from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
+from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
+
+_UNUSED_BY_DECODER = r"decoder\.quantizer\.\w+\.input_proj\.weight"
+_UNUSED_BY_ENCODER = r"encoder\.quantizer\.\w+\.output_proj\.weight|.*\.initialized"
+
+
+def language_model_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``talker.*``, predictor included.
+
+    Args:
+        path: the checkpoint's directory.
+        config: read from it.
+        like: a tensor of the wanted type, on the wanted device.
+        progress: told of every tensor.
+
+    Raises:
+        ModelLoadError: on entering, if the files do not fit the configuration; on leaving, if a
+            tensor was not taken.
+    """
+    return open_weights(path, main_layout(config), like=like, part="talker.", progress=progress)
+
+
+def speaker_encoder_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``speaker_encoder.*`` of a base checkpoint; as `language_model_weights`."""
+    assert config.speaker_encoder is not None
+    layout = main_layout(config)
+    return open_weights(path, layout, like=like, part="speaker_encoder.", progress=progress)
+
+
+def codec_decoder_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``decoder.*`` of the codec; as `language_model_weights`."""
+    return open_weights(
+        path / CODEC_DIRECTORY,
+        codec_layout(config),
+        like=like,
+        part="decoder.",
+        unused=_UNUSED_BY_DECODER,
+        progress=progress,
+    )
+
+
+def codec_encoder_weights(
+    path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
+) -> AbstractContextManager[Weights]:
+    """Open ``encoder.*`` of the codec, with the quantizers in use; as `language_model_weights`."""
+    encoder = config.codec.encoder
+    num_acoustic = config.codec.num_quantizers - encoder.num_semantic_quantizers
+    spare = range(num_acoustic, encoder.num_quantizers - encoder.num_semantic_quantizers)
+    spare_levels = "|".join(map(str, spare)) or "(?!)"
+    return open_weights(
+        path / CODEC_DIRECTORY,
+        codec_layout(config),
+        like=like,
+        part="encoder.",
+        unused=rf"{_UNUSED_BY_ENCODER}|encoder\.quantizer\.acoustic.*\.layers\.({spare_levels})\..*",
+        progress=progress,
+    )

@@ -1,0 +1,125 @@
+"""Writes safetensors files of random numbers: bit-identical anywhere, in little memory.
+
+A value depends on the seed, the tensor's name and its place in it, and on nothing else: not on
+other tensors, on shards, or on the version of a library (raw PCG64 output is scaled here, since
+only that stream is promised to stay as it is).
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Dtype: TypeAlias = Literal["float32", "bfloat16"]
+_BYTES = {"float32": 4, "bfloat16": 2}
+_NAMES = {"float32": "F32", "bfloat16": "BF16"}
+_VALUES_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class RandomTensor:
+    """A tensor to be made: uniform values around a mean.
+
+    Attributes:
+        shape: row-major.
+        std: standard deviation; 0 makes every value the mean.
+        mean: of the values.
+        row_gains: factors for single rows of the first axis.
+    """
+
+    shape: tuple[int, ...]
+    std: float
+    mean: float = 0.0
+    row_gains: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def num_values(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+def write_sharded(
+    directory: Path, tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype, num_shards: int
+) -> None:
+    """Write model.safetensors, or shards of about equal size with their index."""
+    if num_shards == 1:
+        write_safetensors(directory / "model.safetensors", tensors, seed, dtype)
+        return
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(_split(tensors, num_shards), 1):
+        file = f"model-{number:05}-of-{num_shards:05}.safetensors"
+        shard = {name: tensors[name] for name in names}
+        write_safetensors(directory / file, shard, seed, dtype)
+        weight_map |= dict.fromkeys(names, file)
+    total = sum(tensor.num_values for tensor in tensors.values()) * _BYTES[dtype]
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(
+        json.dumps(index, indent=2) + "\n", encoding="utf-8"
+    )
+
+
+def write_safetensors(
+    file: Path, tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype
+) -> None:
+    """Write one file, a few million values at a time."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.num_values * _BYTES[dtype]
+        shape = list(tensor.shape)
+        header[name] = {"dtype": _NAMES[dtype], "shape": shape, "data_offsets": [start, end]}
+    encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    with file.open("wb") as out:
+        out.write(len(encoded).to_bytes(8, "little"))
+        out.write(encoded)
+        for name, tensor in tensors.items():
+            for values in random_values(name, tensor, seed):
+                out.write(_encode(values, dtype))
+
+
+def random_values(name: str, tensor: RandomTensor, seed: int) -> Iterator[NDArray[np.float32]]:
+    """Yield the values of a tensor in order, flat, a few million at a time."""
+    bits = np.random.PCG64(np.random.SeedSequence((seed, zlib.crc32(name.encode()))))
+    half_width = np.float32(tensor.std * 3**0.5)
+    for start in range(0, tensor.num_values, _VALUES_AT_ONCE):
+        count = min(_VALUES_AT_ONCE, tensor.num_values - start)
+        words = bits.random_raw((count + 1) // 2).astype("<u8", copy=False).view("<u4")[:count]
+        # The upper 24 bits, as a multiple of 2**-23 in [-1, 1): exact in float32.
+        unit = (words >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
+        values = unit * half_width + np.float32(tensor.mean)
+        _apply_row_gains(values, start, tensor)
+        yield values
+
+
+def _apply_row_gains(values: NDArray[np.float32], start: int, tensor: RandomTensor) -> None:
+    for row, gain in tensor.row_gains.items():
+        width = tensor.num_values // tensor.shape[0]
+        first = row * width - start
+        values[max(first, 0) : max(first + width, 0)] *= np.float32(gain)
+
+
+def _encode(values: NDArray[np.float32], dtype: Dtype) -> bytes:
+    if dtype == "float32":
+        return values.astype("<f4", copy=False).tobytes()
+    words = values.view(np.uint32)
+    rounded = words + np.uint32(0x7FFF) + ((words >> 16) & 1)  # to nearest, ties to even
+    return (rounded >> 16).astype("<u2").tobytes()
+
+
+def _split(tensors: Mapping[str, RandomTensor], num_shards: int) -> Sequence[list[str]]:
+    """Deal names, in order, to shards of about equal size, none empty."""
+    total = sum(tensor.num_values for tensor in tensors.values())
+    shards: list[list[str]] = [[] for _ in range(num_shards)]
+    done = 0
+    for index, (name, tensor) in enumerate(tensors.items()):
+        by_size = done * num_shards // total
+        by_count = num_shards - (len(tensors) - index)  # leave a tensor for each later shard
+        shards[max(by_size, by_count)].append(name)
+        done += tensor.num_values
+    assert all(shards)
+    return shards

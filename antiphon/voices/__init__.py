@@ -1,0 +1,1 @@
+"""Voices that users bring: where recordings come from, and what is kept of them."""

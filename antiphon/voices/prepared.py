@@ -1,0 +1,156 @@
+"""What is kept of a voice to be cloned: not the recording, but what a family made of it."""
+
+import hashlib
+import math
+import os
+import unicodedata
+import uuid
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+
+from antiphon.errors import InvalidRequestError
+
+Number = TypeVar("Number", np.float32, np.int64)
+
+_METADATA_KEY = "antiphon_voice"
+
+
+class _Metadata(BaseModel):
+    """What a file says besides its arrays."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: Literal[1] = 1
+    name: str
+    family: str
+    ref_text: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PreparedVoice:
+    """A voice, ready to be part of prompts. Arrays are copied and cannot be written to.
+
+    Attributes:
+        name: what users call it.
+        family: who made the arrays; they mean nothing to any other.
+        ref_text: what is said in the recording, for families that continue it.
+        speaker_embedding: how the speaker sounds, shape ``[D]``.
+        ref_codes: the recording as codes, shape ``[frames, Q]``.
+    """
+
+    name: str
+    family: str
+    ref_text: str | None = None
+    speaker_embedding: NDArray[np.float32] | None = None
+    ref_codes: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        """Check all of it.
+
+        Raises:
+            InvalidRequestError: naming the field that is wrong.
+        """
+        if not self.name or not self.family:
+            raise _wrong("a voice has a name and a family")
+        if not all(_is_unicode(text) for text in (self.name, self.family, self.ref_text or "")):
+            raise _wrong("its texts are not valid Unicode")
+        if self.speaker_embedding is None and self.ref_codes is None:
+            raise _wrong("a voice has a speaker embedding, codes, or both")
+        if self.speaker_embedding is not None:
+            embedding = _checked("speaker_embedding", self.speaker_embedding, np.float32, 1)
+            if not np.isfinite(embedding).all():
+                raise _wrong("'speaker_embedding' has values that are not finite numbers")
+            object.__setattr__(self, "speaker_embedding", embedding)
+        if self.ref_codes is not None:
+            codes = _checked("ref_codes", self.ref_codes, np.int64, 2)
+            if (codes < 0).any():
+                raise _wrong("'ref_codes' has negative values")
+            object.__setattr__(self, "ref_codes", codes)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """A hash of all that can be heard, so of everything but the name."""
+        digest = hashlib.sha256()
+        for part in (self.family, self.ref_text):
+            encoded = (part or "").encode()
+            digest.update(f"{part is None} {len(encoded)} ".encode() + encoded)
+        for array in (self.speaker_embedding, self.ref_codes):
+            digest.update(f"{None if array is None else array.shape} ".encode())
+            if array is not None:
+                digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file; whoever reads at ``path`` sees the old or the new one."""
+        metadata = _Metadata(name=self.name, family=self.family, ref_text=self.ref_text)
+        arrays = {"speaker_embedding": self.speaker_embedding, "ref_codes": self.ref_codes}
+        content = safetensors.numpy.save(
+            {name: array for name, array in arrays.items() if array is not None},
+            {_METADATA_KEY: metadata.model_dump_json()},
+        )
+        path = Path(path)
+        unfinished = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            InvalidRequestError: there is no such file, or it is damaged, or not such a file.
+        """
+        try:
+            with safe_open(path, framework="numpy") as file:
+                written = (file.metadata() or {}).get(_METADATA_KEY)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise _wrong(f"the file cannot be read: {error}", path) from error
+        if written is None:
+            raise _wrong("the file is not that of a voice", path)
+        try:
+            metadata = _Metadata.model_validate_json(written)
+        except ValidationError as error:
+            raise _wrong("its description is damaged, or of a later version", path) from error
+        unknown = set(arrays) - {"speaker_embedding", "ref_codes"}
+        if unknown:
+            raise _wrong(f"unknown arrays: {', '.join(sorted(unknown))}", path)
+        try:
+            return cls(**metadata.model_dump(exclude={"version"}), **arrays)
+        except InvalidRequestError as error:
+            raise _wrong(error.message, path) from error
+
+
+def _wrong(reason: str, path: str | os.PathLike[str] | None = None) -> InvalidRequestError:
+    where = "" if path is None else f" in {Path(path).name}"
+    return InvalidRequestError(f"Invalid voice{where}: {reason}", param="voice")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether there is no half of a character, as JSON may bring one in an escape."""
+    return not any(unicodedata.category(character) == "Cs" for character in text)
+
+
+def _checked(
+    name: str, array: NDArray[Number], dtype: type[Number], num_dimensions: int
+) -> NDArray[Number]:
+    """Return a copy that cannot be written to."""
+    if array.dtype != dtype or array.ndim != num_dimensions or math.prod(array.shape) == 0:
+        raise _wrong(
+            f"'{name}' must have {num_dimensions} dimension(s) of {dtype.__name__}, none empty; "
+            f"it has shape {list(array.shape)} of {array.dtype}"
+        )
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
+    return copy

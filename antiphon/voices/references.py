@@ -1,0 +1,122 @@
+"""Loads a recording that a request names: inside the request, on the web, or on our disk.
+
+data:audio/wav;base64,...     always
+https://example.com/a.wav     if the operator allows addresses (``allow_urls``)
+file:///voices/a.wav          if it is inside the operator's directory (``allowed_media_path``)
+"""
+
+import base64
+import os
+import ssl
+import stat
+from pathlib import Path
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from antiphon.concurrency import Workers
+from antiphon.config import ReferenceSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.voices.addresses import Resolve, resolve_host
+from antiphon.voices.fetch import Fetcher, too_large
+
+_NUM_THREADS = 2
+
+
+class ReferenceLoader:
+    """Turns references into bytes; what the bytes are is for the decoder to find out."""
+
+    def __init__(
+        self,
+        settings: ReferenceSettings,
+        *,
+        resolve: Resolve = resolve_host,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Prepare to load; `resolve` and `ssl_context` are those of `Fetcher`."""
+        self._settings = settings
+        self._workers = Workers("references", _NUM_THREADS)
+        self._fetcher: Fetcher | None = None
+        if settings.allow_urls:
+            self._fetcher = Fetcher(settings, resolve=resolve, ssl_context=ssl_context)
+
+    async def load(self, reference: str) -> bytes:
+        """Return the bytes that a reference stands for, at most ``max_bytes`` of them.
+
+        Raises:
+            InvalidRequestError: it may not be loaded, or cannot be, or is too large.
+        """
+        scheme = reference[:8].partition(":")[0].lower()
+        if scheme == "data":
+            return await self._workers.run(_from_data_uri, reference, self._settings.max_bytes)
+        if scheme in ("http", "https"):
+            if self._fetcher is None:
+                raise _refusal("this server fetches no URLs; send the audio as a data: URI")
+            return await self._fetcher.fetch(reference)
+        if scheme == "file":
+            return await self._workers.run(_from_file, reference, self._settings)
+        raise _refusal("it must be a data: URI, an http(s) URL or a file: URI")
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self._workers.close()
+
+
+def _refusal(reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Could not load reference audio: {reason}.", param="ref_audio")
+
+
+def _from_data_uri(uri: str, max_bytes: int) -> bytes:
+    header, comma, content = uri[len("data:") :].partition(",")
+    if not comma:
+        raise _refusal("its data: URI has no comma before the data")
+    if not header.lower().rstrip().endswith(";base64"):
+        if len(content) - 2 * content.count("%") > max_bytes:
+            raise too_large(max_bytes)
+        return _sized(unquote_to_bytes(content.encode("utf-8", "replace")), max_bytes)
+    if "%" in content:
+        content = unquote_to_bytes(content.encode("utf-8", "replace")).decode("ascii", "replace")
+    content = "".join(content.split()).rstrip("=")
+    if len(content) * 3 // 4 > max_bytes:
+        raise too_large(max_bytes)
+    try:
+        return base64.b64decode(content + "=" * (-len(content) % 4), validate=True)
+    except ValueError as error:
+        raise _refusal("its data: URI is not valid base64") from error
+
+
+def _from_file(uri: str, settings: ReferenceSettings) -> bytes:
+    """Read a file below the allowed directory.
+
+    Nothing tells what lies outside of it: a path that leads out is refused, existing or not.
+    """
+    if settings.allowed_media_path is None:
+        raise _refusal("this server reads no file: URIs; send the audio as a data: URI")
+    try:
+        parts = urlsplit(uri)
+        # Links are followed here; what is opened below is a path without any.
+        path = Path(os.path.realpath(os.fsdecode(unquote_to_bytes(parts.path))))
+    except ValueError as error:
+        raise _refusal("its file: URI is not valid") from error
+    if parts.netloc not in ("", "localhost") or not path.is_relative_to(
+        os.path.realpath(settings.allowed_media_path)
+    ):
+        raise _refusal("its file: URI leads out of the directory that is allowed")
+    try:
+        return _sized(_read(path, settings.max_bytes + 1), settings.max_bytes)
+    except OSError as error:
+        raise _refusal("its file: URI names no file that can be read") from error
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    """Read the beginning of a plain file; never waits for the other end of a pipe."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(path)
+        return file.read(max_bytes)
+
+
+def _sized(data: bytes, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise too_large(max_bytes)
+    return data

@@ -1,0 +1,195 @@
+"""Frames depend on their own request alone: not on company, slot, history, or when text came."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from antiphon.engine.plan import Start, StepPlan
+from antiphon.models.base import Prompt
+from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.models.qwen3_tts.guards import frame_budget
+from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.spec import LoadContext
+from tests.models.qwen3_tts.lm import GREEDY, Heard, hear, hear_late, made_prompt, opened
+
+NUM_SLOTS = 5
+MAX_POSITIONS = 256
+
+
+class Loaded:
+    """A checkpoint with a runner."""
+
+    def __init__(self, path: Path, **more: bool) -> None:
+        self.config: Qwen3TTSConfig = load_config(path)
+        context = LoadContext(path, "cpu", "float32", NUM_SLOTS)
+        self.runner = Qwen3TTSRunner(context, max_positions=MAX_POSITIONS, **more)
+
+    def alone(self, prompt: Prompt, slot: int = 0, max_frames: int = 25) -> Heard:
+        return hear(self.runner, {slot: prompt}, max_frames=max_frames)[slot]
+
+
+@pytest.fixture(scope="module")
+def base(checkpoint: Callable[..., Path]) -> Loaded:
+    return Loaded(checkpoint("tiny", Task.BASE))
+
+
+@pytest.fixture(scope="module")
+def small(checkpoint: Callable[..., Path]) -> Loaded:
+    return Loaded(checkpoint("tiny-0.6b", Task.CUSTOM_VOICE))
+
+
+@pytest.fixture(scope="module")
+def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """A model that practically never says that it is done."""
+    path = tmp_path_factory.mktemp("endless")
+    shutil.copytree(checkpoint("tiny-0.6b", Task.CUSTOM_VOICE), path, dirs_exist_ok=True)
+    weights = load_file(path / "model.safetensors")
+    weights["talker.codec_head.weight"][load_config(path).talker.tokens.eos] = 0
+    save_file(weights, path / "model.safetensors")
+    return Loaded(path)
+
+
+def mixed_prompts(config: Qwen3TTSConfig) -> dict[int, Prompt]:
+    """Return prompts of every layout, drawn and greedy, in slots out of order."""
+    return {
+        3: made_prompt(config, seed=1),
+        0: made_prompt(config, seed=2, streams_text=False),
+        4: made_prompt(config, seed=3, num_reference_frames=0, num_tokens=3),
+        1: made_prompt(config, seed=4, num_reference_frames=20, sampling=GREEDY),
+        2: made_prompt(config, seed=5, num_reference_frames=3, num_tokens=30),
+    }
+
+
+def test_alone_equals_in_a_crowd_exactly(base: Loaded) -> None:
+    prompts = mixed_prompts(base.config)
+    together = hear(base.runner, prompts)
+    for slot, prompt in prompts.items():
+        alone = base.alone(prompt, slot=(slot + 2) % NUM_SLOTS)
+        assert alone.frames
+        assert alone.codes == together[slot].codes
+        assert alone.end == together[slot].end
+
+
+def test_computing_a_crowd_together_gives_the_same_codes(
+    base: Loaded, checkpoint: Callable[..., Path]
+) -> None:
+    """Rounding may differ there; on these prompts it turns no draw."""
+    batched = Loaded(checkpoint("tiny", Task.BASE), is_batched=True)
+    prompts = mixed_prompts(base.config)
+    one_by_one, together = (hear(each.runner, prompts) for each in (base, batched))
+    for slot in prompts:
+        assert together[slot].codes == one_by_one[slot].codes
+
+
+def test_requests_that_join_and_leave_do_not_disturb_each_other(small: Loaded) -> None:
+    prompts = [made_prompt(small.config, seed=seed, num_tokens=5 + seed) for seed in range(4)]
+    expected = [small.alone(prompt, max_frames=12).codes for prompt in prompts]
+    run = small.runner.run
+    heard: list[list[list[int]]] = [[] for _ in prompts]
+
+    def step(plan: StepPlan) -> None:
+        for slot, frame in run(plan).frames.items():
+            heard[slot].append(frame.tolist())
+
+    step(StepPlan((), (Start(0, prompts[0]), Start(1, prompts[1])), (), (0, 1)))
+    step(StepPlan((), (Start(2, prompts[2]),), (), (0, 2)))  # 1 sits out
+    step(StepPlan((1,), (), (), (0, 2)))
+    step(StepPlan((), (Start(3, prompts[3]), Start(1, prompts[1])), (), (3, 2, 1)))
+    heard[1] = heard[1][1:]  # it began again
+    for _ in range(3):
+        step(StepPlan((), (), (), (1, 0, 3)))
+    run(StepPlan((0, 1, 2, 3)))
+    for codes, whole in zip(heard, expected, strict=True):
+        assert codes
+        assert codes == whole[: len(codes)]
+
+
+def test_a_released_slot_leaves_nothing_behind(small: Loaded) -> None:
+    prompt = made_prompt(small.config, seed=7)
+    fresh = small.alone(prompt, slot=2)
+    for seed in range(20, 23):
+        small.alone(made_prompt(small.config, seed=seed, num_tokens=40), slot=2, max_frames=9)
+        assert small.alone(prompt, slot=2).codes == fresh.codes
+
+
+def test_seeds_matter_and_repeat(small: Loaded) -> None:
+    prompt = made_prompt(small.config, seed=1)
+    other = replace(prompt, seed=2**60 + 1)
+    first = small.alone(prompt)
+    assert first.codes == small.alone(prompt).codes
+    assert first.codes != small.alone(other).codes
+    assert all(frame.dtype == np.int64 and frame.shape == (16,) for frame in first.frames)
+
+
+@given(data=st.data())
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_late_text_gives_the_codes_of_early_text(base: Loaded, data: st.DataObject) -> None:
+    num_reference_frames = data.draw(st.sampled_from([None, 3, 12]))
+    prompt = made_prompt(
+        base.config, seed=11, num_tokens=9, num_reference_frames=num_reference_frames
+    )
+    num_late = data.draw(st.integers(1, 10))
+    cuts = data.draw(st.lists(st.integers(0, num_late - 1), max_size=4))
+    late = hear_late(base.runner, *opened(prompt, num_late, cuts), max_frames=15)
+    assert late.codes == base.alone(prompt, max_frames=15).codes
+
+
+def test_speech_that_never_ends_is_cut_at_its_budget(endless: Loaded) -> None:
+    prompt = made_prompt(endless.config, seed=3, num_tokens=2)
+    heard = endless.alone(prompt, max_frames=300)
+    assert heard.end == "length"
+    assert len(heard.frames) == frame_budget(3)
+    late = hear_late(endless.runner, *opened(prompt, 2, [1]), max_frames=300)
+    assert late.end == "length"
+    assert late.codes == heard.codes
+
+
+def test_a_full_slot_ends_its_request(checkpoint: Callable[..., Path]) -> None:
+    path = checkpoint("tiny-0.6b", Task.CUSTOM_VOICE)
+    runner = Qwen3TTSRunner(LoadContext(path, "cpu", "float32", 1), max_positions=40)
+    prompt = made_prompt(load_config(path), seed=3)
+    heard = hear(runner, {0: prompt}, max_frames=60)[0]
+    assert heard.end == "length"
+    assert len(heard.frames) == 40 - prompt.data.num_prefilled
+
+
+def test_speech_ends_where_the_model_says(small: Loaded) -> None:
+    prompts = [made_prompt(small.config, seed=seed, sampling=GREEDY) for seed in range(12)]
+    heard = [small.alone(prompt, max_frames=40) for prompt in prompts]
+    ended = [each for each in heard if each.end == "stop"]
+    assert ended
+    eos = small.config.talker.tokens.eos
+    for each in heard:
+        assert len(each.frames) >= 2, "the first two codes are never the end"
+        assert all(code != eos for frame in each.codes for code in frame)
+        assert all(0 <= code < 2048 for frame in each.codes for code in frame)
+
+
+def test_bad_numbers_end_their_own_request_only(base: Loaded) -> None:
+    prompts = mixed_prompts(base.config)
+    expected = hear(base.runner, prompts, max_frames=6)
+    spoilt = prompts[4]
+    speaker = np.full_like(spoilt.data.speaker, np.nan)
+    bad = replace(spoilt, data=replace(spoilt.data, speaker=speaker))
+    heard = hear(base.runner, {**prompts, 4: bad}, max_frames=6)
+    assert heard[4].end == "error"
+    assert not heard[4].frames
+    for slot in (3, 0, 1, 2):
+        assert heard[slot].codes == expected[slot].codes
+    again = hear(base.runner, prompts, max_frames=6)
+    assert all(again[slot].codes == expected[slot].codes for slot in prompts)
+
+
+def test_the_same_holds_for_bad_numbers_in_a_shared_batch(checkpoint: Callable[..., Path]) -> None:
+    batched = Loaded(checkpoint("tiny", Task.BASE), is_batched=True)
+    test_bad_numbers_end_their_own_request_only(batched)
