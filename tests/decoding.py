@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import av
+import httpx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,3 +46,18 @@ def audio_of(found: list[dict[str, Any]]) -> bytes:
     """Return the file that events carried."""
     deltas = [each for each in found if each["type"] == "speech.audio.delta"]
     return b"".join(base64.b64decode(each["audio"]) for each in deltas)
+
+
+def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
+    """Return an error's members, after a check that it has OpenAI's shape."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["x-request-id"]
+    body = response.json()
+    assert set(body) == {"error"}
+    error = body["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+    assert isinstance(error["type"], str)
+    assert isinstance(error["code"], str)
+    return dict(error)

@@ -11,23 +11,10 @@ from starlette.types import Message, Receive, Scope, Send
 from antiphon.api.errors import ErrorMiddleware, wire_error
 from antiphon.config import ModelSettings, Settings, SpeechSettings
 from antiphon.errors import AuthenticationError, RateLimitError
+from tests.decoding import error_of
 from tests.servers import start_server
 
 URL = "/v1/audio/speech"
-
-
-def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/json"
-    assert response.headers["x-request-id"]
-    body = response.json()
-    assert set(body) == {"error"}
-    error = body["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["message"]
-    assert isinstance(error["type"], str)
-    assert isinstance(error["code"], str)
-    return dict(error)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon import telemetry
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from tests.api.test_errors import error_of
+from tests.decoding import error_of
 from tests.servers import RunningServer, start_server
 
 URL = "/v1/audio/speech"
