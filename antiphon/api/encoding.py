@@ -65,4 +65,4 @@ async def encoded(
     finally:
         opening.cancel()
         await asyncio.wait([opening])
-        await workers.run(encoder.close)
+        encoder.close()  # quick, and the workers may have been closed by now

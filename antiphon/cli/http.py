@@ -1,6 +1,7 @@
 """Runs the API under uvicorn: loads the model, says when it listens, and stops in good order."""
 
 import asyncio
+import gc
 import logging
 import socket
 from contextlib import AsyncExitStack
@@ -39,6 +40,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets
         await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
+        gc.collect()
+        gc.freeze()  # dictionaries and weights stay: going over them would hold up every stream
         await super().startup(sockets)
         state = self._app.state.server
         assert isinstance(state, ServerState)

@@ -24,9 +24,9 @@ def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def faulty_server() -> Generator[RunningServer, None, None]:
-    """A server of the family that does what its input says."""
+    """A server of the family that does what its input says; registered for a module at a time."""
     settings = Settings(model=ModelSettings(source="faulty"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         faulty.register(monkeypatch)

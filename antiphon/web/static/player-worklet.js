@@ -24,7 +24,7 @@ class SpeechProcessor extends AudioWorkletProcessor {
     this.#queue.pull(outputs[0][0]);
     const { state, played, underruns } = this.#queue;
     if (state !== this.#reportedState || currentTime >= this.#nextReportAt) {
-      this.port.postMessage({ state, played, underruns, at: currentTime });
+      this.port.postMessage({ state, played, underruns });
       this.#reportedState = state;
       this.#nextReportAt = currentTime + REPORT_EVERY_S;
     }

@@ -10,7 +10,6 @@ import { SampleQueue } from "./sample-queue.js";
  * @property {import("./sample-queue.js").QueueState} state
  * @property {number} played samples that have gone to the loudspeaker
  * @property {number} underruns
- * @property {number} at the context's time of the block that these numbers include
  */
 
 /**
@@ -60,11 +59,9 @@ export class Player {
     return context.audioWorklet ? openWorklet(context, onProgress) : openFallback(context, onProgress);
   }
 
-  /** Seconds from now until a block of this context time is heard; negative when it was. @param {number} at */
-  secondsUntil(at) {
-    if (!this.#context) return 0;
-    const { currentTime, outputLatency, baseLatency } = this.#context;
-    return at - currentTime + (outputLatency || baseLatency || 0);
+  /** What the device takes from a sample's leaving the queue to its being heard. */
+  get latencyS() {
+    return this.#context?.outputLatency || this.#context?.baseLatency || 0;
   }
 
   /** Let the device sleep, once it has played what it holds. */
@@ -93,14 +90,14 @@ function openWorklet(context, onProgress) {
 function openFallback(context, onProgress) {
   const queue = new SampleQueue(context.sampleRate);
   const node = context.createScriptProcessor(FALLBACK_BLOCK, 0, 1);
-  node.onaudioprocess = ({ outputBuffer, playbackTime }) => {
+  node.onaudioprocess = ({ outputBuffer }) => {
     queue.pull(outputBuffer.getChannelData(0));
     const { state, played, underruns } = queue;
     if (state === "ended") {
       node.onaudioprocess = null;
       node.disconnect();
     }
-    onProgress({ state, played, underruns, at: playbackTime });
+    onProgress({ state, played, underruns });
   };
   node.connect(context.destination);
   return {

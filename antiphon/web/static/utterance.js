@@ -35,7 +35,8 @@ export class Utterance {
 
   #clickedAtMs = performance.now();
   #aborter = new AbortController();
-  #heardAt = 0;
+  #reportedAtMs = 0;
+  #isMoving = false;
   #reader = new PcmReader();
   #hasHeldBack = false;
   #api;
@@ -77,10 +78,10 @@ export class Utterance {
   get positionS() {
     if (!this.sampleRateHz) return 0;
     const playedS = this.playedSamples / this.sampleRateHz;
-    if (this.state !== "playing" || !this.playedSamples) return playedS;
+    if (this.state !== "playing" || !this.#isMoving) return playedS;
     // Between two reports of the audio thread the clock goes on, but never far.
-    const untilHeardS = Math.max(-LONGEST_REPORT_GAP_S, this.#player.secondsUntil(this.#heardAt));
-    return Math.max(0, playedS - untilHeardS);
+    const sinceS = Math.min((performance.now() - this.#reportedAtMs) / 1000, LONGEST_REPORT_GAP_S);
+    return Math.max(0, playedS + sinceS - this.#player.latencyS);
   }
 
   /** Ends every wait; the server sees the connection close and stops its work. */
@@ -180,14 +181,14 @@ export class Utterance {
   }
 
   /** @param {import("./player.js").Progress} progress */
-  #onProgress({ state, played, underruns, at }) {
+  #onProgress({ state, played, underruns }) {
+    this.#reportedAtMs = performance.now();
+    this.#isMoving = state === "playing";
     if (played > 0 && this.playbackMs === null) {
-      const untilHeardMs = 1000 * this.#player.secondsUntil(at);
-      this.playbackMs = performance.now() - this.#clickedAtMs + untilHeardMs;
+      this.playbackMs = this.#reportedAtMs - this.#clickedAtMs + 1000 * this.#player.latencyS;
     }
     this.playedSamples = played;
     this.underruns = underruns;
-    this.#heardAt = at;
     if (state === "ended") this.#markSilent();
   }
 
