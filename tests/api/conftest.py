@@ -7,15 +7,7 @@ import pytest
 
 from antiphon.config import ModelSettings, Settings
 from tests import faulty
-from tests.servers import TOY, RunningServer, start_server, wait_until
-
-
-@pytest.fixture(scope="session")
-def server() -> Generator[RunningServer, None, None]:
-    """A server of the toy model, shared by all tests."""
-    with start_server(TOY) as running:
-        wait_until(lambda: running.state.is_ready)
-        yield running
+from tests.servers import RunningServer, start_server, wait_until
 
 
 @pytest.fixture
