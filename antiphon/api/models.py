@@ -49,4 +49,5 @@ def _described(model: LoadedModel, server: ServerState) -> dict[str, Any]:
             for voice in capabilities.voices
         ],
         "languages": list(capabilities.languages),
+        "instructions": capabilities.instructions,
     }
