@@ -39,14 +39,18 @@ class ModelSettings(Section):
     )
     name: str | None = Field(None, description="Served name; default: last part of the source.")
     device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
-    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    dtype: Literal["auto", "bfloat16", "float32"] = Field(
+        "auto", description="What the weights are computed in."
+    )
     max_slots: int = Field(32, ge=1, description="Requests that a stage works on at once.")
 
 
 class SpeechSettings(Section):
     """What the speech API accepts."""
 
-    max_input_characters: int = Field(100_000, ge=1)
+    max_input_characters: int = Field(
+        100_000, ge=1, description="Longest text of one request; long text is split."
+    )
     voice_aliases: dict[str, str] = Field(
         default_factory=lambda: dict.fromkeys(OPENAI_VOICES, "default"),
         description="Further names of voices; 'default' is the model's first voice.",
@@ -79,12 +83,16 @@ class ReferenceSettings(Section):
 class ServerSettings(Section):
     """The HTTP server."""
 
-    host: str = "127.0.0.1"
-    port: int = Field(8000, ge=0, le=65535)
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every one.")
+    port: int = Field(8000, ge=0, le=65535, description="0 picks a free one.")
     api_keys: tuple[str, ...] = Field((), description="Accepted keys; none: no key is asked.")
     cors_origins: tuple[str, ...] = Field(("*",), description="Origins of pages that may call.")
-    max_body_bytes: int = Field(16 * 1024 * 1024, ge=1024)
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    max_body_bytes: int = Field(
+        16 * 1024 * 1024, ge=1024, description="Larger requests are refused."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least serious event that is logged."
+    )
 
 
 class Settings(Section):

@@ -33,6 +33,7 @@ class Recipe:
         container: ffmpeg's name of the muxer.
         sample_format: what the encoder is fed: integers, or floats in its layout.
         bit_rates: bits a second, by the highest sample rate that they are for; none if lossless.
+        min_hz: lower rates are brought to at least this one.
         frame_ms: length of a frame, where the encoder leaves it to us.
         codec_options: of the encoder.
         container_options: of the muxer.
@@ -42,12 +43,14 @@ class Recipe:
     container: str
     sample_format: Literal["s16", "flt", "fltp"]
     bit_rates: tuple[tuple[int, int], ...] = ()
+    min_hz: int = 0
     frame_ms: int | None = None
     codec_options: Mapping[str, str] = field(default_factory=_no_options)
     container_options: Mapping[str, str] = field(default_factory=_no_options)
 
     def supported_hz(self, sample_rate_hz: int) -> int:
         """Return the lowest rate that the encoder has from ``sample_rate_hz`` up."""
+        sample_rate_hz = max(sample_rate_hz, self.min_hz)
         rates_hz = av.Codec(self.codec, "w").audio_rates
         if rates_hz is None:  # it takes any
             return sample_rate_hz
@@ -85,7 +88,9 @@ AAC = Recipe(
     codec="aac",
     container="adts",
     sample_format="fltp",
-    bit_rates=((8_000, 32_000), (12_000, 48_000), (16_000, 64_000), (48_000, 96_000)),
+    bit_rates=((48_000, 96_000),),
+    # A frame is 1024 samples, and up to two of them are padding: short at 48 kHz, 85 ms at 24.
+    min_hz=48_000,
 )
 FLAC = Recipe(
     codec="flac",

@@ -74,7 +74,7 @@ def open_encoder(
     Args:
         format: of the file.
         sample_rate_hz: of the samples, 8000 to 48000. Where the format has no such rate, the file
-            has the next higher one that it has (for Opus 8, 12, 16, 24 or 48 kHz).
+            has the next higher one that it has (for Opus 8, 12, 16, 24 or 48 kHz, for AAC 48 kHz).
         num_samples: how many will come, if known; a WAV header then tells its true length.
     """
     if format is AudioFormat.PCM:

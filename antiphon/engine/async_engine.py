@@ -12,7 +12,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended
 
@@ -64,6 +64,7 @@ class AsyncEngine:
         self._core = EngineCore(runner)
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, _Mailbox] = {}
+        self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._failure: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -77,11 +78,15 @@ class AsyncEngine:
         """Stream a request's frames and, last, its `Ended`.
 
         Raises:
+            InvalidRequestError: a request of this id is open already.
             EngineError: the engine failed, and every open request is told; or the model failed
-                on this request alone.
+                on this request alone. The log says how.
         """
         if not self._thread.is_alive():
-            raise EngineError("the engine has been closed")
+            raise EngineError("The engine has been closed.")
+        if request_id in self._open_ids:
+            raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
+        self._open_ids.add(request_id)
         mailbox = _Mailbox(asyncio.get_running_loop(), asyncio.Queue())
         self._inbox.put(_Add(EngineRequest(request_id, prompt), mailbox))
         try:
@@ -90,11 +95,13 @@ class AsyncEngine:
                 if not isinstance(event, Ended):
                     self._inbox.put(_Read(request_id))
                 elif event.reason == "error":
-                    raise EngineError(self._failure or "the model failed on this request")
+                    whole = "The model has failed." if self._failure else "The model failed."
+                    raise EngineError(whole)
                 yield event
                 if isinstance(event, Ended):
                     return
         finally:
+            self._open_ids.discard(request_id)
             self._inbox.put(_Abort(request_id))  # no-op for a request that has ended
 
     def append(self, request_id: str, piece: Piece) -> None:

@@ -49,7 +49,10 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
     model = model or DEFAULT_FAMILY
     path = Path(model).expanduser()
     if model in FAMILIES or not path.is_dir():
-        return family(model), None
+        found = family(model)
+        if found.needs_checkpoint:
+            raise ModelLoadError(f"'{model}' needs weights: give the directory of a checkpoint.")
+        return found, None
     architectures = _architectures(path)
     for candidate in families():
         if set(candidate.architectures) & set(architectures):

@@ -140,9 +140,9 @@ class Speech:
             _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
         languages = model.capabilities.languages
         if request.language is not None and request.language.casefold() not in languages:
+            allowed = ", ".join(languages) or "none, this model decides by itself"
             raise InvalidRequestError(
-                f"Invalid language: '{request.language}'. Available: {', '.join(languages)}.",
-                param="language",
+                f"Invalid language: '{request.language}'. Available: {allowed}.", param="language"
             )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
 
@@ -109,11 +109,25 @@ def test_a_fault_reaches_every_open_and_every_later_request() -> None:
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, EngineError) for result in results)
         assert engine.failure == "ValueError: broken on purpose"
-        with pytest.raises(EngineError, match="broken on purpose"):
+        with pytest.raises(EngineError, match="has failed"):
             await collect(engine, "late", 1)
         await engine.close()
         with pytest.raises(EngineError, match="closed"):
             await collect(engine, "later", 1)
+
+    asyncio.run(main())
+
+
+def test_an_id_that_is_open_is_refused_and_harms_nobody() -> None:
+    async def main() -> None:
+        engine = AsyncEngine(CountingRunner())
+        async with aclosing(engine.generate("same", prompt(None))) as events:
+            await anext(events)
+            with pytest.raises(InvalidRequestError, match="'same' is open already"):
+                await collect(engine, "same", 1)
+            assert await anext(events) == FrameReady(1)
+        assert len(await collect(engine, "same", 1)) == 2
+        await engine.close()
 
     asyncio.run(main())
 

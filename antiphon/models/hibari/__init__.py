@@ -9,7 +9,7 @@ from antiphon.models.spec import Family, PipelineSpec, Ref, StageKind, StageSpec
 
 FAMILY = Family(
     name="hibari",
-    title="hibari: English, 24 kHz, real time on one CPU core",
+    title="A small English voice for any CPU, 24 kHz",
     prompter=Ref("antiphon.models.hibari.prompt:HibariPrompter"),
     pipeline=PipelineSpec(
         stages=(

@@ -1,0 +1,158 @@
+"""Every failure leaves in OpenAI's shape; a response that fails midway is broken, never ended.
+
+`ErrorMiddleware` is the one place where a request's exceptions end.
+"""
+
+import logging
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.api.validation import invalid_request
+from antiphon.errors import AntiphonError, AuthenticationError
+
+logger = logging.getLogger(__name__)
+
+_CODES_BY_STATUS = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireError:
+    """A failure as a client sees it."""
+
+    status: int
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def response(self) -> Response:
+        return JSONResponse(self.body(), self.status, dict(self.headers))
+
+
+def wire_error(error: Exception) -> WireError:
+    """Describe any exception; one that nobody foresaw says nothing about the inside."""
+    if isinstance(error, RequestValidationError):
+        return _of_antiphon(invalid_request(error.errors()))
+    if isinstance(error, HTTPException):
+        # FastAPI wraps whatever fails while a body is read; what it was is the cause.
+        cause = error.__cause__
+        return _of_antiphon(cause) if isinstance(cause, AntiphonError) else _of_http(error)
+    if isinstance(error, AntiphonError):
+        return _of_antiphon(error)
+    return WireError(
+        status=500,
+        message="Internal server error.",
+        type="server_error",
+        code="internal_error",
+        headers={"x-should-retry": "false"},  # a bug meets the same request again
+    )
+
+
+def _of_antiphon(error: AntiphonError) -> WireError:
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+        headers["retry-after-ms"] = str(math.ceil(error.retry_after_s * 1000))
+    if isinstance(error, AuthenticationError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return WireError(
+        status=error.status,
+        message=error.message,
+        type=error.type,
+        param=error.param,
+        code=error.code,
+        headers=headers,
+    )
+
+
+def _of_http(error: HTTPException) -> WireError:
+    is_ours = error.status_code >= 500
+    default_code = "internal_error" if is_ours else "invalid_value"
+    return WireError(
+        status=error.status_code,
+        message=f"{error.detail.rstrip('.')}.",
+        type="server_error" if is_ours else "invalid_request_error",
+        code=_CODES_BY_STATUS.get(error.status_code, default_code),
+        headers=error.headers or {},
+    )
+
+
+async def raised_by_framework(request: Request, error: Exception) -> Response:
+    """Answer what FastAPI raises before any code of ours runs: 404, 405, wrong bodies."""
+    described = wire_error(error)
+    target = f"{request.method} {request.url.path}"
+    if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
+        described = replace(described, message=f"{error.detail}: {target}.")
+    _log(error, has_started=False)
+    return described.response()
+
+
+@asynccontextmanager
+async def on_failure(
+    report: Callable[[Exception], Awaitable[bool]],
+) -> AsyncGenerator[None, None]:
+    """Report whatever fails inside; it goes on unless ``report`` says that it has been answered."""
+    try:
+        yield
+    except Exception as error:  # the API's one door for faults
+        if not await report(error):
+            raise
+
+
+class ErrorMiddleware:
+    """Answers failures; once a response has begun, lets them break the connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        has_started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        async def report(error: Exception) -> bool:
+            _log(error, has_started)
+            if has_started:
+                return False
+            await wire_error(error).response()(scope, receive, send)
+            return True
+
+        async with on_failure(report):
+            await self._app(scope, receive, noted)
+
+
+def _log(error: Exception, has_started: bool) -> None:
+    described = wire_error(error)
+    when = "after its response had begun" if has_started else "before its response"
+    if isinstance(error, AntiphonError | HTTPException | RequestValidationError):
+        level = logging.ERROR if described.status >= 500 else logging.INFO
+        logger.log(level, "%d %s %s: %s", described.status, described.code, when, error)
+    else:
+        logger.error("unexpected failure of a request %s", when, exc_info=error)

@@ -1,0 +1,1 @@
+"""What goes over the wire; each request model knows its way `to_domain`."""

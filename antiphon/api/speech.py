@@ -1,0 +1,131 @@
+"""POST /v1/audio/speech: text in, audio out, as it is made or as a whole file."""
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from antiphon.api.deps import Server, SpeechId
+from antiphon.api.encoding import EncodedStream, encoded
+from antiphon.api.errors import wire_error
+from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.speech import Delivery, SpeechBody
+from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.audio.encode import AudioFormat
+from antiphon.audio.wav import wav_header
+from antiphon.concurrency import Workers
+from antiphon.types import Ended, SpeechStream
+
+router = APIRouter(tags=["speech"])
+
+EVENT_STREAM = "text/event-stream"
+BYTES_PER_SAMPLE = 2
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The audio, in the format that was asked for, or events that carry it.",
+        "content": {
+            **{format.media_type: _BINARY for format in AudioFormat},
+            EVENT_STREAM: {"schema": {"type": "string"}},
+        },
+    },
+    400: {"model": ErrorBody, "description": "A field is wrong; 'param' names it."},
+    401: {"model": ErrorBody, "description": "The API key is missing or wrong."},
+    404: {"model": ErrorBody, "description": "There is no such model or voice."},
+    413: {"model": ErrorBody, "description": "The body is too large."},
+    429: {"model": ErrorBody, "description": "Too much at once; see Retry-After."},
+    500: {"model": ErrorBody, "description": "The model failed."},
+    503: {"model": ErrorBody, "description": "The server is starting or stopping."},
+    "default": {"model": ErrorBody, "description": "Any other error."},
+}
+
+
+@router.post("/v1/audio/speech", response_class=Response, responses=_RESPONSES)
+async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -> Response:
+    """Speak the text.
+
+    By default the file's bytes are streamed as they are made. ``stream_format: "sse"``, or
+    ``stream: true`` alone, gives server-sent events; ``stream: false`` gives a whole file with its
+    length. A failure midway breaks the connection: what ends cleanly is complete.
+    """
+    request = body.to_domain(speech_id)
+    native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
+    sample_rate_hz = request.sample_rate_hz or native_hz
+    events = server.speech.stream(request)
+    format = body.response_format
+    headers = {
+        "X-Sample-Rate": str(sample_rate_hz),
+        "X-Accel-Buffering": "no",
+        "Cache-Control": "no-cache",
+    }
+    if body.delivery is Delivery.WHOLE:
+        collect = partial(_collected, events, format, sample_rate_hz, server.encoders)
+        return WholeResponse(collect, headers, format.media_type)
+    pieces = encoded(events, format, sample_rate_hz, server.encoders)
+    if body.delivery is Delivery.EVENTS:
+        return StreamedResponse(_as_events(pieces, format), headers, EVENT_STREAM, _error_event)
+    return StreamedResponse(_as_bytes(pieces), headers, format.media_type)
+
+
+async def _collected(
+    events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
+) -> tuple[list[bytes], dict[str, str]]:
+    """Return a file's pieces and the headers that are known only at its end."""
+    # A WAV header tells the length, so the header is made last.
+    body_format = AudioFormat.PCM if format is AudioFormat.WAV else format
+    pieces: list[bytes] = []
+    headers: dict[str, str] = {}
+    async with aclosing(encoded(events, body_format, sample_rate_hz, workers)) as stream:
+        async for item in stream:
+            if isinstance(item, Ended):
+                headers["X-Finish-Reason"] = item.reason
+            else:
+                pieces.append(item)
+    if format is AudioFormat.WAV:
+        num_samples = sum(map(len, pieces)) // BYTES_PER_SAMPLE
+        pieces.insert(0, wav_header(sample_rate_hz, num_samples))
+    return pieces, headers
+
+
+async def _as_bytes(stream: EncodedStream) -> Pieces:
+    async with aclosing(stream):
+        async for item in stream:
+            if not isinstance(item, Ended):
+                yield item
+
+
+async def _as_events(stream: EncodedStream, format: AudioFormat) -> Pieces:
+    async with aclosing(stream):
+        async for item in stream:
+            if isinstance(item, Ended):
+                yield _event("speech.audio.done", _done(item))
+            else:
+                audio = base64.b64encode(item).decode()
+                yield _event("speech.audio.delta", {"audio": audio, "response_format": format})
+
+
+def _done(ended: Ended) -> dict[str, Any]:
+    usage = ended.usage
+    return {
+        "finish_reason": ended.reason,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+        },
+    }
+
+
+def _error_event(error: Exception) -> bytes:
+    return _event("error", wire_error(error).body())
+
+
+def _event(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return a server-sent event; ``event:`` and ``type`` both carry its name."""
+    line = json.dumps({"type": name, **data}, ensure_ascii=False, separators=(",", ":"))
+    return f"event: {name}\ndata: {line}\n\n".encode()

@@ -1,0 +1,125 @@
+"""Responses that stop working when their client leaves, and break when their source fails.
+
+Starlette's own streaming response looks for a leaving client only after it has sent its headers,
+which is before it knows whether there will be any audio. These await the first bytes, so that a
+failure until then is a real error status.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from antiphon.api.errors import on_failure
+
+Pieces: TypeAlias = AsyncGenerator[bytes, None]
+Farewell: TypeAlias = Callable[[Exception], bytes]
+"""Makes the last bytes that a client gets before a failure breaks the connection."""
+
+
+class WatchedResponse(Response):
+    """Delivers, and watches all the time whether the client is still there."""
+
+    def __init__(self, headers: Mapping[str, str], media_type: str) -> None:
+        self.status_code = 200
+        self.background = None
+        self.media_type = media_type
+        self.init_headers(headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        delivery = asyncio.create_task(self.deliver(send))
+        watch = asyncio.create_task(_until_disconnect(receive))
+        try:
+            await asyncio.wait((delivery, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+            delivery.cancel()  # no-op if it has ended
+            await _ended(delivery, watch)
+        if not delivery.cancelled():
+            delivery.result()
+
+    @abstractmethod
+    async def deliver(self, send: Send) -> None:
+        """Send the whole response; cancelled when the client leaves."""
+
+    async def send_head(self, send: Send) -> None:
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+
+
+class StreamedResponse(WatchedResponse):
+    """Sends each piece before it asks for the next: a slow reader slows its source down."""
+
+    def __init__(
+        self,
+        pieces: Pieces,
+        headers: Mapping[str, str],
+        media_type: str,
+        farewell: Farewell | None = None,
+    ) -> None:
+        super().__init__(headers, media_type)
+        self._pieces = pieces
+        self._farewell = farewell
+
+    async def deliver(self, send: Send) -> None:
+        has_begun = False
+
+        async def say_farewell(error: Exception) -> bool:
+            if has_begun and self._farewell is not None:
+                await _send_body(send, self._farewell(error))
+            return False
+
+        async with on_failure(say_farewell), aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                if not has_begun:
+                    await self.send_head(send)
+                    has_begun = True
+                await _send_body(send, piece)
+        if not has_begun:
+            await self.send_head(send)
+        await _send_body(send, b"", is_last=True)
+
+
+class WholeResponse(WatchedResponse):
+    """Collects first, then sends a body of known length."""
+
+    def __init__(
+        self,
+        collect: Callable[[], Awaitable[tuple[list[bytes], dict[str, str]]]],
+        headers: Mapping[str, str],
+        media_type: str,
+    ) -> None:
+        """Send the pieces that ``collect`` returns, with the headers that it adds."""
+        super().__init__(headers, media_type)
+        self._collect = collect
+
+    async def deliver(self, send: Send) -> None:
+        pieces, more_headers = await self._collect()
+        self.headers.update(more_headers)
+        self.headers["Content-Length"] = str(sum(map(len, pieces)))
+        await self.send_head(send)
+        for piece in pieces:
+            await _send_body(send, piece)
+        await _send_body(send, b"", is_last=True)
+
+
+async def _send_body(send: Send, body: bytes, *, is_last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+
+async def _until_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _ended(*tasks: "asyncio.Task[Any]") -> None:
+    """Wait until all have ended, through further cancellations too."""
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            continue

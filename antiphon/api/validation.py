@@ -1,0 +1,76 @@
+"""What pydantic found wrong with a request, said in plain words: the field and what is allowed."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from antiphon.errors import InvalidRequestError
+
+NOT_AN_OBJECT = (
+    "The request body must be a JSON object, sent with 'Content-Type: application/json'."
+)
+MAX_SHOWN_CHARACTERS = 60
+
+_EXPECTED_BY_TYPE = {
+    "string_type": "a string",
+    "string_unicode": "a string of valid Unicode",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_parsing_size": "a smaller integer",
+    "int_from_float": "an integer",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "greater than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "string_too_short": "at least {min_length} characters long",
+    "string_too_long": "at most {max_length} characters long",
+    "enum": "one of {expected}",
+    "literal_error": "one of {expected}",
+}
+
+
+def invalid_request(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
+    """Turn a `ValidationError`'s list into one error; ``param`` is the first field at fault."""
+    messages, params, codes = zip(*(_explained(error) for error in errors), strict=True)
+    return InvalidRequestError(" ".join(dict.fromkeys(messages)), param=params[0], code=codes[0])
+
+
+def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
+    """Return message, param and code of one error."""
+    kind, path = error["type"], error["loc"][1:]  # the first part says "body" or "query"
+    context = error.get("ctx", {})
+    if kind == "json_invalid":
+        return f"The request body is not valid JSON: {context['error']}.", None, "invalid_json"
+    if not path:
+        return NOT_AN_OBJECT, None, "invalid_value"
+    param = ".".join(str(part) for part in path)
+    if kind == "missing":
+        return f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
+    if kind not in _EXPECTED_BY_TYPE:
+        return f"Invalid '{param}': {error['msg']}.", param, "invalid_value"
+    plain = {
+        name: value.replace("'", "").replace(" or ", ", ") if isinstance(value, str) else value
+        for name, value in context.items()
+    }
+    expected = _EXPECTED_BY_TYPE[kind].format_map(plain)
+    return (
+        f"Invalid '{param}'{_shown(error['input'])}. It must be {expected}.",
+        param,
+        ("invalid_value"),
+    )
+
+
+def _shown(value: Any) -> str:
+    """Quote a value that is short enough to be of help."""
+    if not isinstance(value, str | int | float):
+        return ""
+    shown = str(value).lower() if isinstance(value, bool) else ascii(value)
+    return f": {shown}" if len(shown) <= MAX_SHOWN_CHARACTERS else ""

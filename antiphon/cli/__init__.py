@@ -1,0 +1,1 @@
+"""The command line: a small module a command; nothing heavy is imported for ``--help``."""

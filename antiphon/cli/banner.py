@@ -1,0 +1,51 @@
+"""What ``antiphon serve`` says once it listens: its addresses, its voices and a first call."""
+
+import json
+
+from rich.console import Console
+from rich.markup import escape
+
+from antiphon import __version__
+from antiphon.config import ServerSettings
+from antiphon.pipeline.runtime import LoadedModel
+
+_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
+MAX_SHOWN_VOICES = 8
+
+
+def announce(model: LoadedModel, server: ServerSettings, port: int) -> None:
+    """Print the address of a server that listens, on stdout."""
+    url = f"http://{_reachable(server.host)}:{port}"
+    rows = {
+        "Page": url,
+        "API": f"{url}/v1",
+        "Model": f"{model.name}: {model.family.title}",
+        "Voices": _voices(model),
+    }
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"\n[bold]Antiphon {__version__}[/] is listening. Ctrl-C stops it.\n")
+    for name, value in rows.items():
+        console.print(f"  [bold]{name:<8}[/]{escape(value)}")
+    console.print("\n" + escape(_first_call(f"{url}/v1", has_keys=bool(server.api_keys))) + "\n")
+
+
+def _reachable(host: str) -> str:
+    """Return how to write ``host`` in a URL of this machine."""
+    if host in _ANY_HOST:
+        return _ANY_HOST[host]
+    return f"[{host}]" if ":" in host else host
+
+
+def _voices(model: LoadedModel) -> str:
+    voices = [voice.id for voice in model.capabilities.voices]
+    num_more = len(voices) - MAX_SHOWN_VOICES
+    return ", ".join(voices[:MAX_SHOWN_VOICES]) + (f" and {num_more} more" if num_more > 0 else "")
+
+
+def _first_call(base_url: str, *, has_keys: bool) -> str:
+    key = ' -H "Authorization: Bearer YOUR_KEY"' if has_keys else ""
+    body = json.dumps({"input": "Hello there."})
+    return (
+        f'  curl {base_url}/audio/speech{key} -H "Content-Type: application/json" \\\n'
+        f"    -d '{body}' -o hello.mp3"
+    )

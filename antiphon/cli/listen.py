@@ -1,0 +1,69 @@
+"""Takes the server's address before the model is loaded, so that a port in use is told at once."""
+
+import errno
+import os
+import socket
+from contextlib import ExitStack
+
+from antiphon.config import ServerSettings
+from antiphon.errors import SettingsError
+
+_NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def bind(server: ServerSettings) -> list[socket.socket]:
+    """Bind, but do not listen yet: whoever comes too early is refused instead of kept waiting.
+
+    A host name may mean several addresses (localhost: IPv4 and IPv6); all get the same port.
+
+    Raises:
+        SettingsError: the address is in use, or cannot be taken.
+    """
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    port = server.port
+    with ExitStack() as undo:
+        try:
+            for address in _addresses(server):
+                try:
+                    bound = _bind_one(*address, port)
+                except OSError as error:
+                    if error.errno not in _NO_SUCH_ADDRESS_HERE:
+                        raise
+                    missing = error  # a machine without IPv6, say: the others may do
+                    continue
+                undo.callback(bound.close)
+                sockets.append(bound)
+                port = bound.getsockname()[1]
+            if missing and not sockets:
+                raise missing
+        except OSError as error:
+            raise SettingsError(_explain(server, error)) from error
+        undo.pop_all()
+    return sockets
+
+
+def _addresses(server: ServerSettings) -> list[tuple[socket.AddressFamily, str]]:
+    found = socket.getaddrinfo(
+        server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    return list(dict.fromkeys((family, str(address[0])) for family, *_, address in found))
+
+
+def _bind_one(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    with ExitStack() as undo:
+        bound = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        if os.name == "posix":  # elsewhere the option lets two servers share a port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+        undo.pop_all()
+    return bound
+
+
+def _explain(server: ServerSettings, error: OSError) -> str:
+    where = f"{server.host}:{server.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use. Choose another port with --port; 0 picks a free one."
+    return f"Cannot listen on {where}: {error.strerror or error}."

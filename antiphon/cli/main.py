@@ -1,0 +1,61 @@
+"""``antiphon``: the commands, and one line on stderr for every error that is a user's."""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from antiphon import __version__
+from antiphon.cli.flags import add_command
+from antiphon.cli.models import models
+from antiphon.cli.say import SayFlags, say
+from antiphon.cli.serve import ServeFlags, serve
+from antiphon.cli.settings import config
+from antiphon.cli.voices import voices
+from antiphon.errors import AntiphonError
+
+
+class _Commands(TyperGroup):
+    """Tells errors made on purpose in one line; any other is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AntiphonError as error:
+            typer.echo(f"antiphon: {error.message}", err=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    name="antiphon",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"antiphon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Text to speech behind an OpenAI-compatible API."""
+
+
+add_command(app, "serve", ServeFlags, serve)
+add_command(app, "say", SayFlags, say)
+app.command()(voices)
+app.command()(models)
+app.command()(config)

@@ -1,0 +1,85 @@
+"""``antiphon serve``: an HTTP server for one model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+@dataclass(frozen=True, slots=True)
+class ServeFlags:
+    """The flags of ``antiphon serve``; ``None`` leaves a setting to the environment or the file."""
+
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A built-in model or a checkpoint's directory.", show_default=False),
+    ] = None
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
+    ] = None
+    port: Annotated[
+        int | None, typer.Option(help="Port; 0 picks a free one.", show_default="8000")
+    ] = None
+    name: Annotated[
+        str | None,
+        typer.Option(help="Served name of the model.", show_default="last part of the model"),
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:N or auto.", show_default="auto")
+    ] = None
+    dtype: Annotated[
+        str | None, typer.Option(help="auto, bfloat16 or float32.", show_default="auto")
+    ] = None
+    max_slots: Annotated[
+        int | None, typer.Option(help="Requests that are worked on at once.", show_default="32")
+    ] = None
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(help="Accept this key; repeatable.", show_default="no key is asked"),
+    ] = None
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin of pages that may call; repeatable.", show_default="*"),
+    ] = None
+    max_input_characters: Annotated[
+        int | None, typer.Option(help="Longest text of one request.", show_default="100000")
+    ] = None
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
+    ] = None
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file of settings.", show_default=False)
+    ] = None
+
+    def as_settings(self) -> dict[str, Any]:
+        """Return what was given, by the names of the settings."""
+        return {
+            "model.source": self.model,
+            "model.name": self.name,
+            "model.device": self.device,
+            "model.dtype": self.dtype,
+            "model.max_slots": self.max_slots,
+            "speech.max_input_characters": self.max_input_characters,
+            "server.host": self.host,
+            "server.port": self.port,
+            "server.api_keys": self.api_key or None,
+            "server.cors_origins": self.cors_origin or None,
+            "server.log_level": self.log_level,
+        }
+
+
+def serve(flags: ServeFlags) -> None:
+    """Serve a model behind an OpenAI-compatible API, with a page to try it.
+
+    All settings can also come from the environment or a file: see `antiphon config`.
+    """
+    from antiphon.config import load_settings
+    from antiphon.models.registry import resolve
+
+    settings = load_settings(flags.as_settings(), file=flags.config)
+    resolve(settings.model.source)  # a wrong name is told before anything heavy is imported
+
+    from antiphon.cli.http import run
+
+    run(settings)

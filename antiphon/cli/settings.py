@@ -1,0 +1,62 @@
+"""``antiphon config``: every setting, its value now, and the variable that sets it, as TOML."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from antiphon.config import Section, Settings
+
+
+def config(
+    file: Annotated[
+        Path | None,
+        typer.Option("--config", help="A TOML file of settings.", show_default=False),
+    ] = None,
+) -> None:
+    """Print the settings in force, as TOML; keys are not shown."""
+    from antiphon.config import load_settings
+
+    typer.echo("\n".join(as_toml(load_settings(file=file))))
+
+
+def as_toml(settings: "Settings") -> Iterator[str]:
+    """Yield the lines of a settings file that gives these settings, API keys left out."""
+    from antiphon.config import Settings
+
+    yield "# Later ones win: defaults, a TOML file, the environment, flags."
+    for section in Settings.model_fields:
+        yield ""
+        yield f"[{section}]"
+        yield from _section_lines(section, vars(settings)[section])
+
+
+def _section_lines(section_name: str, section: "Section") -> Iterator[str]:
+    from antiphon.config import ENVIRONMENT_PREFIX
+
+    for name, value in section.model_dump().items():
+        description = type(section).model_fields[name].description
+        variable = f"{ENVIRONMENT_PREFIX}{section_name}_{name}".upper()
+        yield f"# {variable}" + (f": {description}" if description else "")
+        if name == "api_keys" and value:
+            yield f"# {name} = [{len(value)} not shown]"
+        elif value is None:
+            yield f"# {name} ="
+        else:
+            yield f"{name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    """Spell a value; TOML takes JSON's strings, numbers, booleans and arrays as they are."""
+    if isinstance(value, Mapping):
+        pairs = (f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)

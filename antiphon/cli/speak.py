@@ -1,0 +1,140 @@
+"""Speaks into a file or a pipe, and says on stderr how it goes."""
+
+import os
+import sys
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+
+from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.wav import wav_header
+from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.offline import Antiphon
+from antiphon.types import AudioChunk, SpeechRequest
+
+STDOUT = "-"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How much has been made, and how fast."""
+
+    started_s: float
+    first_audio_s: float | None = None
+    num_samples: int = 0
+    sample_rate_hz: int = 0
+
+    def add(self, chunk: AudioChunk) -> None:
+        if self.first_audio_s is None:
+            self.first_audio_s = time.perf_counter() - self.started_s
+        self.num_samples += len(chunk.samples)
+        self.sample_rate_hz = chunk.sample_rate_hz
+
+    def __str__(self) -> str:
+        if self.first_audio_s is None:
+            return "starting"
+        elapsed_s = time.perf_counter() - self.started_s
+        audio_s = self.num_samples / self.sample_rate_hz
+        return (
+            f"{audio_s:.2f} s of audio in {elapsed_s:.2f} s ({audio_s / elapsed_s:.1f} times real"
+            f" time), the first after {self.first_audio_s * 1000:.0f} ms"
+        )
+
+
+def speak(
+    model: str | None, request: SpeechRequest, *, output: str, format_name: str | None
+) -> None:
+    """Load a model, say one thing, and write it piece by piece.
+
+    Args:
+        model: a built-in model or a checkpoint's directory; ``None``: what the settings say.
+        request: what to say.
+        output: a file's path, or ``-`` for stdout.
+        format_name: of the audio; ``None`` is the file's suffix, and WAV on stdout.
+
+    Raises:
+        AntiphonError: nothing was said, or the file cannot be written.
+    """
+    format = _format(output, format_name)
+    if output == STDOUT and sys.stdout.isatty():
+        raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        with (
+            console.status("loading") as status,
+            Antiphon.load(model) as antiphon,
+            _opened(output) as file,
+        ):
+            progress = Progress(time.perf_counter())
+            for _ in _written(antiphon, request, format, file, progress):
+                status.update(str(progress))
+            done = str(progress)
+    except OSError as error:
+        raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
+    target = "stdout" if output == STDOUT else output
+    console.print(f"{target}: {done}", markup=False)
+
+
+def _format(output: str, name: str | None) -> AudioFormat:
+    if name is None:
+        name = "wav" if output == STDOUT else Path(output).suffix.removeprefix(".").lower()
+    if name not in list(AudioFormat):
+        raise InvalidRequestError(
+            f"Unknown audio format '{name}'. Available: {', '.join(AudioFormat)}."
+            " It is the suffix of the file, or --format.",
+            param="response_format",
+        )
+    return AudioFormat(name)
+
+
+def _written(
+    antiphon: Antiphon,
+    request: SpeechRequest,
+    format: AudioFormat,
+    file: BinaryIO,
+    progress: Progress,
+) -> Generator[None, None, None]:
+    """Write the audio, and yield after each piece."""
+    encoder = None
+    try:
+        with closing(antiphon.stream(request)) as chunks:
+            for chunk in chunks:
+                encoder = encoder or open_encoder(format, chunk.sample_rate_hz)
+                progress.add(chunk)
+                file.write(encoder.encode(chunk.samples))
+                file.flush()
+                yield
+        assert encoder is not None, "a stream has at least one chunk"
+        file.write(encoder.finish())
+    finally:
+        if encoder is not None:
+            encoder.close()
+    if format is AudioFormat.WAV and file.seekable():
+        file.seek(0)
+        file.write(wav_header(progress.sample_rate_hz, progress.num_samples))
+
+
+@contextmanager
+def _opened(output: str) -> Generator[BinaryIO, None, None]:
+    """Open the target; a file appears under its name when it is whole, or not at all."""
+    if output == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(output).resolve()
+    if path.exists() and not path.is_file():  # a pipe or a device
+        with path.open("wb") as file:
+            yield file
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

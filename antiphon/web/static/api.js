@@ -1,0 +1,110 @@
+/** Speaks with the server that sent this page, whose errors have OpenAI's shape. */
+
+/**
+ * @typedef {object} Model
+ * @property {string} id
+ * @property {string[]} [languages] values of `language`; none if it cannot be chosen
+ * @property {boolean} [instructions] whether it follows instructions
+ * @property {number} [sample_rate] of its audio
+ * @property {Voice[]} [voices] those that come with it
+ */
+/** @typedef {{id: string, name: string, language?: string | null, gender?: string | null}} Voice */
+/** @typedef {Record<string, string | number | boolean>} SpeechBody */
+
+const DEFAULT_RATE_HZ = 24000;
+const KEY_NAME = "antiphon.api_key";
+
+/** What the server refused, or what the network lost. */
+export class ServerError extends Error {
+  /**
+   * @param {string} message
+   * @param {{status?: number, code?: string | null, requestId?: string | null, retryAfterS?: number}} [details]
+   */
+  constructor(message, { status = 0, code = null, requestId = null, retryAfterS = 0 } = {}) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.requestId = requestId;
+    this.retryAfterS = retryAfterS;
+  }
+}
+
+/** Where the API is, also behind a proxy that adds a prefix. */
+export const baseUrl = new URL("v1", document.baseURI).href;
+
+export class Api {
+  key = rememberedKey();
+
+  /** @param {string} key @param {boolean} remember whether this browser keeps it */
+  useKey(key, remember) {
+    this.key = key;
+    try {
+      if (key && remember) localStorage.setItem(KEY_NAME, key);
+      else localStorage.removeItem(KEY_NAME);
+    } catch {
+      // Storage is blocked: the key lives as long as the page.
+    }
+  }
+
+  /** @returns {Promise<Model[]>} */
+  async models() {
+    return (await (await this.#fetch("/models")).json()).data;
+  }
+
+  /** @param {string} model @returns {Promise<Voice[]>} */
+  async voices(model) {
+    const query = new URLSearchParams({ model });
+    return (await (await this.#fetch(`/audio/voices?${query}`)).json()).data;
+  }
+
+  /** @param {SpeechBody} body @param {AbortSignal} signal */
+  speech(body, signal) {
+    return this.#fetch("/audio/speech", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      signal,
+    });
+  }
+
+  /** @param {string} path @param {RequestInit} [init] */
+  async #fetch(path, init = {}) {
+    const headers = new Headers(init.headers);
+    if (this.key) headers.set("Authorization", `Bearer ${this.key}`);
+    let response;
+    try {
+      response = await fetch(baseUrl + path, { ...init, headers, cache: "no-store" });
+    } catch (error) {
+      if (init.signal?.aborted) throw error;
+      throw new ServerError("The server cannot be reached. Is it still running?");
+    }
+    if (!response.ok) throw await refusal(response);
+    return response;
+  }
+}
+
+export function rememberedKey() {
+  try {
+    return localStorage.getItem(KEY_NAME) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+/** The rate of a PCM answer. @param {Response} response */
+export function sampleRateOf(response) {
+  const inType = /rate=(\d+)/.exec(response.headers.get("Content-Type") ?? "")?.[1];
+  return Number(response.headers.get("X-Sample-Rate") ?? inType) || DEFAULT_RATE_HZ;
+}
+
+/** @param {Response} response */
+async function refusal(response) {
+  const body = await response.json().catch(() => ({}));
+  const { message, code = null } = body?.error ?? {};
+  return new ServerError(message ?? `The server answered ${response.status} without a reason.`, {
+    status: response.status,
+    code,
+    requestId: response.headers.get("X-Request-Id"),
+    retryAfterS: Number(response.headers.get("Retry-After")) || 0,
+  });
+}

@@ -1,0 +1,194 @@
+/** Wires the page: buttons and keys to utterances, utterances to the screen. */
+
+import { Api, ServerError, baseUrl } from "./api.js";
+import { Form } from "./form.js";
+import { KeyPanel } from "./key.js";
+import { Player } from "./player.js";
+import { CodeTabs } from "./tabs.js";
+import { Utterance } from "./utterance.js";
+import { clearAlert, element, show, showAlert, showNumbers } from "./view.js";
+import { fileName } from "./snippets.js";
+import { Peaks, Waveform } from "./waveform.js";
+
+const STATUS = {
+  idle: "Ready",
+  connecting: "Waiting for the first audio…",
+  playing: "Playing",
+  finished: "Finished",
+  stopped: "Stopped",
+  broken: "Broken: the audio is incomplete",
+  failed: "Failed",
+};
+const USUAL_RATE_HZ = 24000;
+
+const speechForm = element("speech-form", HTMLFormElement);
+const stopButton = element("stop", HTMLButtonElement);
+const downloadButton = element("download", HTMLButtonElement);
+
+const api = new Api();
+const player = new Player();
+const form = new Form({ onModel: loadVoices, onChange: showCode });
+const keyPanel = new KeyPanel(api, loadModels);
+const code = new CodeTabs();
+const waveform = new Waveform(element("wave", HTMLCanvasElement), requestDrawing);
+
+/** @type {Utterance | null} */
+let utterance = null;
+let peaks = new Peaks(USUAL_RATE_HZ);
+/** @type {AbortController | null} */
+let download = null;
+/** @type {ServerError | null} */
+let reported = null;
+let isDrawing = false;
+
+function speak() {
+  utterance?.stop();
+  clearAlert();
+  form.takeSeed();
+  showCode();
+  player.prepare(form.model?.sample_rate ?? USUAL_RATE_HZ);
+  waveform.reset();
+  peaks = new Peaks(USUAL_RATE_HZ);
+  const current = new Utterance(api, player, {
+    onSamples: (samples) => {
+      if (current !== utterance) return;
+      if (peaks.durationS === 0) peaks = new Peaks(current.sampleRateHz);
+      peaks.add(samples);
+    },
+    onChange: () => {
+      if (current === utterance) showState();
+    },
+  });
+  utterance = current;
+  showState();
+  void current.run({ ...form.body(), response_format: "pcm", stream_format: "audio" });
+}
+
+async function saveFile() {
+  if (download) {
+    download.abort();
+    return;
+  }
+  if (!speechForm.reportValidity()) return;
+  download = new AbortController();
+  clearAlert();
+  downloadButton.textContent = "Cancel";
+  const body = form.body();
+  try {
+    const response = await api.speech({ ...body, stream: false }, download.signal);
+    offer(await response.blob(), fileName(body));
+  } catch (error) {
+    if (!download.signal.aborted) report(error);
+  } finally {
+    download = null;
+    downloadButton.textContent = "Download";
+  }
+}
+
+/** @param {Blob} blob @param {string} name */
+function offer(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+async function loadModels() {
+  try {
+    form.setModels(await api.models());
+    clearAlert();
+  } catch (error) {
+    show("status", "No models");
+    report(error, { label: "Try again", run: loadModels });
+    return;
+  }
+  await loadVoices();
+  showState();
+}
+
+async function loadVoices() {
+  const model = form.model;
+  if (!model) return;
+  try {
+    const voices = await api.voices(model.id);
+    if (model === form.model) form.setVoices(voices);
+  } catch (error) {
+    report(error, { label: "Try again", run: loadVoices });
+  }
+  showCode();
+}
+
+/** @param {unknown} error @param {{label: string, run: () => void}} [action] */
+function report(error, action) {
+  const known = error instanceof ServerError ? error : new ServerError(String(error));
+  reported = known;
+  showAlert(known, action);
+  if (known.status === 401) keyPanel.open();
+}
+
+function showState() {
+  const state = utterance?.state ?? "idle";
+  const isActive = utterance?.isActive ?? false;
+  const stopHadFocus = document.activeElement === stopButton;
+  document.body.dataset.state = state;
+  show("status", STATUS[state]);
+  stopButton.disabled = !isActive;
+  if (stopHadFocus && !isActive) element("speak", HTMLButtonElement).focus();
+  if (utterance?.failure && utterance.failure !== reported) report(utterance.failure);
+  if (!isActive) player.rest();
+  requestDrawing();
+}
+
+function showCode() {
+  code.show(form.body(), baseUrl, api.key !== "");
+}
+
+function requestDrawing() {
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => {
+    isDrawing = false;
+    draw();
+  });
+}
+
+function draw() {
+  const positionS = utterance?.positionS ?? 0;
+  const isComplete = utterance?.isComplete ?? false;
+  const isMoving = waveform.draw(peaks, { positionS, isComplete });
+  if (utterance) showNumbers(utterance);
+  const label = `Waveform: ${peaks.durationS ? `${peaks.durationS.toFixed(1)} seconds` : "nothing yet"}`;
+  if (!utterance?.isActive) element("wave", HTMLCanvasElement).setAttribute("aria-label", label);
+  if (utterance?.isActive || isMoving) requestDrawing();
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    speechForm.requestSubmit();
+  } else if (event.key === "Escape") {
+    utterance?.stop();
+  }
+}
+
+speechForm.addEventListener("submit", (event) => {
+  event.preventDefault();
+  speak();
+});
+stopButton.addEventListener("click", () => utterance?.stop());
+downloadButton.addEventListener("click", saveFile);
+element("seed-keep", HTMLButtonElement).addEventListener("click", () => {
+  form.keepSeed();
+  showCode();
+});
+document.addEventListener("keydown", onKey);
+
+/** For tests and the curious: what the page knows of the present utterance. */
+Object.defineProperty(window, "antiphon", { value: { utterance: () => utterance } });
+
+show("base-url", baseUrl);
+if (navigator.platform.startsWith("Mac")) show("modifier", "⌘");
+showCode();
+void loadModels();

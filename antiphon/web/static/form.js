@@ -1,0 +1,148 @@
+/** What the user set: fills the lists, and turns the fields into the body of a request. */
+
+import { element } from "./view.js";
+
+/**
+ * @typedef {import("./api.js").Model} Model
+ * @typedef {import("./api.js").Voice} Voice
+ */
+
+const text = element("text", HTMLTextAreaElement);
+const model = element("model", HTMLSelectElement);
+const voice = element("voice", HTMLSelectElement);
+const language = element("language", HTMLSelectElement);
+const speed = element("speed", HTMLInputElement);
+const instructions = element("instructions", HTMLInputElement);
+const seed = element("seed", HTMLInputElement);
+const format = element("format", HTMLSelectElement);
+
+/** Twentieths up to double speed, tenths above: 1 is a stop, and every stop a round number. */
+const SPEEDS = [
+  ...Array.from({ length: 35 }, (_, i) => (5 + i) / 20),
+  ...Array.from({ length: 21 }, (_, i) => (20 + i) / 10),
+];
+const NORMAL_SPEED = SPEEDS.indexOf(1);
+
+export class Form {
+  /** @type {Model[]} */
+  #models = [];
+  #drawnSeed = drawSeed();
+  #isSeedUsed = false;
+
+  /** @param {{onModel: () => void, onChange: () => void}} listener */
+  constructor({ onModel, onChange }) {
+    const changed = () => {
+      this.#showValues();
+      onChange();
+    };
+    for (const field of [text, voice, language, speed, instructions, seed, format]) {
+      field.addEventListener("input", changed);
+    }
+    model.addEventListener("input", () => {
+      this.#adapt();
+      changed();
+      onModel();
+    });
+    speed.addEventListener("dblclick", () => {
+      speed.valueAsNumber = NORMAL_SPEED;
+      changed();
+    });
+    // A field inside a closed fold cannot show what is wrong with it.
+    seed.addEventListener("invalid", () => seed.closest("details")?.setAttribute("open", ""));
+    this.#showValues();
+  }
+
+  get model() {
+    return this.#models.find(({ id }) => id === model.value);
+  }
+
+  get seed() {
+    return seed.value === "" ? this.#drawnSeed : seed.valueAsNumber;
+  }
+
+  /** @param {Model[]} models */
+  setModels(models) {
+    this.#models = models;
+    fill(model, models.map(({ id }) => ({ value: id, label: id })));
+    this.#adapt();
+  }
+
+  /** @param {Voice[]} voices */
+  setVoices(voices) {
+    fill(voice, voices.map((each) => ({ value: each.id, label: describe(each) })));
+  }
+
+  /** A new utterance has a new seed, unless the user gave one. */
+  takeSeed() {
+    if (this.#isSeedUsed) this.#drawnSeed = drawSeed();
+    this.#isSeedUsed = true;
+    this.#showValues();
+  }
+
+  /** Put the present seed into its field. */
+  keepSeed() {
+    seed.value = String(this.seed);
+  }
+
+  /** The request, without what has its default. @returns {import("./api.js").SpeechBody} */
+  body() {
+    return {
+      ...(model.value && { model: model.value }),
+      ...(voice.value && { voice: voice.value }),
+      input: text.value,
+      response_format: format.value,
+      ...(this.#speed !== 1 && { speed: this.#speed }),
+      ...(language.value && { language: language.value }),
+      ...(instructions.value && !instructions.disabled && { instructions: instructions.value }),
+      seed: this.seed,
+    };
+  }
+
+  get #speed() {
+    return SPEEDS[speed.valueAsNumber];
+  }
+
+  #adapt() {
+    const languages = this.model?.languages ?? [];
+    fill(language, [
+      { value: "", label: "Automatic" },
+      ...languages.map((name) => ({ value: name, label: capitalized(name) })),
+    ]);
+    this.setVoices(this.model?.voices ?? []);
+    element("language-field", HTMLElement).hidden = languages.length === 0;
+    instructions.disabled = this.model?.instructions === false;
+    element("instructions-hint", HTMLElement).hidden = !instructions.disabled;
+  }
+
+  #showValues() {
+    const count = [...text.value].length;
+    const shown = `${this.#speed.toFixed(2)}×`;
+    element("text-count", HTMLElement).textContent =
+      `${count.toLocaleString("en")} ${count === 1 ? "character" : "characters"}`;
+    element("speed-value", HTMLElement).textContent = shown;
+    speed.setAttribute("aria-valuetext", shown);
+    element("seed-used", HTMLElement).textContent = String(this.seed);
+  }
+}
+
+/** Replace the options, and keep the choice where it is still offered. @param {HTMLSelectElement} select @param {{value: string, label: string}[]} options */
+function fill(select, options) {
+  const chosen = select.value;
+  select.replaceChildren(...options.map(({ value, label }) => new Option(label, value)));
+  if (options.some(({ value }) => value === chosen)) select.value = chosen;
+}
+
+/** @param {Voice} voice */
+function describe({ id, name, language, gender }) {
+  const traits = [language, gender].filter(Boolean).join(", ");
+  return traits ? `${name || id} (${traits})` : name || id;
+}
+
+/** @param {string} word */
+function capitalized(word) {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+function drawSeed() {
+  return crypto.getRandomValues(new Uint32Array(1))[0];
+}

@@ -1,0 +1,105 @@
+/** Small things on the screen: elements, numbers, the alert, copying. */
+
+/**
+ * @template {HTMLElement} T
+ * @param {string} id
+ * @param {new () => T} type
+ * @returns {T}
+ */
+export function element(id, type) {
+  const found = document.getElementById(id);
+  if (!(found instanceof type)) throw new Error(`no ${type.name} #${id}`);
+  return found;
+}
+
+/** @param {string} id @param {string} text */
+export function show(id, text) {
+  const target = element(id, HTMLElement);
+  if (target.textContent !== text) target.textContent = text;
+}
+
+/** @param {number} seconds */
+export function clock(seconds) {
+  const tenths = Math.floor(seconds * 10);
+  const minutes = Math.floor(tenths / 600);
+  return `${minutes}:${((tenths % 600) / 10).toFixed(1).padStart(4, "0")}`;
+}
+
+/** @param {import("./utterance.js").Utterance} utterance */
+export function showNumbers(utterance) {
+  const factor = utterance.realTimeFactor;
+  const durationS = utterance.receivedSamples / (utterance.sampleRateHz || 1);
+  show("first-audio", milliseconds(utterance.firstAudioMs));
+  show("playback", milliseconds(utterance.playbackMs));
+  show("audio", durationS ? `${durationS.toFixed(2)} s` : "–");
+  show("factor", factor === null ? "–" : factor.toFixed(factor < 0.1 ? 3 : 2));
+  show("factor-note", factor === null ? "generation / audio" : pace(factor));
+  show("underruns", durationS ? String(utterance.underruns) : "–");
+  show("position", clock(utterance.positionS));
+  show("duration", clock(durationS));
+  element("underruns", HTMLElement).classList.toggle("bad", utterance.underruns > 0);
+}
+
+/** @param {number} factor */
+function pace(factor) {
+  return `${(1 / factor).toFixed(factor > 0.1 ? 1 : 0)}× real time`;
+}
+
+/** @param {number | null} value */
+function milliseconds(value) {
+  return value === null ? "–" : `${Math.round(value)} ms`;
+}
+
+/**
+ * @param {import("./api.js").ServerError} error
+ * @param {{label: string, run: () => void}} [action] what the user can do about it
+ */
+export function showAlert(error, action) {
+  const details = [
+    error.status ? `HTTP ${error.status}` : "",
+    error.code ?? "",
+    error.requestId ?? "",
+    error.retryAfterS ? `try again in ${error.retryAfterS} s` : "",
+  ].filter(Boolean);
+  const parts = [paragraph(error.message, "message")];
+  if (details.length > 0) parts.push(paragraph(details.join(" · "), "details"));
+  const buttons = document.createElement("div");
+  buttons.className = "buttons";
+  if (action) buttons.append(button(action.label, action.run));
+  buttons.append(button("Dismiss", clearAlert));
+  const alert = element("alert", HTMLElement);
+  alert.replaceChildren(...parts, buttons);
+  alert.scrollIntoView({ block: "nearest" });
+}
+
+export function clearAlert() {
+  element("alert", HTMLElement).replaceChildren();
+}
+
+/** @param {string} text @param {string} className */
+function paragraph(text, className) {
+  const made = document.createElement("p");
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+/** @param {string} label @param {() => void} run */
+function button(label, run) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "link";
+  made.textContent = label;
+  made.addEventListener("click", run);
+  return made;
+}
+
+/** Copy what an element shows; a page without TLS has no clipboard, so then it is selected too. @param {HTMLElement} source */
+export async function copyText(source) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(source.textContent ?? "");
+    return;
+  }
+  getSelection()?.selectAllChildren(source);
+  document.execCommand("copy");
+}

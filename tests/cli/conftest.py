@@ -1,0 +1,47 @@
+"""The command line in this process, and as a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from antiphon.cli.main import app
+
+DEADLINE_S = 60
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in tuple(os.environ):
+        if name.startswith("ANTIPHON_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run ``antiphon`` with these arguments; ``input`` is its stdin."""
+
+    def invoke(*arguments: str, input: str | None = None) -> Result:
+        return CliRunner().invoke(app, arguments, input=input)
+
+    return invoke
+
+
+@pytest.fixture
+def start() -> Callable[..., "subprocess.Popen[str]"]:
+    """Start ``antiphon`` with these arguments as a process."""
+
+    def popen(*arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "antiphon", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return popen

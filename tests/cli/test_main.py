@@ -1,0 +1,93 @@
+"""The whole command line: quick to start, and one line for what a user did wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+import antiphon
+from antiphon.errors import EngineError
+from tests.cli.conftest import DEADLINE_S, Run
+
+HEAVY = {"torch", "fastapi", "numpy", "onnxruntime", "av", "pydantic", "uvicorn"}
+
+
+@pytest.mark.parametrize("arguments", [("-m", "antiphon", "--help"), ("-c", "import antiphon")])
+def test_starting_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "antiphon.types" in imported
+    assert not imported & HEAVY
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").stdout == f"antiphon {antiphon.__version__}\n"
+
+
+def test_help_names_every_command(run: Run) -> None:
+    told = run("--help").stdout
+    assert all(name in told for name in ("serve", "say", "voices", "models", "config"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("say", "Hello.", "--model", "tooy"), "Did you mean 'toy'?"),
+        (("voices", "--model", "tooy"), "Did you mean 'toy'?"),
+        (("serve", "tooy"), "Did you mean 'toy'?"),
+        (("serve", "toy", "--dtype", "float8"), "model.dtype"),
+        (("serve", "toy", "--port", "65536"), "server.port"),
+        (("serve", "toy", "--host", "256.256.256.256"), "Cannot listen on 256.256.256.256:8000"),
+        (("config", "--config", "no-such.toml"), "no-such.toml"),
+    ],
+)
+def test_a_users_mistake_is_told_in_one_line(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("antiphon: ")
+    assert message in done.stderr
+
+
+def test_an_unknown_setting_in_the_environment_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTIPHON_SERVER_PROT", "1")
+    done = run("serve", "toy")
+    assert done.exit_code == 1
+    assert "Did you mean 'ANTIPHON_SERVER_PORT'?" in done.stderr
+
+
+def test_an_unknown_flag_is_told(run: Run) -> None:
+    done = run("serve", "--prot", "1")
+    assert done.exit_code == 2
+    assert "--port" in done.stderr
+
+
+def test_a_fault_that_is_ours_keeps_its_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("antiphon.models.registry.family", broken)
+    assert isinstance(run("models").exception, ZeroDivisionError)
+
+
+def test_a_failure_of_the_model_is_told_in_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(name: str) -> None:
+        raise EngineError("out of memory")
+
+    monkeypatch.setattr("antiphon.models.registry.family", broken)
+    assert run("models").stderr == "antiphon: out of memory\n"

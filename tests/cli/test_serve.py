@@ -1,0 +1,160 @@
+"""`antiphon serve` says where it listens, serves there, and stops when it is told to."""
+
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import get_type_hints
+
+import httpx
+import pytest
+
+from antiphon.cli.listen import bind
+from antiphon.cli.serve import ServeFlags
+from antiphon.config import ServerSettings, Settings, load_settings
+from antiphon.errors import SettingsError
+from tests.cli.conftest import DEADLINE_S, Run
+from tests.servers import wait_until
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@contextmanager
+def serving(
+    start: Start, *arguments: str
+) -> Generator[tuple["subprocess.Popen[str]", str], None, None]:
+    """Start a server; give it and its address, and end it if it is still there."""
+    with start("serve", "toy", "--port", "0", *arguments) as process:
+        try:
+            assert process.stdout is not None
+            told = ""
+            for line in process.stdout:
+                told += line
+                if "curl" in line:
+                    break
+            found = re.search(r"Page +(\S+)", told)
+            assert found, f"it did not say where it listens: {told}"
+            yield process, found[1]
+        finally:
+            process.kill()
+
+
+def test_it_serves_where_it_says_and_ends_cleanly_on_ctrl_c(start: Start) -> None:
+    with serving(start, "--name", "my-voice", "--api-key", "sesame") as (process, url):
+        models = httpx.get(f"{url}/v1/models").json()
+        assert [model["id"] for model in models["data"]] == ["my-voice"]
+        body = {"input": "Hello there."}
+        assert httpx.post(f"{url}/v1/audio/speech", json=body).status_code == 401
+        key = {"Authorization": "Bearer sesame"}
+        answer = httpx.post(f"{url}/v1/audio/speech", json=body, headers=key)
+        assert answer.status_code == 200
+        assert "server" not in answer.headers
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+
+
+def test_a_second_ctrl_c_cuts_streams_and_leaves_no_traceback(start: Start) -> None:
+    body = {"input": "Hello there. " * 5000, "response_format": "wav"}
+    with (
+        serving(start) as (process, url),
+        httpx.stream("POST", f"{url}/v1/audio/speech", json=body) as answer,
+    ):
+        pieces = answer.iter_raw()
+        next(pieces)
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: not listens(url))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(pieces)
+    assert process.returncode == 0
+    assert "Traceback" not in errors
+
+
+def listens(url: str) -> bool:
+    try:
+        httpx.get(url)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def test_a_port_in_use_is_told_in_one_line(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("serve", "toy", "--port", str(port))
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [
+        f"antiphon: 127.0.0.1:{port} is in use. Choose another port with --port;"
+        " 0 picks a free one."
+    ]
+
+
+def test_all_addresses_of_a_name_get_the_same_port() -> None:
+    sockets = bind(ServerSettings(host="localhost", port=0))
+    try:
+        assert len({bound.getsockname()[1] for bound in sockets}) == 1
+        assert len({bound.family for bound in sockets}) == len(sockets)
+    finally:
+        for bound in sockets:
+            bound.close()
+
+
+def test_an_address_that_is_not_ours_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"Cannot listen on 203\.0\.113\.1:0"):
+        bind(ServerSettings(host="203.0.113.1", port=0))
+
+
+def test_flags_not_given_leave_the_settings_alone() -> None:
+    environment = {"ANTIPHON_SERVER_PORT": "1", "ANTIPHON_SERVER_API_KEYS": "a,b"}
+    settings = load_settings(ServeFlags().as_settings(), environment=environment)
+    assert settings.server.port == 1
+    assert settings.server.api_keys == ("a", "b")
+
+
+def test_every_flag_sets_its_setting() -> None:
+    flags = ServeFlags(
+        model="m",
+        host="h",
+        port=1,
+        name="n",
+        device="cuda:1",
+        dtype="float32",
+        max_slots=2,
+        api_key=["a", "b"],
+        cors_origin=["c"],
+        max_input_characters=3,
+        log_level="debug",
+    )
+    settings = load_settings(flags.as_settings(), environment={})
+    model, server = settings.model, settings.server
+    assert (model.source, model.name, model.device, model.dtype, model.max_slots) == (
+        *("m", "n", "cuda:1", "float32"),
+        2,
+    )
+    assert (server.host, server.port, server.log_level) == ("h", 1, "debug")
+    assert (server.api_keys, server.cors_origins) == (("a", "b"), ("c",))
+    assert settings.speech.max_input_characters == 3
+
+
+def test_help_tells_the_true_defaults() -> None:
+    hints = get_type_hints(ServeFlags, include_extras=True)
+    told = {
+        name: hints[name].__metadata__[0].show_default
+        for name in ("host", "port", "device", "dtype", "max_slots", "log_level")
+    }
+    settings = Settings()
+    assert told == {
+        "host": settings.server.host,
+        "port": str(settings.server.port),
+        "device": settings.model.device,
+        "dtype": settings.model.dtype,
+        "max_slots": str(settings.model.max_slots),
+        "log_level": settings.server.log_level,
+    }
+    limit = hints["max_input_characters"].__metadata__[0].show_default
+    assert limit == str(settings.speech.max_input_characters)

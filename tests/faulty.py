@@ -1,0 +1,105 @@
+"""A family that does what its input says: a number of chunks, then an ending of choice."""
+
+import re
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pytest
+
+from antiphon.errors import EngineError
+from antiphon.models.base import Prompt
+from antiphon.models.registry import FAMILIES
+from antiphon.models.spec import (
+    Capabilities,
+    Family,
+    LoadContext,
+    PipelineSpec,
+    Ref,
+    StageKind,
+    StageSpec,
+)
+from antiphon.types import AudioChunk, Samples, SpeechRequest, Voice
+
+SAMPLE_RATE_HZ = 24_000
+CHUNK_SAMPLES = 12_000
+
+
+class Ending(StrEnum):
+    """What comes after the chunks."""
+
+    STOP = "stop"
+    ENGINE_ERROR = "engine error"
+    BUG = "bug"
+    SILENCE = "silence"  # for ever, in chunks without a sample
+
+
+PULLED: Counter[int] = Counter()
+"""Chunks that each request, named by its seed, was asked for."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a request is to do."""
+
+    num_chunks: int
+    ending: Ending
+
+
+class ScriptPrompter:
+    """Reads ``"3 chunks, then stop"``."""
+
+    def __init__(self, context: LoadContext) -> None:
+        self.capabilities = Capabilities(
+            sample_rate_hz=SAMPLE_RATE_HZ, voices=(Voice(id="script", name="Script"),)
+        )
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        found = re.fullmatch(r"(\d+) chunks, then (.*)", request.input)
+        script = Script(int(found[1]), Ending(found[2])) if found else Script(1, Ending.STOP)
+        return Prompt(data=script, num_tokens=1, seed=seed)
+
+
+class ScriptGenerator:
+    """Plays scripts; a request's chunk is noise that depends on seed and number."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Nothing to load."""
+
+    def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
+        script: Script = prompt.data
+        for index in range(script.num_chunks):
+            PULLED[prompt.seed] += 1
+            yield AudioChunk(_noise(prompt.seed, index), SAMPLE_RATE_HZ, num_frames=1)
+        if script.ending is Ending.ENGINE_ERROR:
+            raise EngineError("the script says so")
+        if script.ending is Ending.BUG:
+            raise RuntimeError("a secret of the inside")
+        while script.ending is Ending.SILENCE:
+            PULLED[prompt.seed] += 1
+            yield AudioChunk(np.zeros(0, np.float32), SAMPLE_RATE_HZ)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def _noise(seed: int, index: int) -> Samples:
+    uniform = np.random.default_rng((seed, index)).random(CHUNK_SAMPLES, np.float32)
+    return uniform * 0.2 - 0.1
+
+
+FAMILY = Family(
+    name="faulty",
+    title="Does what it is told",
+    prompter=Ref("tests.faulty:ScriptPrompter"),
+    pipeline=PipelineSpec(
+        (StageSpec("script", StageKind.GENERATOR, Ref("tests.faulty:ScriptGenerator")),)
+    ),
+)
+
+
+def register(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``faulty`` be served."""
+    monkeypatch.setitem(FAMILIES, "faulty", "tests.faulty:FAMILY")

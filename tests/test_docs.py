@@ -1,0 +1,67 @@
+"""The documentation is complete and leads nowhere wrong: links, settings, fields, dependencies."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.api.schemas.speech import SpeechBody
+from antiphon.config import Settings
+from antiphon.models.registry import FAMILIES
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def page_name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", each).strip().lower().replace(" ", "-") for each in headings}
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        elif not target.startswith("https://"):
+            assert (path.parent / target.partition("#")[0]).exists(), target
+
+
+def test_every_setting_is_explained() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(ANTIPHON_\w+)` \|", page("docs/settings.md"), re.MULTILINE)
+    known = [
+        (name, f"ANTIPHON_{section}_{name}".upper())
+        for section, field in Settings.model_fields.items()
+        for name in type(field.default).model_fields
+    ]
+    assert rows == known
+
+
+def test_every_field_of_a_speech_request_is_explained() -> None:
+    section = page("docs/api.md").split("\n## ")[2]
+    told = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    assert told >= set(SpeechBody.model_fields)
+
+
+def test_every_dependency_is_justified() -> None:
+    project = tomllib.loads(page("pyproject.toml"))["project"]
+    required = sorted(re.split(r"[^\w-]", line)[0] for line in project["dependencies"])
+    told = re.findall(r"^\| ([\w-]+) \| .+ \| .+ \|$", page("docs/dependencies.md"), re.MULTILINE)
+    assert [name for name in told if name not in ("package", "---")] == required
+    for extra in project["optional-dependencies"]:
+        assert f"| `{extra}` |" in page("docs/dependencies.md")
+
+
+def test_the_changelog_and_the_readme_know_the_version_and_the_families() -> None:
+    assert antiphon.__version__ in page("CHANGELOG.md")
+    for family in FAMILIES:
+        assert family in page("README.md")
+        assert family in page("CHANGELOG.md")

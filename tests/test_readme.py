@@ -1,0 +1,98 @@
+"""What the README and the examples show is run, against a server of the default model."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from antiphon.audio.encode import AudioFormat
+from antiphon.config import Settings
+from tests.decoding import decoded
+from tests.servers import RunningServer, start_server
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SHOWN_URL = "http://127.0.0.1:8000"
+DEADLINE_S = 120
+
+
+def blocks(language: str) -> list[str]:
+    """Return the README's code of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def title(block: str) -> str:
+    return block.splitlines()[0]
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[RunningServer, None, None]:
+    with start_server(Settings()) as running:
+        yield running
+
+
+def run(command: list[str], folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def playable_files(folder: Path) -> list[str]:
+    """Return the names of all files in ``folder``, after playing them."""
+    names = sorted(path.name for path in folder.iterdir())
+    for name in names:
+        path = folder / name
+        samples, rate_hz = decoded(path.read_bytes(), path.suffix[1:], 24_000)
+        assert len(samples) / rate_hz > 0.5, f"{name} is too short for its text"
+    return names
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=title)
+def test_the_readmes_python_runs(code: str, server: RunningServer, tmp_path: Path) -> None:
+    for package in ("livekit", "pipecat"):
+        if package in code and find_spec(package) is None:
+            pytest.skip(f"{package} is not installed; the 'clients' extra brings it")
+    run([sys.executable, "-c", code.replace(SHOWN_URL, server.base_url)], tmp_path)
+    playable_files(tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_readmes_curl_writes_an_mp3(server: RunningServer, tmp_path: Path) -> None:
+    [command] = [code for code in blocks("bash") if code.startswith("curl")]
+    run(["sh", "-c", command.replace(SHOWN_URL, server.base_url)], tmp_path)
+    assert playable_files(tmp_path) == ["hello.mp3"]
+
+
+def test_the_readme_shows_every_format() -> None:
+    shown = dict(re.findall(r"^\| `(\w+)`.*\| `(audio/\w+)` \|$", README, re.MULTILINE))
+    assert shown == {format.value: format.media_type for format in AudioFormat}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [("openai_sdk.py", ["hello.mp3"]), ("stream_to_wav.py", ["tide.wav"])],
+)
+def test_the_client_examples_run(
+    name: str, files: list[str], server: RunningServer, tmp_path: Path
+) -> None:
+    run([sys.executable, str(ROOT / "examples" / name), f"{server.base_url}/v1"], tmp_path)
+    assert playable_files(tmp_path) == files
+
+
+def test_the_offline_example_runs(tmp_path: Path) -> None:
+    run([sys.executable, str(ROOT / "examples" / "offline.py")], tmp_path)
+    assert playable_files(tmp_path) == ["answer.wav", "question.wav"]

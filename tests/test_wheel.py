@@ -1,0 +1,91 @@
+"""The built wheel, alone in an empty environment, starts a server that speaks."""
+
+import re
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.decoding import decoded
+
+ROOT = Path(__file__).parent.parent
+BANNER_TIMEOUT_S = 60
+
+pytestmark = pytest.mark.slow  # installs every base dependency anew
+
+
+@pytest.fixture(scope="module")
+def antiphon(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel, install it and nothing else, and return its command."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "empty", with_pip=True)
+    binaries = folder / "empty" / "bin"
+    constraints = ("--constraint", ROOT / "constraints.txt")
+    install = (binaries / "python", "-m", "pip", "install", "--quiet", wheel, *constraints)
+    subprocess.run(install, check=True, capture_output=True)
+    return binaries / "antiphon"
+
+
+@pytest.fixture
+def base_url(antiphon: Path, tmp_path: Path) -> Generator[str, None, None]:
+    """Start ``antiphon serve`` far from the sources, and return the address that it prints."""
+    server = subprocess.Popen(
+        (antiphon, "serve", "--port", "0"),
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert server.stdout is not None
+    printed = ""
+    try:
+        for line in server.stdout:
+            printed += line
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                yield found.group()
+                break
+        else:
+            pytest.fail(f"it never listened: {printed}")
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.communicate(timeout=BANNER_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            raise
+    assert server.returncode == 0
+
+
+def test_it_serves_speech_and_its_page(base_url: str) -> None:
+    body = {"input": "Hello there.", "seed": 1}
+    response = httpx.post(f"{base_url}/v1/audio/speech", json=body, timeout=60)
+    response.raise_for_status()
+    samples, rate_hz = decoded(response.content, "mp3", 24000)
+    assert len(samples) / rate_hz > 0.5
+    page = httpx.get(base_url)
+    assert "<script" in page.text
+    for asset in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
+        assert httpx.get(base_url + asset).status_code == 200
+
+
+def test_it_says_in_process(antiphon: Path, tmp_path: Path) -> None:
+    say = (antiphon, "say", "Hello there.", "-o", tmp_path / "hello.opus")
+    subprocess.run(say, check=True, capture_output=True, cwd=tmp_path)
+    samples, rate_hz = decoded((tmp_path / "hello.opus").read_bytes(), "opus", 24000)
+    assert len(samples) / rate_hz > 0.5
+
+
+def test_it_is_typed_and_brings_no_torch(antiphon: Path) -> None:
+    packages = next((antiphon.parent.parent / "lib").glob("python*")) / "site-packages"
+    assert (packages / "antiphon" / "py.typed").exists()
+    assert not (packages / "torch").exists()
+    assert not (packages / "tests").exists()

@@ -1,0 +1,122 @@
+"""The page as its user meets it, driven in a real browser."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.servers import wait_until
+
+OTHER_HOST = "speech.test"
+"""A name of this host that a browser does not trust as it trusts the loopback's."""
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--autoplay-policy=no-user-gesture-required", "--window-size=1200,1000"),
+    f"--host-resolver-rules=MAP {OTHER_HOST} 127.0.0.1",
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A browser that shows the page of one server at a time."""
+
+    driver: webdriver.Chrome
+    downloads: Path
+
+    def open(self, base_url: str) -> None:
+        """Load the page anew, forgetting what earlier visits left; wait for its lists."""
+        self.driver.get(f"{base_url}/static/icon.svg")
+        self.script("localStorage.clear()")
+        self.complaints()
+        self.driver.get(base_url)
+        wait_until(lambda: self.script("return document.getElementById('voice').length") > 0)
+
+    def find(self, id: str) -> WebElement:
+        return self.driver.find_element(By.ID, id)
+
+    def text(self, id: str) -> str:
+        return self.find(id).text
+
+    def write(self, text: str, id: str = "text") -> None:
+        """Put text into a field, as pasting does; keys cannot type every character."""
+        self.script(
+            "const [field, text] = arguments; field.value = text;"
+            "field.dispatchEvent(new Event('input', {bubbles: true}))",
+            self.find(id),
+            text,
+        )
+
+    def choose(self, id: str, value: str) -> None:
+        options = self.find(id).find_elements(By.TAG_NAME, "option")
+        next(option for option in options if option.get_property("value") == value).click()
+
+    def speak(self, text: str) -> None:
+        self.write(text)
+        self.find("speak").click()
+
+    @property
+    def state(self) -> str:
+        return str(self.script("return document.body.dataset.state"))
+
+    def wait_for(self, *states: str) -> None:
+        wait_until(lambda: self.state in states)
+
+    def utterance(self, field: str) -> Any:
+        """A field of what the page knows about the present utterance."""
+        return self.script("return window.antiphon.utterance()[arguments[0]]", field)
+
+    @property
+    def seed(self) -> int:
+        return int(self.text("seed-used"))
+
+    def downloaded(self, name: str) -> bytes:
+        """Wait for a finished file; take it away, so that the next one has the same name."""
+        file = self.downloads / name
+        wait_until(lambda: file.exists() and not list(self.downloads.glob("*.crdownload")))
+        content = file.read_bytes()
+        file.unlink()
+        return content
+
+    def complaints(self) -> list[str]:
+        """What the console has said since the last call; breaches of the policy are among it."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+
+    def emulate(self, *, width: int = 1200, dark: bool = False, pixel_ratio: float = 1) -> None:
+        """Be a screen of another kind."""
+        screen = {"width": width, "height": 1000, "deviceScaleFactor": pixel_ratio, "mobile": False}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def script(self, code: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(code, *arguments)
+
+    def in_module(self, module: str, code: str, *arguments: Any) -> Any:
+        """Run a function body with a module of the page as ``module``; it returns JSON."""
+        found = self.driver.execute_async_script(
+            f"const done = arguments[arguments.length - 1]; const given = JSON.parse(arguments[0]);"
+            f"import('/static/{module}')"
+            f".then((module) => {{ {code} }})"
+            f".then((value) => done({{value}}), (error) => done({{error: String(error)}}))",
+            json.dumps(arguments),
+        )
+        assert "error" not in found, found
+        return found["value"]
+
+
+def start_browser(browser: Path, driver: Path, profile: Path, downloads: Path) -> Page:
+    """Start a browser with an empty profile."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(browser)
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(str(driver))
+    return Page(webdriver.Chrome(options=options, service=service), downloads)

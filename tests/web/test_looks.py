@@ -1,0 +1,99 @@
+"""What the page looks like: on narrow screens, in both colour schemes, to a screen reader."""
+
+from functools import partial
+
+import pytest
+
+pytest.importorskip("selenium", reason="selenium is not installed")
+
+from selenium.webdriver.common.by import By
+
+from tests.servers import RunningServer, wait_until
+from tests.web.page import Page
+
+pytestmark = pytest.mark.browser
+
+ENOUGH_CONTRAST = 4.5  # WCAG 2.2, level AA, text of normal size
+
+# Each text that is seen, with the contrast between it and what lies under it.
+MEASURE_CONTRAST = """
+const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+const luminance = (color) => channels(color).slice(0, 3).map((c) => c / 255)
+  .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+const below = (element) => {
+  const color = getComputedStyle(element).backgroundColor;
+  return channels(color)[3] === 0 && element.parentElement ? below(element.parentElement) : color;
+};
+const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+return [...document.querySelectorAll("body *")]
+  .filter((e) => e.checkVisibility() && !e.disabled)
+  .filter((e) => e.value || [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+  .map((e) => [e.outerHTML.slice(0, 80),
+               ratio(luminance(getComputedStyle(e).color), luminance(below(e)))]);
+"""
+
+
+def show_everything(page: Page, server: RunningServer) -> None:
+    """Open every fold, and be refused, so that all there can be is there."""
+    page.open(server.base_url)
+    page.script(
+        "document.querySelector('details').open = true;"
+        "document.getElementById('key-form').hidden = false;"
+    )
+    page.speak(" ")
+    page.wait_for("failed")
+
+
+@pytest.mark.parametrize("width", [320, 360, 768])
+def test_nothing_is_wider_than_the_screen(
+    page: Page, toy_server: RunningServer, width: int
+) -> None:
+    page.emulate(width=width, pixel_ratio=2)
+    try:
+        show_everything(page, toy_server)
+        page.write("w" * 400)
+        for tab in ("tab-curl", "tab-python"):
+            page.find(tab).click()
+            assert page.script("return document.documentElement.scrollWidth") <= width
+    finally:
+        page.emulate()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read(page: Page, toy_server: RunningServer, dark: bool) -> None:
+    page.emulate(dark=dark)
+    try:
+        show_everything(page, toy_server)
+        contrasts = page.script(MEASURE_CONTRAST)
+        assert len(contrasts) > 30
+        assert [item for item in contrasts if item[1] < ENOUGH_CONTRAST] == []
+    finally:
+        page.emulate()
+
+
+def test_every_control_has_a_name(page: Page, toy_server: RunningServer) -> None:
+    show_everything(page, toy_server)
+    controls = page.driver.find_elements(By.CSS_SELECTOR, "input, select, textarea, button, canvas")
+    assert len(controls) > 15
+    seen = [control for control in controls if control.is_displayed()]
+    assert [each.get_attribute("id") for each in seen if not each.accessible_name] == []
+
+
+def is_about(num_pixels: float, page: Page) -> bool:
+    width = page.script("return document.getElementById('wave').width")
+    return bool(abs(width - num_pixels) < 2)  # CSS pixels are rounded before they are multiplied
+
+
+@pytest.mark.parametrize("pixel_ratio", [1, 2.5])
+def test_the_waveform_has_a_pixel_for_each_of_the_screen(
+    page: Page, toy_server: RunningServer, pixel_ratio: float
+) -> None:
+    page.open(toy_server.base_url)
+    try:
+        for width in (1200, 500):
+            page.emulate(width=width, pixel_ratio=pixel_ratio)
+            shown = page.script("return document.getElementById('wave').clientWidth")
+            wait_until(partial(is_about, shown * pixel_ratio, page))
+    finally:
+        page.emulate()
