@@ -8,6 +8,8 @@ strangers belong in `antiphon.audio.sandbox`.
 
 import io
 from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
@@ -40,7 +42,7 @@ def decode_audio(
 ) -> Samples:
     """Decode a WAV, AIFF, MP3, Ogg, FLAC, AAC, MP4 or WebM file; takes CPU time.
 
-    Time and memory go no further than ``max_duration_s``, however long the file plays.
+    Decoding goes no further than ``max_duration_s``, however long the file plays.
 
     Args:
         data: the file.
@@ -56,9 +58,7 @@ def decode_audio(
     """
     track = _Track(sample_rate_hz, max_duration_s + _PADDING_S)
     try:
-        with av.open(
-            io.BytesIO(data), "r", container_options=_OPTIONS, metadata_errors="replace"
-        ) as container:
+        with _opened(data) as container:
             for frame in _frames(container):
                 if not track.has_room_for(frame):
                     raise _too_long(container, max_duration_s)
@@ -70,7 +70,7 @@ def decode_audio(
         raise refusal(f"it is not a readable {names} file") from error
     if track.duration_s < min_duration_s:
         raise InvalidRequestError(
-            f"Reference audio too short ({track.duration_s:.1f}s). "
+            f"Reference audio too short ({int(track.duration_s * 10) / 10}s). "
             f"At least {min_duration_s:g}s of clear speech is required.",
             param="ref_audio",
         )
@@ -80,6 +80,14 @@ def decode_audio(
 def refusal(reason: str) -> InvalidRequestError:
     """Return the error for data that cannot be decoded."""
     return InvalidRequestError(f"Could not decode audio: {reason}.", param="ref_audio")
+
+
+def _opened(data: bytes) -> InputContainer:
+    arguments: dict[str, Any] = {"container_options": _OPTIONS}
+    if int(av.__version__.partition(".")[0]) < 19:  # later ones do this by themselves
+        arguments["metadata_errors"] = "replace"  # tags are bytes from anywhere
+    container: InputContainer = av.open(io.BytesIO(data), "r", **arguments)
+    return container
 
 
 def _frames(container: InputContainer) -> Iterator[av.AudioFrame]:
@@ -118,7 +126,7 @@ class _Track:
     """Frames of any rate, sample format and number of channels in; mono at one rate out."""
 
     def __init__(self, sample_rate_hz: int, max_duration_s: float) -> None:
-        self.duration_s = 0.0
+        self.duration_s = Fraction(0)
         self._rate_hz = sample_rate_hz
         self._max_duration_s = max_duration_s
         self._source_hz = sample_rate_hz
@@ -135,10 +143,10 @@ class _Track:
             raise refusal(f"its sample rate of {frame.sample_rate} Hz is not supported")
         if not 1 <= frame.layout.nb_channels <= _MAX_CHANNELS:
             raise refusal(f"its {frame.layout.nb_channels} channels are not supported")
-        return self.duration_s + frame.samples / frame.sample_rate <= self._max_duration_s
+        return self.duration_s + _duration_s(frame) <= self._max_duration_s
 
     def push(self, frame: av.AudioFrame) -> None:
-        self.duration_s += frame.samples / frame.sample_rate
+        self.duration_s += _duration_s(frame)
         if frame.sample_rate != self._source_hz:
             self._flush()
             self._source_hz = frame.sample_rate
@@ -164,6 +172,10 @@ class _Track:
         if self._resampler is not None:
             self._pieces.append(self._resampler.flush())
             self._resampler = None
+
+
+def _duration_s(frame: av.AudioFrame) -> Fraction:
+    return Fraction(frame.samples, frame.sample_rate)
 
 
 def _mono(frame: av.AudioFrame) -> Samples:

@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codec.slots import DecoderStream, SlotDecoder, SlotPool
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.codec.slots import DecoderStream, SlotPool
 from antiphon.concurrency import Workers
 from antiphon.errors import EngineError
 from antiphon.types import Samples
 
 logger = logging.getLogger(__name__)
+
+_LEAD_FRAMES = 25
+"""Frames of a lead that are decoded at a time: others get their turn in between."""
+
+
+def _forget(lead: "asyncio.Future[Samples]") -> None:
+    """Take a failure note of what nobody waits for: the stream's next call raises it too."""
+    if not lead.cancelled():
+        lead.exception()
 
 
 @dataclass(eq=False, slots=True)
@@ -34,7 +44,7 @@ class BatchedDecoder:
     so is every later one.
     """
 
-    def __init__(self, decoder: SlotDecoder, num_slots: int, *, name: str = "decoder") -> None:
+    def __init__(self, decoder: StreamingDecoder, num_slots: int, *, name: str = "decoder") -> None:
         self._decoder = decoder
         self._state = decoder.open(num_slots)
         self._slots = SlotPool(num_slots)
@@ -65,6 +75,18 @@ class BatchedDecoder:
         """Begin a stream; whoever opens it closes it."""
         return DecoderStream()
 
+    def lead(self, stream: DecoderStream, frames: NDArray[Any]) -> None:
+        """Lead a fresh stream through frames, ``[num_frames, ...]``, whose audio nobody hears.
+
+        Returns at once; what is decoded later comes after them.
+        """
+        assert stream.is_open
+        for start in range(0, len(frames), _LEAD_FRAMES):
+            job = _Job(stream, frames[start : start + _LEAD_FRAMES])
+            job.samples.add_done_callback(_forget)
+            self._waiting.append(job)
+        self._wake()
+
     async def decode(self, stream: DecoderStream, frames: Sequence[Any]) -> Samples:
         """Decode the next frames of a stream, as soon as there is a slot for it.
 
@@ -88,6 +110,7 @@ class BatchedDecoder:
     def close(self, stream: DecoderStream) -> None:
         """End a stream and free its slot; does nothing if it is closed already."""
         stream.is_open = False
+        self._waiting = deque(job for job in self._waiting if job.stream is not stream)
         if not any(job.stream is stream for job in self._running):
             self._release(stream)
             self._wake()
@@ -149,11 +172,17 @@ class BatchedDecoder:
             self._release_closed(lost)
 
     def _next_batch(self) -> tuple[_Job, ...]:
-        """Take the first job that can run, and all that have as many frames."""
+        """Take the first job that can run, and all that have as many frames.
+
+        Of a stream's jobs only the earliest is looked at: they run in order.
+        """
         batch: list[_Job] = []
+        seen: set[DecoderStream] = set()
         for job in tuple(self._waiting):
+            is_later = job.stream in seen
+            seen.add(job.stream)
             has_left = job.samples.done()
-            if has_left or (batch and len(job.frames) != len(batch[0].frames)):
+            if is_later or has_left or (batch and len(job.frames) != len(batch[0].frames)):
                 continue
             if job.stream.slot is None:
                 job.stream.slot = self._slots.take()

@@ -18,7 +18,7 @@ class Heads:
 
     def split(self, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
-        heads = joined.unflatten(-1, (-1, self.head_dim))
+        heads = joined.view(*joined.shape[:-1], -1, self.head_dim)
         queries, keys, values = heads.split(
             (self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=-2
         )

@@ -8,6 +8,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from antiphon.models.spec import Capabilities
 from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
 
@@ -23,6 +25,9 @@ class Prompt:
         sampling: complete, defaults filled in.
         num_frames_allowed: frames that may be made before more text must arrive (see `Piece`);
             ``None`` if the text is complete.
+        context_frames: frames that the decoder is led through before the first new one, whose
+            audio nobody hears, shape ``[num_frames, ...]``; ``None`` for none.
+        first_chunk_frames: frames in the first chunk of audio; ``None`` leaves it to the decoder.
     """
 
     data: Any
@@ -30,6 +35,8 @@ class Prompt:
     seed: int
     sampling: Sampling = Sampling()
     num_frames_allowed: int | None = None
+    context_frames: NDArray[Any] | None = None
+    first_chunk_frames: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

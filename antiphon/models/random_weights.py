@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 _BYTES = {"float32": 4, "bfloat16": 2}
 _NAMES = {"float32": "F32", "bfloat16": "BF16"}
+_INDEX = "model.safetensors.index.json"
 _VALUES_AT_ONCE = 1 << 22
 
 
@@ -45,7 +46,12 @@ class RandomTensor:
 def write_sharded(
     directory: Path, tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype, num_shards: int
 ) -> None:
-    """Write model.safetensors, or shards of about equal size with their index."""
+    """Write model.safetensors, or shards of about equal size with their index.
+
+    What an earlier call wrote there is removed.
+    """
+    for stale in (*directory.glob("model*.safetensors"), directory / _INDEX):
+        stale.unlink(missing_ok=True)
     if num_shards == 1:
         write_safetensors(directory / "model.safetensors", tensors, seed, dtype)
         return
@@ -57,9 +63,7 @@ def write_sharded(
         weight_map |= dict.fromkeys(names, file)
     total = sum(tensor.num_values for tensor in tensors.values()) * _BYTES[dtype]
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (directory / "model.safetensors.index.json").write_text(
-        json.dumps(index, indent=2) + "\n", encoding="utf-8"
-    )
+    (directory / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def write_safetensors(

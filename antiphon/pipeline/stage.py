@@ -1,17 +1,19 @@
 """The kinds of stages: each drives one kind of model code and knows no model."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from antiphon.codec.protocol import StreamingDecoder
+from antiphon.codec.runner import BatchedDecoder
+from antiphon.codec.slots import DecoderStream
 from antiphon.concurrency import Workers
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.runner import Runner
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import SpeechGenerator
+from antiphon.models.base import Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
-from antiphon.types import AudioChunk, Ended, FrameReady, Samples
+from antiphon.types import AudioChunk, Ended, FrameReady
 
 
 class GeneratorStage:
@@ -65,44 +67,56 @@ class AutoregressiveStage:
 
 
 class DecoderStage:
-    """Groups frames, a small group first, and decodes each once."""
+    """Groups frames, a small group first, and decodes each once, many requests at a time."""
 
     def __init__(
-        self, decoder: StreamingDecoder, *, first_chunk_frames: int = 1, chunk_frames: int = 4
+        self,
+        decoder: StreamingDecoder,
+        num_slots: int,
+        name: str,
+        *,
+        first_chunk_frames: int = 1,
+        chunk_frames: int = 4,
     ) -> None:
-        self._decoder = decoder
+        self._decoder = BatchedDecoder(decoder, num_slots, name=name)
         self._first_chunk_frames = first_chunk_frames
         self._chunk_frames = chunk_frames
-        self._workers = Workers("decoder")
 
     async def run(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         assert upstream is not None
-        state = self._decoder.open()
+        prompt = request.prompt
+        num_wanted = prompt.first_chunk_frames or self._first_chunk_frames
         frames: list[Any] = []
-        num_wanted = self._first_chunk_frames
-        async with aclosing(upstream):
+        async with self._opened(prompt) as stream, aclosing(upstream):
             async for item in upstream:
                 if isinstance(item, FrameReady):
                     frames.append(item.frame)
                 if len(frames) >= num_wanted or (frames and isinstance(item, Ended)):
-                    samples = await self._workers.run(self._decoder.decode, frames, state)
-                    yield self._chunk(samples, len(frames))
+                    samples = await self._decoder.decode(stream, frames)
+                    yield AudioChunk(samples, self._decoder.sample_rate_hz, len(frames))
                     frames, num_wanted = [], self._chunk_frames
                 if isinstance(item, Ended):
                     yield item
 
-    def _chunk(self, samples: Samples, num_frames: int) -> AudioChunk:
-        return AudioChunk(samples, self._decoder.sample_rate_hz, num_frames)
+    @asynccontextmanager
+    async def _opened(self, prompt: Prompt) -> AsyncGenerator[DecoderStream, None]:
+        """Open a stream; it is led through the prompt's context while the first frame is made."""
+        stream = self._decoder.open()
+        try:
+            if prompt.context_frames is not None:
+                self._decoder.lead(stream, prompt.context_frames)
+            yield stream
+        finally:
+            self._decoder.close(stream)
 
     @property
     def failure(self) -> str | None:
-        return None
+        return self._decoder.failure
 
     async def close(self) -> None:
-        self._workers.close()
-        self._decoder.close()
+        await self._decoder.shut_down()
 
 
 def build_stage(spec: StageSpec, context: LoadContext) -> Stage:
@@ -114,4 +128,4 @@ def build_stage(spec: StageSpec, context: LoadContext) -> Stage:
         case StageKind.AUTOREGRESSIVE:
             return AutoregressiveStage(loaded, spec.name)
         case StageKind.DECODER:
-            return DecoderStage(loaded)
+            return DecoderStage(loaded, context.max_slots, spec.name)

@@ -126,6 +126,11 @@ def test_limits_of_duration() -> None:
     assert len(with_limits(1.0)) == 8000
     assert len(with_limits(30.0)) == 240_000
     assert len(with_limits(30.05)) == 240_400  # what an encoder may have added is no offence
+    for rate in (8000, 11025, 44100, 48000):
+        data = written(tone(rate, 1), rate, "FLAC")
+        assert len(decode_audio(data, sample_rate_hz=rate, max_duration_s=1, min_duration_s=1))
+    with pytest.raises(InvalidRequestError, match=r"too short \(0\.9s\)"):
+        with_limits(0.99)
     with pytest.raises(InvalidRequestError) as short:
         with_limits(0.3)
     assert short.value.message == (

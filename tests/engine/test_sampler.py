@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.sampler import (
@@ -18,6 +19,7 @@ from antiphon.engine.sampler import (
     seed_words,
 )
 from antiphon.types import Sampling
+from tests.engine.chi_square import excess
 
 CPU = torch.device("cpu")
 PINNED_NOISE = [0.1208215, 2.0777807, -0.6851668, 3.4366767, 1.4027469, 0.8463863]
@@ -36,7 +38,7 @@ def rows_of(*samplings: Sampling, vocab_size: int) -> SamplingRows:
     return table.rows(range(len(samplings)), torch.arange(len(samplings)))
 
 
-def plain_probabilities(logits: list[float], sampling: Sampling) -> list[float]:
+def plain_probabilities(logits: list[float], sampling: Sampling) -> NDArray[np.float64]:
     """Filter and normalise one row the slow way, with ties at the top-k border kept."""
     assert sampling.temperature
     scores = [logit / sampling.temperature for logit in logits]
@@ -51,20 +53,7 @@ def plain_probabilities(logits: list[float], sampling: Sampling) -> list[float]:
             cumulated += weights[token] / total
             if cumulated <= 1 - sampling.top_p:
                 weights[token] = 0.0
-    return [weight / sum(weights) for weight in weights]
-
-
-def chi_square(counts: np.ndarray, probabilities: list[float]) -> float:
-    """Return the statistic over its degrees of freedom's bound for one error in a million."""
-    expected = np.array(probabilities) * counts.sum()
-    assert counts[expected == 0].sum() == 0, "drew what had been filtered out"
-    kept = expected > 0
-    statistic = float(((counts[kept] - expected[kept]) ** 2 / expected[kept]).sum())
-    freedom = int(kept.sum()) - 1
-    if freedom == 0:
-        return statistic
-    spread = 2 / (9 * freedom)  # Wilson and Hilferty's normal approximation
-    return statistic / (freedom * (1 - spread + 4.75 * math.sqrt(spread)) ** 3)
+    return np.array(weights) / sum(weights)
 
 
 SAMPLINGS = [
@@ -93,7 +82,7 @@ def test_draws_follow_the_distribution(sampling: Sampling) -> None:
     noise = noise_of(list(range(num_draws)), vocab_size=12)[:, 0]
     drawn, _ = sample(torch.tensor(logits).expand(num_draws, -1), rows, noise)
     counts = np.bincount(drawn.numpy(), minlength=12)
-    assert chi_square(counts, plain_probabilities(logits, sampling)) < 1
+    assert excess(counts, plain_probabilities(logits, sampling)) < 1
 
 
 @pytest.mark.parametrize("varied", ["frame", "codebook"])
@@ -108,10 +97,10 @@ def test_draws_of_one_seed_follow_the_distribution(varied: str) -> None:
     probabilities = torch.linspace(0.01, 0.19, 10)
     drawn = (probabilities.log() + noise).argmax(-1)
     counts = np.bincount(drawn.numpy(), minlength=10)
-    assert chi_square(counts, probabilities.tolist()) < 1
+    assert excess(counts, probabilities.numpy()) < 1
     pairs = np.bincount((drawn[:-1] * 10 + drawn[1:]).numpy(), minlength=100)
     joint = np.outer(probabilities.numpy(), probabilities.numpy()).ravel()
-    assert chi_square(pairs, joint.tolist()) < 1, "neighbouring draws are not independent"
+    assert excess(pairs, joint) < 1, "neighbouring draws are not independent"
 
 
 def test_noise_has_the_moments_of_gumbel() -> None:

@@ -33,14 +33,14 @@ def test_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-@settings(derandomize=True)
+@settings(deadline=None, derandomize=True)
 @given(st.ip_addresses(v=4))
 def test_no_special_ipv4_address_is_public(address: IPv4Address) -> None:
     if not address.is_global or address.is_multicast:
         assert not is_public(address)
 
 
-@settings(derandomize=True)
+@settings(deadline=None, derandomize=True)
 @given(st.ip_addresses(v=6))
 def test_no_special_ipv6_address_is_public(address: IPv6Address) -> None:
     is_translated = address in ipaddress.ip_network("64:ff9b::/96")
@@ -48,7 +48,7 @@ def test_no_special_ipv6_address_is_public(address: IPv6Address) -> None:
         assert not is_public(address)
 
 
-@settings(derandomize=True)
+@settings(deadline=None, derandomize=True)
 @given(st.ip_addresses(v=4))
 def test_an_embedded_address_is_never_more_public_than_itself(address: IPv4Address) -> None:
     for prefix in ("::", "::ffff:0:0", "64:ff9b::", "64:ff9b:1::"):

@@ -13,7 +13,7 @@ from antiphon.types import Samples
 
 
 class CodecBatch:
-    """An `antiphon.codec.slots.SlotDecoder`; a frame is its codes, ``[num_quantizers]``."""
+    """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``."""
 
     def __init__(self, decoder: CodecDecoder, config: CodecConfig) -> None:
         self._decoder = decoder

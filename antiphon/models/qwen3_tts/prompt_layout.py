@@ -104,8 +104,8 @@ def language_tag(config: Qwen3TTSConfig, language: str | None, speaker: str | No
     A speaker with a dialect turns Chinese, and a language left open, into the dialect.
     """
     tokens = config.talker.tokens
-    if language in (None, "chinese") and speaker in config.dialects:
-        language = config.dialects[speaker]
+    if language in (None, "chinese") and speaker is not None:
+        language = config.dialects.get(speaker, language)
     if language is None:
         return (tokens.nothink, tokens.think_bos, tokens.think_eos)
     return (tokens.think, tokens.think_bos, config.languages[language], tokens.think_eos)

@@ -5,8 +5,11 @@ published weights are at hand. A seed gives the same bytes on every machine.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
+from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
@@ -50,8 +53,11 @@ def make_checkpoint(
         shards: files that the language model is spread over.
 
     Raises:
-        ModelLoadError: the full vocabulary is asked for and its package is not installed.
+        ModelLoadError: an argument is none of these, or the full vocabulary is asked for and its
+            package is not installed.
     """
+    if dtype not in get_args(Dtype):
+        raise _unknown("dtype", dtype, get_args(Dtype))
     config = write_all_but_weights(path, size=size, task=task, vocabulary=vocabulary, dtype=dtype)
     write_sharded(path, recipe(main_layout(config), config), seed, dtype, shards)
     codec = recipe(codec_layout(config), config)
@@ -62,6 +68,13 @@ def write_all_but_weights(
     path: Path, *, size: Size, task: Task | str, vocabulary: Vocabulary = "byte", dtype: Dtype
 ) -> Qwen3TTSConfig:
     """Write the configuration and tokenizer files; arguments as of `make_checkpoint`."""
+    for name, value, known in (
+        ("size", size, get_args(Size)),
+        ("task", task, [each.value for each in Task]),
+        ("vocabulary", vocabulary, get_args(Vocabulary)),
+    ):
+        if value not in known:
+            raise _unknown(name, value, known)
     codec_path = path / CODEC_DIRECTORY
     codec_path.mkdir(parents=True, exist_ok=True)
     text_vocabulary = write_tokenizer(path, vocabulary, compact=is_tiny(size))
@@ -71,6 +84,10 @@ def write_all_but_weights(
     _write_json(codec_path / "config.json", codec_config(size))
     _write_json(codec_path / "preprocessor_config.json", CODEC_PROCESSOR)
     return load_config(path)
+
+
+def _unknown(name: str, value: str, known: Sequence[str]) -> ModelLoadError:
+    return ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")
 
 
 def _write_json(file: Path, content: Json) -> None:

@@ -40,7 +40,7 @@ class FrameTable:
         sizes = [len(table) for table in tables]
         offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
         rows = torch.cat(list(tables))
-        return cls(rows, offsets.to(rows.device), rows.split(sizes))
+        return cls(rows, offsets.to(rows.device), torch.split(rows, sizes))
 
     def group_0(self, codes: Tensor) -> Tensor:
         """Embed ids of the talker's own vocabulary, any shape."""
@@ -125,7 +125,7 @@ def _folded_text_table(weights: Weights) -> Tensor:
     table = weights["talker.model.text_embedding.weight"]
     first = Linear.of(weights, "talker.text_projection.linear_fc1")
     second = Linear.of(weights, "talker.text_projection.linear_fc2")
-    return torch.cat([second(F.silu(first(rows))) for rows in table.split(_FOLD_ROWS)])
+    return torch.cat([second(F.silu(first(rows))) for rows in torch.split(table, _FOLD_ROWS)])
 
 
 def _forbidden_ids(config: TalkerConfig) -> Tensor:

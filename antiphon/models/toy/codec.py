@@ -1,9 +1,9 @@
 """The toy's codec: a tone per frame, its phase and loudness carried so that nothing clicks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.prompt import SAMPLE_RATE_HZ
@@ -28,11 +28,21 @@ class ToneCodec:
     def __init__(self, context: LoadContext) -> None:
         self._ramp = np.arange(1, self.samples_per_frame + 1) / self.samples_per_frame
 
-    def open(self) -> ToneState:
-        return ToneState()
+    def open(self, num_slots: int) -> list[ToneState]:
+        return [ToneState() for _ in range(num_slots)]
 
-    def decode(self, frames: Sequence[ToyFrame], state: ToneState) -> Samples:
-        return np.concatenate([self._decode_one(frame, state) for frame in frames])
+    def reset(self, state: list[ToneState], slot: int) -> None:
+        state[slot] = ToneState()
+
+    def decode(
+        self, frames: NDArray[np.float64], state: list[ToneState], active: NDArray[np.bool_]
+    ) -> Samples:
+        num_slots, num_frames, _ = frames.shape
+        samples = np.zeros((num_slots, num_frames * self.samples_per_frame), np.float32)
+        for slot in np.flatnonzero(active):
+            tones = [self._decode_one(frame, state[slot]) for frame in frames[slot]]
+            samples[slot] = np.concatenate(tones)
+        return samples
 
     def close(self) -> None:
         """Nothing to free."""

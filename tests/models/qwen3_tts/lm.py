@@ -82,7 +82,7 @@ def opened(prompt: Prompt, num_late: int, cuts: Sequence[int]) -> tuple[Prompt, 
         num_text_tokens=prompt.data.num_text_tokens - num_late,
         is_open=True,
     )
-    pieces = []
+    pieces: list[Piece] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), num_late], strict=True):
         allowed = max(0, len(early) + end - data.num_reference_frames)
         is_last = len(pieces) == len(cuts)

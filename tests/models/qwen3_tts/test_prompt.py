@@ -104,9 +104,7 @@ def test_text_before_the_frames(custom: Desk) -> None:
     said = (*custom.encode(TEXT), text.tts_eos)
     assert list(prompt.prefix) == [
         *custom.role,
-        *custom.row(
-            codec.think, codec.think_bos, english, codec.think_eos, vivian, codec.pad
-        ),
+        *custom.row(codec.think, codec.think_bos, english, codec.think_eos, vivian, codec.pad),
         *[(id, codec.pad) for id in said],
     ]
     assert prompt.text == ()
@@ -234,7 +232,8 @@ def test_greedy_is_greedy_throughout_unless_told_otherwise(custom: Desk) -> None
 
 @pytest.mark.parametrize("desk", ["custom", "base"], indirect=True)
 def test_prompts_are_pure_and_travel_without_torch(desk: Desk) -> None:
-    options = {"ref_audio": prepared(text="So.")} if desk.config.task is Task.BASE else {}
+    is_base = desk.config.task is Task.BASE
+    options: dict[str, Any] = {"ref_audio": prepared(text="So.")} if is_base else {}
     first, again = (pickle.dumps(desk.build(**options)) for _ in range(2))
     assert first == again
     assert b"torch" not in first
