@@ -1,0 +1,1 @@
+"""Measurements: what is reported says what it was measured on."""
