@@ -1,11 +1,12 @@
-"""Worker threads for whatever must not run on the event loop."""
+"""Worker threads for whatever must not run on the event loop, and calls from one loop to another."""
 
 import asyncio
 import contextvars
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -36,6 +37,75 @@ class Workers:
     def close(self) -> None:
         """Refuse further calls; those under way run to their end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class LoopCalls:
+    """Calls to an event loop that runs in another thread, from that of the caller.
+
+    Whoever stops waiting (a cancelled task, Ctrl-C) cancels the call, and waits until it has
+    ended: an asynchronous generator, for one, must not be closed while it runs.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return what ``await function(*args)`` gives; blocks the calling thread."""
+        call: _LoopCall[T] = _LoopCall(self._loop, partial(function, *args))
+        try:
+            return call.result.result()
+        except BaseException:
+            if not call.result.done():
+                call.cancel()
+                wait([call.result])
+            raise
+
+    async def arun(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Return what ``await function(*args)`` gives; blocks nothing."""
+        call: _LoopCall[T] = _LoopCall(self._loop, partial(function, *args))
+        waiting = asyncio.wrap_future(call.result)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            call.cancel()  # no-op if it has ended
+            await _settled(waiting)
+            raise
+
+
+class _LoopCall(Generic[T]):
+    """One call, made in the caller's context."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[[], Awaitable[T]]
+    ) -> None:
+        self.result: Future[T] = Future()
+        self._loop = loop
+        self._function = function
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
+
+    def cancel(self) -> None:
+        """Cancel it; `result` tells when it has ended."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._awaited())
+        self._task.add_done_callback(self._ended)
+
+    async def _awaited(self) -> T:
+        return await self._function()
+
+    def _cancel(self) -> None:
+        assert self._task is not None, "a loop runs what it is given in order"
+        self._task.cancel()
+
+    def _ended(self, task: "asyncio.Task[T]") -> None:
+        if task.cancelled():
+            self.result.cancel()
+        elif (error := task.exception()) is not None:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(task.result())
 
 
 async def _settled(waiting: "asyncio.Future[T]") -> None:

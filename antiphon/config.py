@@ -35,7 +35,9 @@ class ModelSettings(Section):
     """Which model is served, and on what."""
 
     source: str | None = Field(
-        None, description="A built-in model or a checkpoint's directory; default: the small voice."
+        None,
+        description="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub;"
+        " default: the small voice.",
     )
     name: str | None = Field(None, description="Served name; default: last part of the source.")
     device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")

@@ -21,6 +21,7 @@ from antiphon.types import (
     AudioChunk,
     Ended,
     FinishReason,
+    LoadProgress,
     Samples,
     SpeechRequest,
     SpeechStream,
@@ -77,14 +78,23 @@ class Antiphon:
         ...     antiphon.speech(SpeechRequest("Hello there.")).save("hello.wav")
     """
 
-    def __init__(self, model: str | None = None, **settings: Any) -> None:
-        """Load a model; ``settings`` are those of the ``[model]`` section (device, dtype ...)."""
+    def __init__(
+        self, model: str | None = None, *, progress: LoadProgress | None = None, **settings: Any
+    ) -> None:
+        """Load a model.
+
+        Args:
+            model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub.
+            progress: told, in other threads, how far loading is.
+            settings: those of the ``[model]`` section (device, dtype ...).
+        """
         flags = {f"model.{name}": value for name, value in settings.items()}
         loaded_settings = load_settings({**flags, "model.source": model})
         self._exit = ExitStack()
         self._portal = self._exit.enter_context(start_blocking_portal())
         try:
-            self._model = self._portal.call(LoadedModel.load, loaded_settings.model)
+            load = functools.partial(LoadedModel.load, loaded_settings.model, progress=progress)
+            self._model = self._portal.call(load)
         except BaseException:
             self._exit.close()
             raise
@@ -93,14 +103,16 @@ class Antiphon:
         self._exit.callback(self._speech.close)
 
     @classmethod
-    def load(cls, model: str | None = None, **settings: Any) -> Self:
-        """Load a built-in model or a checkpoint's directory.
+    def load(
+        cls, model: str | None = None, *, progress: LoadProgress | None = None, **settings: Any
+    ) -> Self:
+        """Load a built-in model or a checkpoint; arguments as of `Antiphon`.
 
         Raises:
             ModelLoadError: it cannot be served.
             SettingsError: a setting is unknown or wrong.
         """
-        return cls(model, **settings)
+        return cls(model, progress=progress, **settings)
 
     @property
     def voices(self) -> tuple[Voice, ...]:

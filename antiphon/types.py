@@ -5,7 +5,7 @@ All of it is frozen and free of torch, so that it crosses threads, processes and
 
 import secrets
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -19,6 +19,9 @@ Samples: TypeAlias = "NDArray[np.float32]"
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 """Why a stream ended: the model stopped, a limit was met, the listener left, or a fault."""
+
+LoadProgress: TypeAlias = Callable[[str, int, int], None]
+"""Called, in any thread, with what is being read, the bytes read of it so far, and all of them."""
 
 
 def new_request_id() -> str:

@@ -1,11 +1,15 @@
-"""Worker threads: results, errors, context, and a cancellation that waits for the call."""
+"""Threads and loops: results, errors, context, and a cancellation that waits for the call."""
 
 import asyncio
+import concurrent.futures
+import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 
-from antiphon.concurrency import Workers
+from antiphon.concurrency import LoopCalls, Workers
 from antiphon.telemetry import request_id, request_scope
 
 
@@ -66,3 +70,101 @@ def test_a_cancelled_call_that_has_not_begun_never_begins() -> None:
         workers.close()
 
     asyncio.run(main())
+
+
+@contextmanager
+def other_loop() -> Generator[LoopCalls, None, None]:
+    """An event loop in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield LoopCalls(loop)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+async def where(value: int) -> tuple[int, str, int]:
+    return threading.get_ident(), request_id.get(), value
+
+
+async def fail() -> None:
+    raise ZeroDivisionError
+
+
+def test_results_errors_and_context_cross_the_loops() -> None:
+    async def main(calls: LoopCalls) -> tuple[int, str, int]:
+        with pytest.raises(ZeroDivisionError):
+            await calls.arun(fail)
+        with request_scope("req_1"):
+            return await calls.arun(where, 3)
+
+    with other_loop() as calls:
+        thread, id, value = calls.run(where, 2)
+        assert (thread != threading.get_ident(), id, value) == (True, "-", 2)
+        assert asyncio.run(main(calls)) == (thread, "req_1", 3)
+        with pytest.raises(ZeroDivisionError):
+            calls.run(fail)
+
+
+class Endless:
+    """A call that ends when it is cancelled, a little later."""
+
+    def __init__(self) -> None:
+        self.has_begun = threading.Event()
+        self.has_ended = False
+
+    async def run(self) -> None:
+        try:
+            self.has_begun.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.02)
+            self.has_ended = True
+
+
+def test_a_task_that_leaves_cancels_the_call_and_waits_for_its_end() -> None:
+    endless = Endless()
+
+    async def main(calls: LoopCalls) -> None:
+        task = asyncio.create_task(calls.arun(endless.run))
+        await asyncio.to_thread(endless.has_begun.wait, 10)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert endless.has_ended
+
+    with other_loop() as calls:
+        asyncio.run(main(calls))
+
+
+def test_a_thread_that_is_interrupted_does_so_too() -> None:
+    endless, main_thread = Endless(), threading.get_ident()
+
+    def interrupt() -> None:
+        endless.has_begun.wait(10)
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    with other_loop() as calls:
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        with pytest.raises(KeyboardInterrupt):
+            calls.run(endless.run)
+        assert endless.has_ended
+        helper.join()
+
+
+def test_a_call_that_cancels_itself_is_cancelled_for_its_caller() -> None:
+    async def leave() -> None:
+        raise asyncio.CancelledError
+
+    async def main(calls: LoopCalls) -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await calls.arun(leave)
+
+    with other_loop() as calls:
+        asyncio.run(main(calls))
+        with pytest.raises(concurrent.futures.CancelledError):
+            calls.run(leave)

@@ -25,6 +25,7 @@ from antiphon.concurrency import Workers
 from antiphon.config import ServerSettings, Settings
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
+from antiphon.types import LoadProgress
 from antiphon.web.routes import mount
 
 logger = logging.getLogger(__name__)
@@ -39,8 +40,12 @@ EXPOSED_HEADERS = (
 )
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> FastAPI:
     """Return the server and its page; the model is loaded when it starts, before any request.
+
+    Args:
+        settings: of all.
+        progress: told, in other threads, how far loading is.
 
     Raises:
         ModelLoadError: from the start-up, not from here: the model cannot be served.
@@ -49,7 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _start(settings, stack)
+            app.state.server = await _start(settings, progress, stack)
             yield
 
     app = FastAPI(
@@ -83,9 +88,11 @@ def _add_middleware(app: FastAPI, settings: ServerSettings) -> None:
     app.add_middleware(RequestIdMiddleware)
 
 
-async def _start(settings: Settings, stack: AsyncExitStack) -> ServerState:
+async def _start(
+    settings: Settings, progress: LoadProgress | None, stack: AsyncExitStack
+) -> ServerState:
     """Load the model and warm it in the background; ``stack`` undoes it all in reverse order."""
-    model = await LoadedModel.load(settings.model)
+    model = await LoadedModel.load(settings.model, progress=progress)
     stack.push_async_callback(model.close)
     server_speech = Speech({model.name: model}, settings.speech)
     stack.callback(server_speech.close)

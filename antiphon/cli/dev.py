@@ -1,14 +1,15 @@
 """``antiphon dev``: tools for those who work on Antiphon itself."""
 
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.errors import ModelLoadError
+if TYPE_CHECKING:
+    from antiphon.models.spec import Family
 
-dev = typer.Typer(help="Tools for development.", no_args_is_help=True)
+dev = typer.Typer(no_args_is_help=True)
 
 
 @dev.callback()
@@ -18,34 +19,53 @@ def _dev() -> None:
 
 @dev.command("make-checkpoint")
 def make_checkpoint(
-    family: Annotated[str, typer.Argument(help="A family that needs a checkpoint.")],
-    directory: Annotated[Path, typer.Argument(help="Where to write it.", file_okay=False)],
+    path: Annotated[
+        Path, typer.Argument(help="Where to write it.", file_okay=False, show_default=False)
+    ],
     size: Annotated[str, typer.Option(help="One of the family's sizes.")] = "tiny",
     task: Annotated[str, typer.Option(help="What it is for, as in its configuration.")] = "base",
     vocabulary: Annotated[str, typer.Option(help="'byte', or 'full' for the real one.")] = "byte",
     seed: Annotated[int, typer.Option(help="Of all weights.", min=0)] = 0,
     dtype: Annotated[str, typer.Option(help="'float32' or 'bfloat16'.")] = "float32",
     shards: Annotated[int, typer.Option(help="Files to spread the weights over.", min=1)] = 1,
+    family: Annotated[
+        str | None, typer.Option(help="Whose checkpoint.", show_default="the one that has any")
+    ] = None,
 ) -> None:
     """Write a checkpoint of random weights in a family's official layout.
 
     It says nothing intelligible; it loads, runs and is measured like a published one.
     """
-    from antiphon.models.registry import FAMILIES
-    from antiphon.models.registry import family as family_of
-    from antiphon.models.spec import Ref
+    from antiphon.cli.progress import shown_progress
 
-    package = FAMILIES[family_of(family).name].partition(":")[0]
-    if find_spec(f"{package}.random_checkpoint") is None:
-        raise ModelLoadError(f"'{family}' has no checkpoints to be made.")
-    make = Ref(f"{package}.random_checkpoint:make_checkpoint").resolve()
-    make(
-        directory,
-        size=size,
-        task=task,
-        vocabulary=vocabulary,
-        seed=seed,
-        dtype=dtype,
-        shards=shards,
-    )
-    typer.echo(f"Wrote {directory}")
+    maker = _maker(family).checkpoint_maker
+    assert maker is not None
+    with shown_progress("writing", partial(typer.echo, err=True)) as progress:
+        maker.resolve()(
+            path,
+            size=size,
+            task=task,
+            vocabulary=vocabulary,
+            seed=seed,
+            dtype=dtype,
+            shards=shards,
+            progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
+        )
+    typer.echo(f"Wrote {path}")
+
+
+def _maker(name: str | None) -> "Family":
+    """Return the family of this name, or the only one that can make checkpoints."""
+    from antiphon.errors import ModelLoadError
+    from antiphon.models.registry import families, family
+
+    if name is not None:
+        found = family(name)
+        if found.checkpoint_maker is None:
+            raise ModelLoadError(f"'{name}' has no checkpoints to be made.")
+        return found
+    makers = [each for each in families() if each.checkpoint_maker is not None]
+    if len(makers) != 1:
+        names = ", ".join(each.name for each in makers)
+        raise ModelLoadError(f"Say whose checkpoint with --family; there are: {names}.")
+    return makers[0]

@@ -12,8 +12,12 @@ from antiphon.api.app import create_app
 from antiphon.api.state import ServerState
 from antiphon.cli.banner import announce
 from antiphon.cli.listen import bind
+from antiphon.cli.progress import shown_progress
 from antiphon.config import Settings
 from antiphon.telemetry import configure_logging
+from antiphon.types import LoadProgress
+
+logger = logging.getLogger(__name__)
 
 GRACEFUL_SHUTDOWN_S = 5
 """How long open streams may go on after Ctrl-C before they are cut."""
@@ -23,7 +27,8 @@ class _Server(uvicorn.Server):
     """Enters the app's lifespan itself: what fails while loading is raised, not logged."""
 
     def __init__(self, settings: Settings) -> None:
-        self._app = create_app(settings)
+        self._show: LoadProgress | None = None
+        self._app = create_app(settings, progress=self._show_progress)
         self._settings = settings
         self._loaded = AsyncExitStack()
         super().__init__(
@@ -39,7 +44,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets
-        await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
+        with shown_progress("loading", logger.info) as self._show:
+            await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
         gc.collect()
         gc.freeze()  # dictionaries and weights stay: going over them would hold up every stream
         await super().startup(sockets)
@@ -47,6 +53,10 @@ class _Server(uvicorn.Server):
         assert isinstance(state, ServerState)
         for model in state.speech.models.values():
             announce(model, self._settings.server, sockets[0].getsockname()[1])
+
+    def _show_progress(self, part: str, num_done: int, num_all: int) -> None:
+        assert self._show is not None, "only what is started is loaded"
+        self._show(part, num_done, num_all)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)

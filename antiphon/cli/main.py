@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from antiphon import __version__
+from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.models import models
 from antiphon.cli.say import SayFlags, say
@@ -57,5 +58,6 @@ def _main(
 add_command(app, "serve", ServeFlags, serve)
 add_command(app, "say", SayFlags, say)
 app.command()(voices)
-app.command()(models)
+app.add_typer(models, name="models")
 app.command()(config)
+app.add_typer(dev, name="dev")

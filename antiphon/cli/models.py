@@ -1,15 +1,24 @@
-"""``antiphon models``: the families that are built in."""
+"""``antiphon models``: the families that are built in, and what a checkpoint is."""
 
 import json
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from antiphon.models.spec import Family, Inspection, Table
 
-def models(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """List the kinds of model that can be served."""
+models = typer.Typer(invoke_without_command=True)
+
+_JSON = typer.Option("--json", help="Print JSON.")
+
+
+@models.callback()
+def _list(context: typer.Context, as_json: Annotated[bool, _JSON] = False) -> None:
+    """List the kinds of model that can be served, or inspect a checkpoint."""
+    if context.invoked_subcommand is not None:
+        return
     from antiphon.models.registry import families
 
     rows = [
@@ -33,3 +42,82 @@ def models(
         weights = "a checkpoint's directory" if row["needs_checkpoint"] else "included"
         table.add_row(str(row["name"]), str(row["title"]), weights)
     Console().print(table)
+
+
+@models.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Tell what a checkpoint is and whether it can be served; no tensor is read.
+
+    The exit status is 1 if it cannot be served.
+    """
+    from antiphon.errors import ModelLoadError
+    from antiphon.models.registry import checkpoint_family
+    from antiphon.models.spec import Inspection
+
+    if not path.is_dir():
+        raise ModelLoadError(f"There is no directory '{path}'.")
+    family = checkpoint_family(path)
+    if family.inspector is None:
+        raise ModelLoadError(f"{path}: there is nothing to tell of checkpoints of '{family.name}'.")
+    found: Inspection = family.inspector.resolve()(path)
+    problems = [*found.problems]
+    if family.extra is not None and family.extra.missing:
+        problems.append(family.extra.missing)
+    if as_json:
+        typer.echo(json.dumps(_as_json(family, found, problems), indent=2, ensure_ascii=False))
+    else:
+        _print(path, family, found, problems)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _as_json(family: "Family", found: "Inspection", problems: list[str]) -> dict[str, object]:
+    return {
+        "family": family.name,
+        **{_key(name): value for name, value in found.facts.items()},
+        **{_key(table.title): _records(table) for table in found.tables},
+        "problems": problems,
+    }
+
+
+def _records(table: "Table") -> list[dict[str, str | int]]:
+    keys = [_key(column) for column in table.columns]
+    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
+def _print(path: Path, family: "Family", found: "Inspection", problems: list[str]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    facts = {"Directory": str(path.resolve()), "Family": f"{family.name}: {family.title}"}
+    shown = facts | {name: _shown(value) for name, value in found.facts.items()}
+    shown["Can be served"] = "no" if problems else "yes"
+    console = Console(highlight=False)
+    grid = RichTable.grid("", "", padding=(0, 2))
+    for name, value in shown.items():
+        grid.add_row(f"[bold]{name}[/]", escape(value))
+    for problem in problems:
+        grid.add_row("", escape(problem), style="red")
+    console.print(grid)
+    for table in found.tables:
+        drawn = RichTable(box=None, pad_edge=False)
+        for index, column in enumerate(table.columns):
+            is_number = any(isinstance(row[index], int) for row in table.rows)
+            drawn.add_column(column, justify="right" if is_number else "left")
+        for row in table.rows:
+            drawn.add_row(*(escape(_shown(cell)) for cell in row))
+        console.print("", drawn)
+
+
+def _shown(value: str | int | tuple[str, ...]) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else ", ".join(value) or "none"

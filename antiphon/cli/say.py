@@ -17,7 +17,10 @@ class SayFlags:
     ] = "speech.wav"
     voice: Annotated[str | None, typer.Option(help="See `antiphon voices`.")] = None
     model: Annotated[
-        str | None, typer.Option(help="A built-in model or a checkpoint's directory.")
+        str | None,
+        typer.Option(
+            help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
+        ),
     ] = None
     speed: Annotated[float, typer.Option(help="0.25 to 4; pitch is kept.")] = 1.0
     format: Annotated[

@@ -13,7 +13,10 @@ class ServeFlags:
 
     model: Annotated[
         str | None,
-        typer.Argument(help="A built-in model or a checkpoint's directory.", show_default=False),
+        typer.Argument(
+            help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.",
+            show_default=False,
+        ),
     ] = None
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")

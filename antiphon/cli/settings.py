@@ -38,7 +38,7 @@ def as_toml(settings: "Settings") -> Iterator[str]:
 def _section_lines(section_name: str, section: "Section") -> Iterator[str]:
     from antiphon.config import ENVIRONMENT_PREFIX
 
-    for name, value in section.model_dump().items():
+    for name, value in section.model_dump(mode="json").items():
         description = type(section).model_fields[name].description
         variable = f"{ENVIRONMENT_PREFIX}{section_name}_{name}".upper()
         yield f"# {variable}" + (f": {description}" if description else "")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.audio.wav import wav_header
+from antiphon.cli.progress import shown_progress
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.offline import Antiphon
 from antiphon.types import AudioChunk, SpeechRequest
@@ -52,7 +53,8 @@ def speak(
     """Load a model, say one thing, and write it piece by piece.
 
     Args:
-        model: a built-in model or a checkpoint's directory; ``None``: what the settings say.
+        model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub;
+            ``None``: what the settings say.
         request: what to say.
         output: a file's path, or ``-`` for stdout.
         format_name: of the audio; ``None`` is the file's suffix, and WAV on stdout.
@@ -66,8 +68,8 @@ def speak(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         with (
-            console.status("loading") as status,
-            Antiphon.load(model) as antiphon,
+            _loaded(model, console) as antiphon,
+            console.status("starting") as status,
             _opened(output) as file,
         ):
             progress = Progress(time.perf_counter())
@@ -78,6 +80,14 @@ def speak(
         raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
     target = "stdout" if output == STDOUT else output
     console.print(f"{target}: {done}", markup=False)
+
+
+def _loaded(model: str | None, console: Console) -> Antiphon:
+    def write_line(line: str) -> None:
+        console.print(line, markup=False)
+
+    with shown_progress("loading", write_line) as progress:
+        return Antiphon.load(model, progress=progress)
 
 
 def _format(output: str, name: str | None) -> AudioFormat:

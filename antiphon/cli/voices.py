@@ -9,7 +9,10 @@ import typer
 
 def voices(
     model: Annotated[
-        str | None, typer.Option(help="A built-in model or a checkpoint's directory.")
+        str | None,
+        typer.Option(
+            help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from antiphon.engine.attention import Attend
@@ -19,9 +20,8 @@ class Heads:
     def split(self, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
         heads = joined.view(*joined.shape[:-1], -1, self.head_dim)
-        queries, keys, values = heads.split(
-            (self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=-2
-        )
+        sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
+        queries, keys, values = torch.split(heads, sizes, dim=-2)
         return queries, keys, values
 
 

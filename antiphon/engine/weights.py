@@ -4,7 +4,6 @@ Building a model from `LazyWeights` needs the memory of the model and of the few
 being joined or folded, wherever it lives and whatever its number type.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,16 +16,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from antiphon.engine.layers import Weights
+from antiphon.engine.tensor_headers import Shape, layout_problems, some, tensor_files
 from antiphon.errors import ModelLoadError
 
-Shape: TypeAlias = tuple[int, ...]
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes in all."""
 
-_SINGLE = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
 _BYTES = {"F32": 4, "BF16": 2, "F16": 2}
-_MAX_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +51,10 @@ class TensorFiles:
         """
         with ExitStack() as stack:
             tensors: dict[str, StoredTensor] = {}
-            for file in _files(directory):
+            for file in tensor_files(directory):
                 found = _read_header(file, stack)
                 if twice := tensors.keys() & found.keys():
-                    raise ModelLoadError(f"{file}: another file holds {_some(twice)} too")
+                    raise ModelLoadError(f"{file}: another file holds {some(twice)} too")
                 tensors |= found
             yield cls(directory, tensors)
 
@@ -68,18 +64,8 @@ class TensorFiles:
         Raises:
             ModelLoadError: naming tensors that are missing, not known, or of another shape.
         """
-        found = self.tensors
-        problems = []
-        if missing := layout.keys() - found.keys():
-            problems.append(f"missing: {_some(missing)}")
-        if unknown := found.keys() - layout.keys():
-            problems.append(f"not part of such a model: {_some(unknown)}")
-        if shapes := [
-            f"{name} is {list(found[name].shape)}, not {list(layout[name])}"
-            for name in layout.keys() & found.keys()
-            if found[name].shape != layout[name]
-        ]:
-            problems.append(f"of another shape: {_some(shapes)}")
+        shapes = {name: stored.shape for name, stored in self.tensors.items()}
+        problems = layout_problems(shapes, layout)
         if problems:
             raise ModelLoadError(f"{self.directory}: tensors {'; '.join(problems)}")
 
@@ -135,7 +121,7 @@ class LazyWeights(Mapping[str, Tensor]):
             ModelLoadError: naming what was never read.
         """
         if self._unread:
-            raise ModelLoadError(f"{self._files.directory}: never read: {_some(self._unread)}")
+            raise ModelLoadError(f"{self._files.directory}: never read: {some(self._unread)}")
 
 
 @contextmanager
@@ -172,22 +158,6 @@ def open_weights(
         weights.check_all_read()
 
 
-def _files(directory: Path) -> list[Path]:
-    single, index = directory / _SINGLE, directory / _INDEX
-    if single.is_file():
-        return [single]
-    if not index.is_file():
-        raise ModelLoadError(f"{directory}: there is neither {_SINGLE} nor {_INDEX}")
-    try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelLoadError(f"{index}: cannot read 'weight_map': {error!r}") from error
-    for name in names:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise ModelLoadError(f"{index}: {name!r} is not the name of a file beside it")
-    return [directory / name for name in sorted(names)]
-
-
 def _read_header(file: Path, stack: ExitStack) -> dict[str, StoredTensor]:
     try:
         handle = stack.enter_context(safe_open(file, framework="pt"))
@@ -203,10 +173,3 @@ def _describe(file: Path, name: str, handle: Any) -> StoredTensor:
         raise ModelLoadError(f"{file}: '{name}' is {dtype}; only {', '.join(_BYTES)} are supported")
     shape = tuple(stored.get_shape())
     return StoredTensor(shape, torch.Size(shape).numel() * _BYTES[dtype], handle)
-
-
-def _some(names: Sequence[str] | Mapping[str, Any] | set[str]) -> str:
-    """List names, not too many."""
-    shown = sorted(names)[:_MAX_NAMED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")

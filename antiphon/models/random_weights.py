@@ -7,7 +7,7 @@ only that stream is promised to stay as it is).
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
+Written: TypeAlias = Callable[[int], None]
+"""Called with the bytes that have just been written."""
+
 _BYTES = {"float32": 4, "bfloat16": 2}
 _NAMES = {"float32": "F32", "bfloat16": "BF16"}
 _INDEX = "model.safetensors.index.json"
@@ -44,30 +47,38 @@ class RandomTensor:
 
 
 def write_sharded(
-    directory: Path, tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype, num_shards: int
+    directory: Path,
+    tensors: Mapping[str, RandomTensor],
+    seed: int,
+    dtype: Dtype,
+    num_shards: int,
+    written: Written | None = None,
 ) -> None:
     """Write model.safetensors, or shards of about equal size with their index.
 
-    What an earlier call wrote there is removed.
+    What an earlier call wrote there is removed. ``written`` is told of every few million values.
     """
     for stale in (*directory.glob("model*.safetensors"), directory / _INDEX):
         stale.unlink(missing_ok=True)
     if num_shards == 1:
-        write_safetensors(directory / "model.safetensors", tensors, seed, dtype)
+        write_safetensors(directory / "model.safetensors", tensors, seed, dtype, written)
         return
     weight_map: dict[str, str] = {}
     for number, names in enumerate(_split(tensors, num_shards), 1):
         file = f"model-{number:05}-of-{num_shards:05}.safetensors"
         shard = {name: tensors[name] for name in names}
-        write_safetensors(directory / file, shard, seed, dtype)
+        write_safetensors(directory / file, shard, seed, dtype, written)
         weight_map |= dict.fromkeys(names, file)
-    total = sum(tensor.num_values for tensor in tensors.values()) * _BYTES[dtype]
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    index = {"metadata": {"total_size": num_bytes(tensors, dtype)}, "weight_map": weight_map}
     (directory / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def write_safetensors(
-    file: Path, tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype
+    file: Path,
+    tensors: Mapping[str, RandomTensor],
+    seed: int,
+    dtype: Dtype,
+    written: Written | None = None,
 ) -> None:
     """Write one file, a few million values at a time."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -83,7 +94,14 @@ def write_safetensors(
         out.write(encoded)
         for name, tensor in tensors.items():
             for values in random_values(name, tensor, seed):
-                out.write(_encode(values, dtype))
+                num_written = out.write(_encode(values, dtype))
+                if written is not None:
+                    written(num_written)
+
+
+def num_bytes(tensors: Mapping[str, RandomTensor], dtype: Dtype) -> int:
+    """Return how much the tensors take."""
+    return sum(tensor.num_values for tensor in tensors.values()) * _BYTES[dtype]
 
 
 def random_values(name: str, tensor: RandomTensor, seed: int) -> Iterator[NDArray[np.float32]]:

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.hub import download, is_hub_id
 from antiphon.models.spec import Family, Ref
 
 FAMILIES: dict[str, str] = {
@@ -31,7 +32,7 @@ def family(name: str) -> Family:
         hint = f" Did you mean '{near[0]}'?" if near else ""
         raise ModelLoadError(
             f"Unknown model '{name}'.{hint} Built in: {', '.join(FAMILIES)};"
-            " or give the directory of a checkpoint."
+            " or give the directory of a checkpoint, or its ORG/NAME on the Hugging Face hub."
         )
     found = Ref(FAMILIES[name]).resolve()
     assert isinstance(found, Family)
@@ -39,28 +40,61 @@ def family(name: str) -> Family:
 
 
 def resolve(model: str | None) -> tuple[Family, Path | None]:
-    """Return the family that serves ``model``: a family's name or a checkpoint's directory.
+    """Return the family that serves ``model``, and where its checkpoint is.
 
-    ``None`` is the default family. The path is ``None`` for a family that ships its weights.
+    A checkpoint of the hub is downloaded, unless that has been done before.
+
+    Args:
+        model: a family's name, a checkpoint's directory, or ``ORG/NAME`` or ``ORG/NAME@REVISION``
+            of the hub; ``None`` is the default family.
+
+    Returns:
+        The path is ``None`` for a family that ships its weights.
 
     Raises:
-        ModelLoadError: no such family, no readable config.json, or an unknown architecture.
+        ModelLoadError: no such family or checkpoint, no readable config.json, an unknown
+            architecture, or a package that the family needs is not installed.
     """
     model = model or DEFAULT_FAMILY
     path = Path(model).expanduser()
-    if model in FAMILIES or not path.is_dir():
+    if model in FAMILIES or not (path.is_dir() or is_hub_id(model)):
+        if "/" in model:
+            raise ModelLoadError(f"There is no directory '{model}'.")
         found = family(model)
         if found.needs_checkpoint:
             raise ModelLoadError(f"'{model}' needs weights: give the directory of a checkpoint.")
         return found, None
+    if not path.is_dir():
+        path = download(model)
+    found = checkpoint_family(path)
+    if found.extra is not None and found.extra.missing:
+        raise ModelLoadError(found.extra.missing)
+    return found, path
+
+
+def checkpoint_family(path: Path) -> Family:
+    """Return the family that serves the checkpoint in a directory.
+
+    Raises:
+        ModelLoadError: no readable config.json, or an unknown architecture.
+    """
     architectures = _architectures(path)
     for candidate in families():
         if set(candidate.architectures) & set(architectures):
-            return candidate, path
+            return candidate
     known = sorted(name for each in families() for name in each.architectures)
     raise ModelLoadError(
         f"{path}: no family serves {architectures}. Known architectures: {known or 'none'}."
     )
+
+
+def served_name(model: str | None) -> str:
+    """Return what clients call ``model`` if nobody says otherwise: its last part."""
+    model = model or DEFAULT_FAMILY
+    path = Path(model).expanduser()
+    if model not in FAMILIES and path.is_dir():
+        return path.resolve().name
+    return model.partition("@")[0].rpartition("/")[2]
 
 
 def _architectures(path: Path) -> list[str]:

@@ -1,14 +1,17 @@
 """What a family declares, as data: what it can do, which stages it has and where their code is."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from antiphon.types import Sampling, Voice
+from antiphon.types import LoadProgress, Sampling, Voice
 
 
 class StageKind(StrEnum):
@@ -28,12 +31,18 @@ class LoadContext:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``.
         dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
         max_slots: requests that one stage works on at the same time.
+        progress: told how far loading is; ``None`` if nobody wants to know.
     """
 
     path: Path | None = None
     device: str = "auto"
     dtype: str = "auto"
     max_slots: int = 32
+    progress: LoadProgress | None = None
+
+    def progress_of(self, part: str) -> Callable[[int, int], None] | None:
+        """Return what is told of one part, which people know by this name."""
+        return None if self.progress is None else partial(self.progress, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,51 @@ class PipelineSpec:
             raise ValueError("stage names must differ")
 
 
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Packages that a family needs beyond those that always come.
+
+    Attributes:
+        name: as in ``pip install 'antiphon[NAME]'``.
+        packages: ``(module, what people call it)``, the one that tells most first.
+    """
+
+    name: str
+    packages: tuple[tuple[str, str], ...]
+
+    @property
+    def missing(self) -> str | None:
+        """The first package that is not installed, and how to get it; ``None`` if all are."""
+        for module, title in self.packages:
+            if find_spec(module) is None:
+                return f"this model needs {title}: pip install 'antiphon[{self.name}]'"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of an `Inspection` under a heading; every row has a cell for each column."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a checkpoint is, told without loading it.
+
+    Attributes:
+        facts: short answers by name, in the order in which people want them.
+        tables: longer ones.
+        problems: why it cannot be served; empty if it can.
+    """
+
+    facts: Mapping[str, str | int | tuple[str, ...]]
+    tables: tuple[Table, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
 class NoOptions(BaseModel):
     """The options of a family that has none."""
 
@@ -117,6 +171,11 @@ class Family:
         pipeline: the stages.
         options: request fields that only this family knows.
         sampling: defaults, every field set that the family uses.
+        extra: packages to be installed before it can be served.
+        inspector: takes a checkpoint's directory, returns an `Inspection`; reads no tensor.
+        checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
+            ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
+            which is told of the bytes written so far and the bytes in all.
     """
 
     name: str
@@ -127,3 +186,6 @@ class Family:
     needs_checkpoint: bool = False
     options: type[BaseModel] = NoOptions
     sampling: Sampling = Sampling()
+    extra: Extra | None = None
+    inspector: Ref | None = None
+    checkpoint_maker: Ref | None = None

@@ -11,10 +11,10 @@ from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.base import Fabric, StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Prompter
-from antiphon.models.registry import resolve
+from antiphon.models.registry import resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.stage import build_stage
-from antiphon.types import SpeechRequest, Voice, new_request_id
+from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
 
@@ -31,20 +31,25 @@ class LoadedModel:
         self.fabric = fabric
 
     @classmethod
-    async def load(cls, settings: ModelSettings) -> "LoadedModel":
+    async def load(
+        cls, settings: ModelSettings, *, progress: LoadProgress | None = None
+    ) -> "LoadedModel":
         """Load a model's prompter and stages, off the event loop.
+
+        Args:
+            settings: which, and on what.
+            progress: told, in other threads, how far it is.
 
         Raises:
             ModelLoadError: no family serves it, or its checkpoint is wrong.
         """
-        family, path = resolve(settings.source)
-        context = LoadContext(path, settings.device, settings.dtype, settings.max_slots)
+        family, path = await asyncio.to_thread(resolve, settings.source)
+        context = LoadContext(path, settings.device, settings.dtype, settings.max_slots, progress)
         prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
         fabric = LocalFabric()
         for spec in family.pipeline.stages:
             await fabric.host(spec.name, partial(build_stage, spec, context))
-        name = settings.name or (path.resolve().name if path else family.name)
-        return cls(name, family, prompter, fabric)
+        return cls(settings.name or served_name(settings.source), family, prompter, fabric)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -1,7 +1,7 @@
 """Qwen3-TTS in native PyTorch: a talker, a predictor inside each frame and a streaming codec."""
 
 from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
-from antiphon.models.spec import Family, PipelineSpec, Ref, StageKind, StageSpec
+from antiphon.models.spec import Extra, Family, PipelineSpec, Ref, StageKind, StageSpec
 
 _HERE = "antiphon.models.qwen3_tts"
 
@@ -13,6 +13,12 @@ FAMILY = Family(
     needs_checkpoint=True,
     prompter=Ref(f"{_HERE}.prompt:Qwen3TTSPrompter"),
     options=Qwen3TTSOptions,
+    extra=Extra(
+        "torch",
+        (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
+    ),
+    inspector=Ref(f"{_HERE}.inspect:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     pipeline=PipelineSpec(
         (
             StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref(f"{_HERE}.runner:Qwen3TTSRunner")),

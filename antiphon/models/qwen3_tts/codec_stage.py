@@ -22,9 +22,10 @@ class Qwen3TTSCodec(CodecBatch):
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         like = torch.empty(0, dtype=torch.float32, device=resolve_device(context.device))
+        progress = context.progress_of("codec")
         with (
             torch.inference_mode(),
-            codec_decoder_weights(context.path, config, like=like) as weights,
+            codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
         ):
             decoder = CodecDecoder.of(weights, config.codec.decoder)
         super().__init__(decoder, config.codec)

@@ -5,7 +5,7 @@ published weights are at hand. A seed gives the same bytes on every machine.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -25,9 +25,10 @@ from antiphon.models.qwen3_tts.random_configs import (
 )
 from antiphon.models.qwen3_tts.random_recipe import recipe
 from antiphon.models.qwen3_tts.random_tokenizer import Vocabulary, write_tokenizer
-from antiphon.models.random_weights import Dtype, write_sharded
+from antiphon.models.random_weights import Dtype, Written, num_bytes, write_sharded
 
 _CODEC_SEED_OFFSET = 1
+_CODEC_DTYPE: Dtype = "float32"
 
 
 def make_checkpoint(
@@ -39,6 +40,7 @@ def make_checkpoint(
     seed: int = 0,
     dtype: Dtype = "float32",
     shards: int = 1,
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
 
@@ -51,6 +53,7 @@ def make_checkpoint(
         seed: of all weights.
         dtype: of the language model and speaker encoder; the codec is always float32.
         shards: files that the language model is spread over.
+        progress: told of the bytes written so far and the bytes in all.
 
     Raises:
         ModelLoadError: an argument is none of these, or the full vocabulary is asked for and its
@@ -59,9 +62,27 @@ def make_checkpoint(
     if dtype not in get_args(Dtype):
         raise _unknown("dtype", dtype, get_args(Dtype))
     config = write_all_but_weights(path, size=size, task=task, vocabulary=vocabulary, dtype=dtype)
-    write_sharded(path, recipe(main_layout(config), config), seed, dtype, shards)
+    main = recipe(main_layout(config), config)
+    if not 1 <= shards <= len(main):
+        raise ModelLoadError(f"{len(main)} tensors cannot be spread over {shards} files.")
     codec = recipe(codec_layout(config), config)
-    write_sharded(path / CODEC_DIRECTORY, codec, seed + _CODEC_SEED_OFFSET, "float32", 1)
+    total = num_bytes(main, dtype) + num_bytes(codec, _CODEC_DTYPE)
+    written = _adding(progress, total) if progress is not None else None
+    write_sharded(path, main, seed, dtype, shards, written)
+    codec_path = path / CODEC_DIRECTORY
+    write_sharded(codec_path, codec, seed + _CODEC_SEED_OFFSET, _CODEC_DTYPE, 1, written)
+
+
+def _adding(progress: Callable[[int, int], None], total: int) -> Written:
+    """Return what adds up what has been written, and tells ``progress``."""
+    done = 0
+
+    def add(num_written: int) -> None:
+        nonlocal done
+        done += num_written
+        progress(done, total)
+
+    return add
 
 
 def write_all_but_weights(

@@ -1,5 +1,6 @@
 """Drives the language model: what a plan says goes in, one frame a slot comes out."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_
 from antiphon.models.qwen3_tts.language_model import FAULT, STOP, load_language_model
 from antiphon.models.qwen3_tts.prompt_layout import Qwen3TTSPrompt
 from antiphon.models.spec import LoadContext
+
+logger = logging.getLogger(__name__)
 
 Codes = NDArray[np.int64]
 """A frame: one code of each group, shape ``[num_groups]``."""
@@ -80,6 +83,7 @@ class Qwen3TTSRunner:
             like=torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device),
             num_slots=self.num_slots,
             max_positions=max_positions,
+            progress=context.progress_of("talker"),
         )
         self._tts_pad = config.tokens.tts_pad
         is_batched = device.type != "cpu" if is_batched is None else is_batched
@@ -101,6 +105,7 @@ class Qwen3TTSRunner:
         stopped, lengths, faults = set(), set(), set()
         for slot, codes, outcome in self._step(plan.slots):
             if outcome == FAULT:
+                logger.error("slot %d: what was computed is no number; its request ends", slot)
                 self._model.clear(slot)
                 faults.add(slot)
             elif outcome == STOP:

@@ -35,8 +35,12 @@ class TextTokenizer:
         self._tokenizer = tokenizer
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Return the ids of ``text``, all of which is read as letters: it may spell out
-        ``<|im_end|>`` and does not end anything."""
+        """Return the ids of ``text``, every part of which is read as letters.
+
+        It may spell out ``<|im_end|>``, which then ends nothing. Lone surrogates, which a JSON
+        string can hold, become replacement characters.
+        """
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
 

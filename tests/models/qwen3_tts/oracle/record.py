@@ -44,7 +44,7 @@ class Recorder:
 
     def __init__(self, directory: Path, dtype: Any) -> None:
         self.official = Qwen3TTSModel.from_pretrained(directory, device_map="cpu", dtype=dtype)
-        self._talker = None
+        self._talker: Any = None
         generate = self.official.model.generate
 
         def remember(*args: Any, **kwargs: Any) -> Any:
@@ -145,4 +145,5 @@ def _mel(samples: np.ndarray) -> np.ndarray:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    np.savez_compressed(sys.argv[2], **record(Path(sys.argv[1])))
+    recorded: dict[str, Any] = dict(record(Path(sys.argv[1])))
+    np.savez_compressed(sys.argv[2], **recorded)

@@ -47,7 +47,8 @@ def official_layout(oracle: Path, folder: Path, size: Size, task: str) -> Any:
 
 def run_in_oracle(oracle: Path, script: str, *arguments: Path) -> str:
     """Run one of the scripts beside this file; return what it printed."""
-    command = [oracle / "bin" / "python", "-W", "ignore", HERE / script, *arguments]
+    python = oracle / "bin" / "python"
+    command = [str(part) for part in (python, "-W", "ignore", HERE / script, *arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, text=True, check=True)
     return done.stdout

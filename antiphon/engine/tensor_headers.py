@@ -1,0 +1,110 @@
+"""What safetensors files hold, told by their headers: no tensor is read and no library needed."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from antiphon.errors import ModelLoadError
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+Shape: TypeAlias = tuple[int, ...]
+
+_LENGTH_BYTES = 8
+_MAX_HEADER_BYTES = 100_000_000
+_MAX_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """A tensor, as its file's header describes it.
+
+    Attributes:
+        dtype: as the format spells it: ``F32``, ``BF16`` ...
+    """
+
+    name: str
+    dtype: str
+    shape: Shape
+    num_bytes: int
+
+    @property
+    def num_values(self) -> int:
+        return math.prod(self.shape)
+
+
+def tensor_files(directory: Path) -> list[Path]:
+    """Return model.safetensors, or the shards that its index lists, whether they exist or not.
+
+    Raises:
+        ModelLoadError: there is neither, or the index is broken.
+    """
+    single, index = directory / SINGLE, directory / INDEX
+    if single.is_file():
+        return [single]
+    if not index.is_file():
+        raise ModelLoadError(f"{directory}: there is neither {SINGLE} nor {INDEX}")
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelLoadError(f"{index}: cannot read 'weight_map': {error!r}") from error
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise ModelLoadError(f"{index}: {name!r} is not the name of a file beside it")
+    return [directory / name for name in sorted(names)]
+
+
+def read_tensor_headers(file: Path) -> list[TensorHeader]:
+    """Return what a file holds, in the order of its header.
+
+    Raises:
+        ModelLoadError: it is missing, no such file, or shorter than its header says, as after a
+            download that was cut.
+    """
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+            header = stream.read(min(length, _MAX_HEADER_BYTES))
+        size = file.stat().st_size
+        tensors = list(_described(json.loads(header)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no safetensors file"
+        raise ModelLoadError(f"{file}: cannot be read: {reason}") from error
+    wanted = _LENGTH_BYTES + length + sum(tensor.num_bytes for tensor in tensors)
+    if size != wanted:
+        raise ModelLoadError(f"{file}: has {size} bytes, but {wanted} by its header")
+    return tensors
+
+
+def _described(header: dict[str, Any]) -> Iterator[TensorHeader]:
+    for name, entry in header.items():
+        if name != "__metadata__":
+            start, end = entry["data_offsets"]
+            shape = tuple(int(size) for size in entry["shape"])
+            yield TensorHeader(name, str(entry["dtype"]), shape, end - start)
+
+
+def layout_problems(found: Mapping[str, Shape], layout: Mapping[str, Shape]) -> list[str]:
+    """Say how tensors differ from those that a checkpoint of their configuration has."""
+    problems = []
+    if missing := layout.keys() - found.keys():
+        problems.append(f"missing: {some(missing)}")
+    if unknown := found.keys() - layout.keys():
+        problems.append(f"not part of such a model: {some(unknown)}")
+    if shapes := [
+        f"{name} is {list(found[name])}, not {list(layout[name])}"
+        for name in layout.keys() & found.keys()
+        if found[name] != layout[name]
+    ]:
+        problems.append(f"of another shape: {some(shapes)}")
+    return problems
+
+
+def some(names: Iterable[str]) -> str:
+    """List names, not too many."""
+    ordered = sorted(names)
+    more = len(ordered) - _MAX_NAMED
+    return ", ".join(ordered[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,61 @@
+"""Runs the official package itself, where its environment has been set up.
+
+python tests/models/qwen3_tts/oracle/setup_oracle.py DIRECTORY
+ANTIPHON_QWEN3_TTS_ORACLE=DIRECTORY pytest tests/models/qwen3_tts/test_oracle.py
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
+from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
+from antiphon.models.qwen3_tts.random_configs import Size
+from tests.models.qwen3_tts.oracle.cases import CHECKPOINTS
+from tests.models.qwen3_tts.oracle.refresh import FIXTURES, official_layout, run_in_oracle
+from tests.models.qwen3_tts.parity import make_parity_checkpoint
+
+ORACLE = os.environ.get("ANTIPHON_QWEN3_TTS_ORACLE")
+pytestmark = pytest.mark.skipif(ORACLE is None, reason="needs ANTIPHON_QWEN3_TTS_ORACLE")
+
+
+@pytest.fixture
+def oracle() -> Path:
+    assert ORACLE is not None
+    return Path(ORACLE)
+
+
+@pytest.mark.parametrize("size", ["tiny", "tiny-0.6b", "0.6b", "1.7b"])
+@pytest.mark.parametrize("task", Task)
+def test_names_and_shapes_are_those_of_the_official_modules(
+    oracle: Path, tmp_path: Path, size: Size, task: Task
+) -> None:
+    official = official_layout(oracle, tmp_path, size, task)
+    config = load_config(tmp_path)
+    for part, layout in (("main", main_layout(config)), ("codec", codec_layout(config))):
+        assert layout == {name: tuple(shape) for name, shape in official[part].items()}
+
+
+@pytest.mark.slow
+def test_recorded_speech_is_what_the_official_package_says(
+    oracle: Path, tmp_path: Path, parity_checkpoint: Callable[[str], Path]
+) -> None:
+    for name in CHECKPOINTS:
+        make_parity_checkpoint(tmp_path / name, name)
+    run_in_oracle(oracle, "record.py", tmp_path, tmp_path / "parity.npz")
+    with np.load(FIXTURES / "parity.npz") as kept, np.load(tmp_path / "parity.npz") as new:
+        assert set(kept) == set(new)
+        for name in kept:
+            np.testing.assert_allclose(new[name], kept[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_recorded_ids_are_those_of_the_official_processor(oracle: Path, tmp_path: Path) -> None:
+    write_all_but_weights(tmp_path, size="tiny", task="base", vocabulary="full", dtype="float32")
+    ids = json.loads(run_in_oracle(oracle, "record_tokens.py", tmp_path).splitlines()[-1])
+    assert ids == json.loads((FIXTURES / "tokens.json").read_text(encoding="utf-8"))
