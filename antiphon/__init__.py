@@ -6,14 +6,29 @@ from typing import TYPE_CHECKING, Any
 from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
 
 if TYPE_CHECKING:
+    from antiphon.models.prepared import PreparedVoice
     from antiphon.offline import Antiphon, Audio
 
 __version__ = "0.1.0"
-__all__ = ["Antiphon", "Audio", "AudioChunk", "Sampling", "SpeechRequest", "Voice", "__version__"]
+__all__ = [
+    "Antiphon",
+    "Audio",
+    "AudioChunk",
+    "PreparedVoice",
+    "Sampling",
+    "SpeechRequest",
+    "Voice",
+    "__version__",
+]
+_HEAVY = {
+    "Antiphon": "antiphon.offline",
+    "Audio": "antiphon.offline",
+    "PreparedVoice": "antiphon.models.prepared",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import the heavier names when they are used, so that ``import antiphon`` is quick."""
-    if name in ("Antiphon", "Audio"):
-        return vars(import_module("antiphon.offline"))[name]
+    if name in _HEAVY:
+        return vars(import_module(_HEAVY[name]))[name]
     raise AttributeError(f"module 'antiphon' has no attribute '{name}'")

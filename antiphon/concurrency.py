@@ -1,4 +1,4 @@
-"""Worker threads for whatever must not run on the event loop, and calls from one loop to another."""
+"""Worker threads for whatever must not run on the event loop, and calls from loop to loop."""
 
 import asyncio
 import contextvars
@@ -50,7 +50,13 @@ class LoopCalls:
         self._loop = loop
 
     def run(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
-        """Return what ``await function(*args)`` gives; blocks the calling thread."""
+        """Return what ``await function(*args)`` gives; blocks the calling thread.
+
+        Raises:
+            RuntimeError: the calling thread is the loop's own, which would wait for itself.
+        """
+        if _is_running_here(self._loop):
+            raise RuntimeError("an event loop cannot wait for itself")
         call: _LoopCall[T] = _LoopCall(self._loop, partial(function, *args))
         try:
             return call.result.result()
@@ -70,6 +76,13 @@ class LoopCalls:
             call.cancel()  # no-op if it has ended
             await _settled(waiting)
             raise
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class _LoopCall(Generic[T]):

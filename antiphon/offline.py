@@ -1,76 +1,29 @@
 """The Python face: load a model, get speech, in one process, sync or async."""
 
+import asyncio
 import functools
-from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 from anyio.from_thread import start_blocking_portal
 
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.utterance import Audio, collect
+from antiphon.concurrency import LoopCalls
 from antiphon.config import load_settings
-from antiphon.errors import InvalidRequestError
+from antiphon.offline_tasks import SpeechTasks
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
-from antiphon.types import (
-    AudioChunk,
-    Ended,
-    FinishReason,
-    LoadProgress,
-    Samples,
-    SpeechRequest,
-    SpeechStream,
-    Usage,
-    Voice,
-)
+from antiphon.types import AudioChunk, LoadProgress, SpeechRequest, Voice
+
+__all__ = ["Antiphon", "Audio", "collect"]
 
 
-@dataclass(frozen=True, slots=True)
-class Audio:
-    """A whole utterance: the stream, collected.
+class Antiphon(SpeechTasks):
+    """A loaded model; may be used from any thread and any event loop.
 
-    Attributes:
-        samples: mono PCM in [-1, 1], shape ``[num_samples]``.
-        sample_rate_hz: of ``samples``.
-        finish_reason: ``"stop"``, or ``"length"`` if a limit cut it.
-        usage: text units read, frames made.
-    """
-
-    samples: Samples
-    sample_rate_hz: int
-    finish_reason: FinishReason
-    usage: Usage
-
-    @property
-    def duration_s(self) -> float:
-        return len(self.samples) / self.sample_rate_hz
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write a file; its suffix (.wav, .mp3, .opus, .aac, .flac, .pcm) names the format.
-
-        Raises:
-            InvalidRequestError: the suffix is none of these.
-        """
-        path = Path(path)
-        suffix = path.suffix.removeprefix(".").lower()
-        if suffix not in list(AudioFormat):
-            raise InvalidRequestError(
-                f"Unknown audio format '{suffix}'. Available: {', '.join(AudioFormat)}.",
-                param="response_format",
-            )
-        encoder = open_encoder(
-            AudioFormat(suffix), self.sample_rate_hz, num_samples=len(self.samples)
-        )
-        path.write_bytes(encoder.encode(self.samples) + encoder.finish())
-
-
-class Antiphon:
-    """A loaded model.
+    All work runs on one event loop in a thread of its own.
 
     Example:
         >>> from antiphon import Antiphon, SpeechRequest
@@ -91,14 +44,16 @@ class Antiphon:
         flags = {f"model.{name}": value for name, value in settings.items()}
         loaded_settings = load_settings({**flags, "model.source": model})
         self._exit = ExitStack()
-        self._portal = self._exit.enter_context(start_blocking_portal())
+        portal = self._exit.enter_context(start_blocking_portal())
+        self._calls = LoopCalls(portal.call(asyncio.get_running_loop))
+        self._references = loaded_settings.references
         try:
             load = functools.partial(LoadedModel.load, loaded_settings.model, progress=progress)
-            self._model = self._portal.call(load)
+            self._model = self._calls.run(load)
         except BaseException:
             self._exit.close()
             raise
-        self._exit.callback(self._portal.call, self._model.close)
+        self._exit.callback(self._calls.run, self._model.close)
         self._speech = Speech({self._model.name: self._model}, loaded_settings.speech)
         self._exit.callback(self._speech.close)
 
@@ -122,32 +77,55 @@ class Antiphon:
     def stream(self, request: SpeechRequest | str) -> Generator[AudioChunk, None, None]:
         """Yield audio as soon as it is made. Closing the generator stops the work."""
         events = self._speech.stream(_as_request(request))
-        next_event = functools.partial(anext, events, None)
         try:
-            while (event := self._portal.call(_awaited, next_event)) is not None:
+            while (event := self._calls.run(anext, events, None)) is not None:
                 if isinstance(event, AudioChunk):
                     yield event
         finally:
-            self._portal.call(events.aclose)
+            self._calls.run(events.aclose)
 
     def speech(self, request: SpeechRequest | str) -> Audio:
         """Return the whole utterance."""
-        return self._portal.call(self.aspeech, request)
+        return self._calls.run(self._collected, request)
+
+    def speeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
+        """Return whole utterances, made at the same time; if one fails, all are given up."""
+        return self._calls.run(self._collected_all, requests)
 
     async def astream(self, request: SpeechRequest | str) -> AsyncGenerator[AudioChunk, None]:
-        """Yield audio as soon as it is made, on the caller's event loop."""
-        async with aclosing(self._speech.stream(_as_request(request))) as events:
-            async for event in events:
+        """Do what `stream` does, for asyncio."""
+        events = self._speech.stream(_as_request(request))
+        try:
+            while (event := await self._calls.arun(anext, events, None)) is not None:
                 if isinstance(event, AudioChunk):
                     yield event
+        finally:
+            await self._calls.arun(events.aclose)
 
     async def aspeech(self, request: SpeechRequest | str) -> Audio:
-        """Return the whole utterance, on the caller's event loop."""
-        return await collect(self._speech.stream(_as_request(request)))
+        """Do what `speech` does, for asyncio."""
+        return await self._calls.arun(self._collected, request)
+
+    async def aspeeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
+        """Do what `speeches` does, for asyncio."""
+        return await self._calls.arun(self._collected_all, requests)
 
     def close(self) -> None:
         """Free the model."""
         self._exit.close()
+
+    async def _collected(self, request: SpeechRequest | str) -> Audio:
+        return await collect(self._speech.stream(_as_request(request)))
+
+    async def _collected_all(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
+        tasks = [asyncio.create_task(self._collected(request)) for request in requests]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()  # no-op if it has ended
+            if tasks:
+                await asyncio.wait(tasks)
 
     def __enter__(self) -> Self:
         return self
@@ -159,26 +137,6 @@ class Antiphon:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-async def collect(events: SpeechStream) -> Audio:
-    """Collect a stream into one utterance."""
-    chunks: list[AudioChunk] = []
-    ended: Ended | None = None
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, AudioChunk):
-                chunks.append(event)
-            else:
-                ended = event
-    assert ended is not None, "a stream ends with one Ended"
-    assert chunks, "a stream has at least one chunk"
-    samples = np.concatenate([chunk.samples for chunk in chunks])
-    return Audio(samples, chunks[0].sample_rate_hz, ended.reason, ended.usage)
-
-
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable()
 
 
 def _as_request(request: SpeechRequest | str) -> SpeechRequest:

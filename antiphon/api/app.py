@@ -26,6 +26,7 @@ from antiphon.config import ServerSettings, Settings
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
 from antiphon.types import LoadProgress
+from antiphon.voices.recordings import Recordings
 from antiphon.web.routes import mount
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ async def _start(
     stack.callback(server_speech.close)
     encoders = Workers("encoder")
     stack.callback(encoders.close)
+    recordings = Recordings(settings.references)
+    stack.callback(recordings.close)
     stack.push_async_callback(model.fabric.drain)
     warm_up = asyncio.create_task(model.warm_up(), name="warm-up")
     warm_up.add_done_callback(_log_failed_warm_up)
@@ -106,6 +109,7 @@ async def _start(
         settings=settings,
         speech=server_speech,
         encoders=encoders,
+        recordings=recordings,
         warm_up=warm_up,
         created_s=int(time.time()),
     )

@@ -13,6 +13,8 @@ from starlette.responses import Response
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import EncodedStream, encoded
 from antiphon.api.errors import wire_error
+from antiphon.api.forms import FormRoute
+from antiphon.api.options import open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import Delivery, SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
@@ -21,7 +23,7 @@ from antiphon.audio.wav import wav_header
 from antiphon.concurrency import Workers
 from antiphon.types import Ended, SpeechStream
 
-router = APIRouter(tags=["speech"])
+router = APIRouter(tags=["speech"], route_class=FormRoute)
 
 EVENT_STREAM = "text/event-stream"
 BYTES_PER_SAMPLE = 2
@@ -43,11 +45,21 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorBody, "description": "The server is starting or stopping."},
     "default": {"model": ErrorBody, "description": "Any other error."},
 }
+_FORM: dict[str, Any] = {
+    "description": "The same fields, of which any may be a file: a recording, for one.",
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": {"anyOf": [{"type": "string"}, _BINARY["schema"]]},
+}
+_AS_FORM = {"requestBody": {"content": {"multipart/form-data": {"schema": _FORM}}}}
 
 
-@router.post("/v1/audio/speech", response_class=Response, responses=_RESPONSES)
+@router.post(
+    "/v1/audio/speech", response_class=Response, responses=_RESPONSES, openapi_extra=_AS_FORM
+)
 async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -> Response:
-    """Speak the text.
+    """Speak the text. Members that only the model's family knows go to the model.
 
     By default the file's bytes are streamed as they are made. ``stream_format: "sse"``, or
     ``stream: true`` alone, gives server-sent events; ``stream: false`` gives a whole file with its
@@ -56,7 +68,7 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     request = body.to_domain(speech_id)
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
-    events = server.speech.stream(request)
+    events = open_stream(body, request, server)
     format = body.response_format
     headers = {
         "X-Sample-Rate": str(sample_rate_hz),

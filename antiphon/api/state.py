@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.pipeline.speech import Speech
+from antiphon.voices.recordings import Recordings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class ServerState:
 
     Attributes:
         encoders: threads that all encoding runs in.
+        recordings: makes samples of the recordings that requests bring.
         warm_up: ends when the models are warm.
         created_s: Unix time at which the models were loaded.
     """
@@ -21,6 +23,7 @@ class ServerState:
     settings: Settings
     speech: Speech
     encoders: Workers
+    recordings: Recordings
     warm_up: "asyncio.Task[None]"
     created_s: int
 

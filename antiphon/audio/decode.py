@@ -61,7 +61,7 @@ def decode_audio(
         with _opened(data) as container:
             for frame in _frames(container):
                 if not track.has_room_for(frame):
-                    raise _too_long(container, max_duration_s)
+                    raise too_long(_told_duration(container, max_duration_s), max_duration_s)
                 track.push(frame)
     except MemoryError as error:
         raise refusal("it needs too much memory") from error
@@ -69,17 +69,31 @@ def decode_audio(
         names = "WAV, MP3, Ogg, FLAC, AAC, MP4 or WebM"
         raise refusal(f"it is not a readable {names} file") from error
     if track.duration_s < min_duration_s:
-        raise InvalidRequestError(
-            f"Reference audio too short ({int(track.duration_s * 10) / 10}s). "
-            f"At least {min_duration_s:g}s of clear speech is required.",
-            param="ref_audio",
-        )
+        raise too_short(float(track.duration_s), min_duration_s)
     return track.finish()
 
 
 def refusal(reason: str) -> InvalidRequestError:
     """Return the error for data that cannot be decoded."""
     return InvalidRequestError(f"Could not decode audio: {reason}.", param="ref_audio")
+
+
+def too_short(duration_s: float, min_duration_s: float) -> InvalidRequestError:
+    """Return the error for a recording that is shorter than the shortest."""
+    return InvalidRequestError(
+        f"Reference audio too short ({int(duration_s * 10) / 10}s). "
+        f"At least {min_duration_s:g}s of clear speech is required.",
+        param="ref_audio",
+    )
+
+
+def too_long(duration: str, max_duration_s: float) -> InvalidRequestError:
+    """Return the error for a recording that is longer than the longest, and says how long."""
+    return InvalidRequestError(
+        f"Reference audio too long ({duration}s). "
+        f"Maximum {max_duration_s:g}s supported — use a shorter clip.",
+        param="ref_audio",
+    )
 
 
 def _opened(data: bytes) -> InputContainer:
@@ -111,15 +125,10 @@ def _frames(container: InputContainer) -> Iterator[av.AudioFrame]:
         raise refusal("no part of it is intact")
 
 
-def _too_long(container: InputContainer, max_duration_s: float) -> InvalidRequestError:
-    """Return the error for a recording of which only the beginning was decoded."""
+def _told_duration(container: InputContainer, max_duration_s: float) -> str:
+    """Say how long a recording is of which only the beginning was decoded."""
     declared_s = (container.duration or 0) / av.time_base
-    duration = f"{declared_s:.1f}" if declared_s > max_duration_s else f"over {max_duration_s:g}"
-    return InvalidRequestError(
-        f"Reference audio too long ({duration}s). "
-        f"Maximum {max_duration_s:g}s supported — use a shorter clip.",
-        param="ref_audio",
-    )
+    return f"{declared_s:.1f}" if declared_s > max_duration_s else f"over {max_duration_s:g}"
 
 
 class _Track:

@@ -15,7 +15,7 @@ from antiphon.config import ModelSettings
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.types import AudioChunk, SpeechRequest, new_request_id
+from antiphon.types import AudioChunk, new_request_id
 
 TEXT = (
     "The rain had stopped before dawn. Someone in the next street was singing, and after each "
@@ -70,10 +70,11 @@ class Result:
     first_audio_ms_p95: float
 
 
-async def measure(model: LoadedModel, request: SpeechRequest, load: Load) -> Result:
+async def measure(model: LoadedModel, load: Load) -> Result:
     """Run one load and return what it gave."""
-    voice = model.voice(request.voice, {})
-    request = replace(request, sampling=model.family.sampling)
+    capabilities = model.capabilities
+    voice, sampling = capabilities.voices[0], model.family.sampling
+    request = replace(capabilities.sample_request, input=TEXT, sampling=sampling)
     prompts = [
         await asyncio.to_thread(model.prompter.build, request, voice, seed)
         for seed in range(load.concurrency)
@@ -100,9 +101,7 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
     )
 
 
-async def run(
-    settings: ModelSettings, request: SpeechRequest, loads: Sequence[Load]
-) -> dict[str, Any]:
+async def run(settings: ModelSettings, loads: Sequence[Load]) -> dict[str, Any]:
     """Load a model, warm it with each load once, and measure.
 
     Returns:
@@ -113,8 +112,8 @@ async def run(
         await model.warm_up()
         results = []
         for load in loads:
-            await measure(model, request, replace(load, num_frames=min(8, load.num_frames)))
-            results.append(asdict(await measure(model, request, load)))
+            await measure(model, replace(load, num_frames=min(8, load.num_frames)))
+            results.append(asdict(await measure(model, load)))
     finally:
         await model.close()
     return {

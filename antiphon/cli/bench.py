@@ -23,7 +23,6 @@ def engine(
     frames: Annotated[int, typer.Option(help="Frames that each stream makes.")] = 200,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto",
-    instructions: Annotated[str | None, typer.Option(help="For models that need them.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything here.", show_default=False)
     ] = None,
@@ -34,9 +33,8 @@ def engine(
     from rich.console import Console
     from rich.table import Table
 
-    from antiphon.bench.engine import TEXT, Load, run
+    from antiphon.bench.engine import Load, run
     from antiphon.config import load_settings
-    from antiphon.types import SpeechRequest
 
     loads = [Load(int(each), frames) for each in concurrency.split(",")]
     flags = {
@@ -45,8 +43,7 @@ def engine(
         "model.dtype": dtype,
         "model.max_slots": max(load.concurrency for load in loads),
     }
-    request = SpeechRequest(TEXT, instructions=instructions)
-    report = asyncio.run(run(load_settings(flags).model, request, loads))
+    report = asyncio.run(run(load_settings(flags).model, loads))
     if json_file is not None:
         json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     table = Table("streams", "ms a frame", "RTF", "audio-s / s", "first p50 ms", "first p95 ms")

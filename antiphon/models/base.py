@@ -6,12 +6,13 @@ and `antiphon.codec.protocol.StreamingDecoder`.
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import Capabilities
-from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
+from antiphon.types import AudioChunk, Samples, Sampling, SpeechRequest, Voice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,26 @@ class Prompter(Protocol):
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        ...
+
+
+@runtime_checkable
+class VoicePreparing(Protocol):
+    """What a prompter is too if its model can clone voices."""
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Hear a recording; called in a worker thread.
+
+        Args:
+            samples: mono, at the model's rate.
+            name: of the voice.
+            ref_text: what is said in the recording.
+
+        Raises:
+            InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.
         """
         ...
 

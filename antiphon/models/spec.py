@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from antiphon.types import LoadProgress, Sampling, Voice
+from antiphon.types import LoadProgress, Sampling, SpeechRequest, Voice
 
 
 class StageKind(StrEnum):
@@ -66,6 +66,7 @@ class Capabilities:
         languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
         instructions: whether ``instructions`` changes the voice.
         max_segment_characters: longest text that one prompt holds; longer text is split.
+        sample_request: something that it can speak with nothing added, to warm up and to measure.
     """
 
     sample_rate_hz: int
@@ -73,6 +74,7 @@ class Capabilities:
     languages: tuple[str, ...] = ()
     instructions: bool = False
     max_segment_characters: int = 1000
+    sample_request: SpeechRequest = SpeechRequest("Ready.")
 
     def __post_init__(self) -> None:
         if not self.voices:
@@ -170,6 +172,8 @@ class Family:
         prompter: takes a `LoadContext`, returns a `Prompter`.
         pipeline: the stages.
         options: request fields that only this family knows.
+        recordings: names of those options that are recordings. They reach the prompter as samples
+            (mono, at the model's rate, read-only) or as a `PreparedVoice`.
         sampling: defaults, every field set that the family uses.
         extra: packages to be installed before it can be served.
         inspector: takes a checkpoint's directory, returns an `Inspection`; reads no tensor.
@@ -185,6 +189,7 @@ class Family:
     architectures: tuple[str, ...] = ()
     needs_checkpoint: bool = False
     options: type[BaseModel] = NoOptions
+    recordings: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
     extra: Extra | None = None
     inspector: Ref | None = None

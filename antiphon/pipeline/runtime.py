@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 
 from antiphon.config import ModelSettings
@@ -14,11 +15,13 @@ from antiphon.models.base import Prompter
 from antiphon.models.registry import resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.stage import build_stage
-from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
+from antiphon.types import LoadProgress, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_VOICE = "default"
+
+_WARM_UP_FRAMES = 16
 
 
 class LoadedModel:
@@ -86,10 +89,10 @@ class LoadedModel:
 
     async def warm_up(self) -> None:
         """Speak a few words to nobody, so that the first listener does not wait for caches."""
-        request = SpeechRequest("Ready.")
-        prompt = await asyncio.to_thread(
-            self.prompter.build, request, self.capabilities.voices[0], 0
-        )
+        sampling = replace(self.family.sampling, max_frames=_WARM_UP_FRAMES)
+        request = replace(self.capabilities.sample_request, sampling=sampling)
+        voice = self.capabilities.voices[0]
+        prompt = await asyncio.to_thread(self.prompter.build, request, voice, 0)
         async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
             async for _ in stream:
                 pass

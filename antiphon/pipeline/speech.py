@@ -10,6 +10,7 @@ from antiphon.config import SpeechSettings
 from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError, UnknownModelError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
+from antiphon.models.options import read_options
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.text import segment_seed, segments
 from antiphon.telemetry import Metrics
@@ -138,6 +139,7 @@ class Speech:
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
             _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
+        read_options(model.family.options, request.options)
         languages = model.capabilities.languages
         if request.language is not None and request.language.casefold() not in languages:
             allowed = ", ".join(languages) or "none, this model decides by itself"

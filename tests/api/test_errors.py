@@ -72,7 +72,7 @@ def test_unknown_names_are_404_and_list_the_known_ones(
 
 
 def test_several_wrong_fields_are_all_named(client: httpx.Client) -> None:
-    error = error_of(client.post(URL, json={"speed": 9, "top_k": 0}), 400)
+    error = error_of(client.post(URL, json={"speed": 9, "top_k": -1}), 400)
     for field in ("input", "speed", "top_k"):
         assert f"'{field}'" in error["message"]
 

@@ -1,45 +1,50 @@
 """``antiphon dev`` makes checkpoints that can be served, and says what it cannot make."""
 
+import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from antiphon.cli.dev import dev
-from antiphon.errors import ModelLoadError
-from antiphon.models.registry import resolve
-
-APP = typer.Typer()
-APP.add_typer(dev, name="dev")
+from antiphon.models.registry import FAMILIES, resolve
+from tests.cli.conftest import Run
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(APP, ["dev", "make-checkpoint", *arguments])
-
-
-def test_a_made_checkpoint_is_resolved_to_its_family(tmp_path: Path) -> None:
+def test_a_made_checkpoint_is_served_by_its_family(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "made"
-    result = run("qwen3_tts", str(path), "--task", "voice_design", "--shards", "2")
-    assert result.exit_code == 0, result.output
-    assert str(path) in result.output
+    flags = ("--task", "voice_design", "--size", "tiny-0.6b", "--dtype", "bfloat16")
+    done = run("dev", "make-checkpoint", str(path), *flags, "--shards", "2", "--seed", "3")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"Wrote {path}\n"
     family, found = resolve(str(path))
     assert (family.name, found) == ("qwen3_tts", path)
     assert len(list(path.glob("*.safetensors"))) == 2
+    told = json.loads(run("models", "inspect", str(path), "--json").stdout)
+    assert told["task"].startswith("voice_design")
+    assert told["size"] == "0.6B"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("flags", "message"),
     [
-        (("nobody",), "Unknown model 'nobody'"),
-        (("toy",), "'toy' has no checkpoints"),
-        (("qwen3_tts", "--size", "huge"), "no size 'huge'"),
+        (("--family", "nobody"), "Unknown model 'nobody'"),
+        (("--family", "toy"), "'toy' has no checkpoints"),
+        (("--size", "huge"), "no size 'huge'"),
+        (("--shards", "1000000"), "cannot be spread over 1000000 files"),
     ],
 )
 def test_what_cannot_be_made_is_said(
-    tmp_path: Path, arguments: tuple[str, ...], message: str
+    run: Run, tmp_path: Path, flags: tuple[str, ...], message: str
 ) -> None:
-    family, *options = arguments
-    result = run(family, str(tmp_path / "made"), *options)
-    assert isinstance(result.exception, ModelLoadError)
-    assert message in result.exception.message
+    done = run("dev", "make-checkpoint", str(tmp_path / "made"), *flags)
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_a_family_that_makes_any_it_is_asked_for(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(FAMILIES, "qwen3_tts")
+    done = run("dev", "make-checkpoint", str(tmp_path / "made"))
+    assert done.exit_code == 1
+    assert "--family" in done.stderr

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -14,16 +16,32 @@ from antiphon.models.registry import FAMILIES, families
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
-from antiphon.types import AudioChunk, Ended, SpeechRequest
+from antiphon.types import AudioChunk, Ended, Sampling, SpeechRequest
 
 T = TypeVar("T")
+NAMES = [family.name for family in families()]
 READY = [family.name for family in families() if not family.needs_checkpoint]
 TEXT = "Hello there. How are you?"
+MAX_FRAMES = 24
+"""Random weights seldom say that they are done; the others are done before."""
+
+made: dict[str, Path] = {}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Make a small checkpoint of random weights for every family that needs one."""
+    for family in families():
+        if family.needs_checkpoint:
+            assert family.checkpoint_maker is not None, "without one it cannot be tested"
+            made[family.name] = tmp_path_factory.mktemp(family.name)
+            family.checkpoint_maker.resolve()(made[family.name], size="tiny", task="custom_voice")
 
 
 @asynccontextmanager
 async def loaded(name: str) -> AsyncGenerator[Speech, None]:
-    model = await LoadedModel.load(ModelSettings(source=name))
+    source = str(made[name]) if name in made else name
+    model = await LoadedModel.load(ModelSettings(source=source, device="cpu", max_slots=8))
     speech = Speech({model.name: model}, SpeechSettings())
     try:
         yield speech
@@ -41,23 +59,27 @@ def on(name: str, body: Callable[[Speech], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-async def say(speech: Speech, text: str = TEXT, seed: int = 1, **more: object) -> Audio:
-    return await collect(speech.stream(SpeechRequest(text, seed=seed, **more)))  # type: ignore[arg-type]
+def ask(text: str = TEXT, seed: int = 1, **more: Any) -> SpeechRequest:
+    return SpeechRequest(text, seed=seed, sampling=Sampling(max_frames=MAX_FRAMES), **more)
+
+
+async def say(speech: Speech, text: str = TEXT, seed: int = 1, **more: Any) -> Audio:
+    return await collect(speech.stream(ask(text, seed, **more)))
 
 
 def test_every_registry_line_names_its_own_family() -> None:
     assert [family.name for family in families()] == list(FAMILIES)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_stream_is_chunks_then_one_end(name: str) -> None:
     async def body(speech: Speech) -> None:
-        events = [event async for event in speech.stream(SpeechRequest(TEXT, seed=1))]
+        events = [event async for event in speech.stream(ask())]
         *chunks, ended = events
         assert chunks
         assert all(isinstance(chunk, AudioChunk) for chunk in chunks)
         assert isinstance(ended, Ended)
-        assert ended.reason == "stop"
+        assert ended.reason in ("stop", "length")
         assert ended.usage.input_tokens > 0
         assert ended.usage.output_tokens > 0
         native_hz = speech.model(None).capabilities.sample_rate_hz
@@ -71,7 +93,7 @@ def test_a_stream_is_chunks_then_one_end(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 def test_seed_repeats_and_another_seed_differs(name: str) -> None:
     async def body(speech: Speech) -> None:
         first, again, other = [await say(speech, seed=seed) for seed in (1, 1, 2)]
@@ -81,7 +103,7 @@ def test_seed_repeats_and_another_seed_differs(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 def test_alone_equals_in_a_crowd(name: str) -> None:
     texts = [f"Sentence {n} is here, and then it ends." for n in range(6)]
 
@@ -94,11 +116,11 @@ def test_alone_equals_in_a_crowd(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 def test_leaving_early_frees_everything(name: str) -> None:
     async def body(speech: Speech) -> None:
         for _ in range(3):
-            async with aclosing(speech.stream(SpeechRequest(TEXT * 20))) as events:
+            async with aclosing(speech.stream(ask(TEXT * 20))) as events:
                 assert isinstance(await anext(events), AudioChunk)
             assert speech.model(None).fabric.num_open == 0
         task = asyncio.create_task(say(speech, TEXT * 50))
@@ -106,7 +128,7 @@ def test_leaving_early_frees_everything(name: str) -> None:
         task.cancel()
         await asyncio.wait([task])
         assert speech.model(None).fabric.num_open == 0
-        assert (await say(speech)).finish_reason == "stop"
+        assert (await say(speech)).duration_s > 0.1
 
     on(name, body)
 
@@ -115,16 +137,19 @@ def test_leaving_early_frees_everything(name: str) -> None:
 def test_long_text_is_spoken_to_its_end(name: str) -> None:
     async def body(speech: Speech) -> None:
         limit = speech.model(None).capabilities.max_segment_characters
-        short = await say(speech, "A short line.")
         many = "A short line. " * (2 * limit // 14 + 2)
-        long = await say(speech, many)
+        short, long = [
+            await collect(speech.stream(SpeechRequest(text, seed=1)))
+            for text in ("A short line.", many)
+        ]
+        assert short.finish_reason == long.finish_reason == "stop"
         num_lines = many.count("line")
         assert long.duration_s == pytest.approx(short.duration_s * num_lines, rel=0.25)
 
     on(name, body)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_declared_voice_and_language_speaks(name: str) -> None:
     async def body(speech: Speech) -> None:
         capabilities = speech.model(None).capabilities
@@ -139,7 +164,7 @@ def test_every_declared_voice_and_language_speaks(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -154,9 +179,9 @@ def test_every_declared_voice_and_language_speaks(name: str) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_wrong_requests_name_their_field(name: str, fields: dict[str, object], param: str) -> None:
+def test_wrong_requests_name_their_field(name: str, fields: dict[str, Any], param: str) -> None:
     async def body(speech: Speech) -> None:
-        request = SpeechRequest(**{"input": TEXT, **fields})  # type: ignore[arg-type]
+        request = replace(ask(), **fields)
         with pytest.raises(InvalidRequestError) as caught:
             await collect(speech.stream(request))
         assert caught.value.param == param
@@ -164,7 +189,7 @@ def test_wrong_requests_name_their_field(name: str, fields: dict[str, object], p
     on(name, body)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("speed", "rate_hz"), [(0.5, 24000), (1.5, 16000), (1.0, 44100)])
 def test_speed_and_rate_change_the_length_as_told(name: str, speed: float, rate_hz: int) -> None:
     async def body(speech: Speech) -> None:

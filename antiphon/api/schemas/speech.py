@@ -71,9 +71,14 @@ VoiceName = Annotated[
 
 
 class SpeechBody(BaseModel):
-    """Text and how to speak it. Unknown members are ignored; null means the default."""
+    """Text and how to speak it. Null means the default.
 
-    model_config = ConfigDict(frozen=True, populate_by_name=True, allow_inf_nan=False)
+    Further members are kept: some are options of the model's family, the others are ignored.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, populate_by_name=True, allow_inf_nan=False, extra="allow"
+    )
 
     input: Text = Field(description="The text to speak.", examples=["Hello there."])
     model: Text | None = Field(None, description="A served model or an alias of one.")
@@ -102,7 +107,7 @@ class SpeechBody(BaseModel):
         None, ge=-_MAX_INT64 - 1, le=_MAX_INT64, description="The same seed gives the same audio."
     )
     temperature: float | None = Field(None, ge=0, le=2)
-    top_k: int | None = Field(None, ge=1, le=_MAX_INT32)
+    top_k: int | None = Field(None, ge=0, le=_MAX_INT32, description="0 keeps all.")
     top_p: float | None = Field(None, gt=0, le=1)
     repetition_penalty: float | None = Field(None, gt=0, le=10)
     max_new_tokens: int | None = Field(

@@ -1,18 +1,26 @@
 """What a base checkpoint imitates: a speaker vector alone, or a recording with its words."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
+from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
-from antiphon.models.qwen3_tts.options import PreparedVoice, Qwen3TTSOptions
+from antiphon.models.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
+from antiphon.types import Samples
 
-PrepareVoice: TypeAlias = Callable[[bytes], PreparedVoice]
-"""Hears an encoded recording; raises `InvalidRequestError` if it is none."""
+_NAME = "reference"
+
+
+class PreparesVoices(Protocol):
+    """Hears recordings; see `VoicePreparer`."""
+
+    def prepare(
+        self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True
+    ) -> PreparedVoice: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,50 +40,62 @@ class Clone:
 
 
 def choose_clone(
-    config: Qwen3TTSConfig, options: Qwen3TTSOptions, prepare_voice: PrepareVoice | None
+    config: Qwen3TTSConfig, options: Qwen3TTSOptions, preparer: PreparesVoices
 ) -> Clone:
     """Find out what to imitate.
 
     Raises:
         InvalidRequestError: there is nothing, too much, or not what the checkpoint needs.
     """
+    reference = options.ref_audio
     if options.speaker_embedding is not None:
-        if options.ref_audio is not None:
+        if reference is not None:
             raise InvalidRequestError(
                 "'speaker_embedding' and 'ref_audio' are mutually exclusive.",
                 param="speaker_embedding",
             )
         return Clone(_speaker(config, np.array(options.speaker_embedding, np.float32)))
-    voice = _voice(options, prepare_voice)
-    speaker = _speaker(config, voice.speaker)
-    if options.x_vector_only_mode or voice.codes is None:
-        return Clone(speaker)
-    text = options.ref_text or voice.text
-    if text is not None and text.strip():
-        return Clone(speaker, _codes(config, voice.codes), text)
-    is_stored = isinstance(options.ref_audio, PreparedVoice)
-    if is_stored and options.x_vector_only_mode is None and options.ref_text is None:
-        return Clone(speaker)  # a voice that was stored without its words
-    raise InvalidRequestError(
-        "Base task requires non-empty 'ref_text' (what the reference says) unless"
-        " 'x_vector_only_mode' is true.",
-        param="ref_text",
-    )
-
-
-def _voice(options: Qwen3TTSOptions, prepare_voice: PrepareVoice | None) -> PreparedVoice:
-    if isinstance(options.ref_audio, PreparedVoice):
-        return options.ref_audio
-    if options.ref_audio is None:
+    if reference is None:
         raise InvalidRequestError(
             "Base task requires 'ref_audio' or 'speaker_embedding' for voice cloning.",
             param="ref_audio",
         )
-    if prepare_voice is None:
+    if isinstance(reference, PreparedVoice):
+        return _of_voice(config, reference, options)
+    with_codes = not options.x_vector_only_mode
+    if with_codes:
+        _check_text(options.ref_text)
+    voice = preparer.prepare(
+        reference, name=_NAME, ref_text=options.ref_text, with_codes=with_codes
+    )
+    return _of_voice(config, voice, options)
+
+
+def _of_voice(config: Qwen3TTSConfig, voice: PreparedVoice, options: Qwen3TTSOptions) -> Clone:
+    """Use as much of a voice as is there, and as the request allows."""
+    if voice.family != FAMILY_NAME or voice.speaker_embedding is None:
         raise InvalidRequestError(
-            "This server does not take recordings in requests.", param="ref_audio"
+            f"The voice '{voice.name}' was prepared for '{voice.family}' or has no speaker"
+            f" embedding; this model needs one with, prepared for '{FAMILY_NAME}'.",
+            param="ref_audio",
         )
-    return prepare_voice(options.ref_audio)
+    speaker = _speaker(config, voice.speaker_embedding)
+    if options.x_vector_only_mode or voice.ref_codes is None:
+        return Clone(speaker)
+    text = options.ref_text or voice.ref_text
+    if text is None and options.x_vector_only_mode is None:
+        return Clone(speaker)  # a voice that was prepared without its words
+    return Clone(speaker, _codes(config, voice.ref_codes), _check_text(text))
+
+
+def _check_text(text: str | None) -> str:
+    if text is None or not text.strip():
+        raise InvalidRequestError(
+            "Base task requires non-empty 'ref_text' (what the reference says) unless"
+            " 'x_vector_only_mode' is true.",
+            param="ref_text",
+        )
+    return text
 
 
 def _speaker(config: Qwen3TTSConfig, speaker: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -194,7 +194,7 @@ class LanguageModel:
         bos = table.group_0(self._integers([self._codec_tokens.bos]))
         if prompt.reference is None:
             return bos
-        codes = torch.from_numpy(prompt.reference).to(self._device)
+        codes = torch.tensor(prompt.reference, device=self._device)
         return torch.cat((bos, table.frames(codes)))
 
     def _prefix(self, prompt: Qwen3TTSPrompt) -> Tensor:
@@ -204,7 +204,7 @@ class LanguageModel:
         states = _embed_known(text, self.talker.text_table)
         states = states + _embed_known(codec, self.talker.frame_table.rows)
         if prompt.speaker is not None:
-            speaker = torch.from_numpy(prompt.speaker).to(states)
+            speaker = torch.tensor(prompt.speaker).to(states)
             states = torch.where((codec == SPEAKER)[:, None], states + speaker, states)
         return states
 

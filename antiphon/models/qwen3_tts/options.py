@@ -1,66 +1,62 @@
-"""Request fields that only this family knows, and a voice made from a recording."""
+"""Request fields that only this family knows."""
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    StrictBytes,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
 
-from antiphon.errors import InvalidRequestError
+from antiphon.models.prepared import PreparedVoice
 
+FAMILY_NAME = "qwen3_tts"
 MAX_EMBEDDING_SIZE = 4096
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedVoice:
-    """A recording as the model hears it: prepared once, spoken with often.
-
-    Attributes:
-        speaker: speaker vector, f32, ``[hidden_size]``.
-        codes: the recording's frames, int64, ``[num_frames, num_groups]``; ``None`` if only the
-            vector is known.
-        text: what the recording says, if that is known.
-    """
-
-    speaker: NDArray[np.float32]
-    codes: NDArray[np.int64] | None = None
-    text: str | None = None
-
-
-def _finite(values: tuple[float, ...]) -> tuple[float, ...]:
-    if not all(math.isfinite(value) for value in values):
-        raise ValueError("all its numbers must be finite")
-    return values
+def _embedding(value: Any) -> tuple[float, ...]:
+    """Accept numbers, and JSON, which is how forms bring them."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    is_long_enough = isinstance(value, list | tuple) and 1 <= len(value) <= MAX_EMBEDDING_SIZE
+    if not is_long_enough or not all(type(each) in (int, float) for each in value):
+        raise PydanticCustomError(
+            "embedding", f"it must be a non-empty list of at most {MAX_EMBEDDING_SIZE} numbers"
+        )
+    if not all(abs(each) <= _MAX_FLOAT32 for each in value):  # NaN is not
+        raise PydanticCustomError("embedding", "all its numbers must be finite")
+    return tuple(map(float, value))
 
 
-Embedding = Annotated[
-    tuple[float, ...],
-    Field(min_length=1, max_length=MAX_EMBEDDING_SIZE),
-    AfterValidator(_finite),
-]
+def _reference(value: Any) -> NDArray[np.float32] | PreparedVoice:
+    if isinstance(value, PreparedVoice):
+        return value
+    is_recording = isinstance(value, np.ndarray) and value.dtype == np.float32 and value.ndim == 1
+    if not is_recording or not len(value) or not math.isfinite(np.abs(value).max()):
+        raise PydanticCustomError(
+            "recording", "it must be a prepared voice, or finite samples: float32, mono, not empty"
+        )
+    recording: NDArray[np.float32] = value
+    return recording
+
+
+Embedding = Annotated[tuple[float, ...], PlainValidator(_embedding)]
+Reference = Annotated[NDArray[np.float32] | PreparedVoice, PlainValidator(_reference)]
+"""Samples of a recording, ``[num_samples]`` at the codec's rate; or a voice prepared from one."""
 
 
 class Qwen3TTSOptions(BaseModel):
-    """What a request may say to this family beyond the fields that all families share.
-
-    ``ref_audio`` is an encoded recording (WAV, FLAC, MP3 ...) or a voice prepared from one.
-    """
+    """What a request may say to this family beyond the fields that all families share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = None
-    ref_audio: StrictBytes | InstanceOf[PreparedVoice] | None = None
+    ref_audio: Reference | None = None
     ref_text: str | None = None
     x_vector_only_mode: bool | None = Field(
         None, description="Clone with the speaker vector alone, without the recording's codes."
@@ -79,22 +75,3 @@ class Qwen3TTSOptions(BaseModel):
 
 
 BASE_ONLY = ("ref_audio", "ref_text", "x_vector_only_mode", "speaker_embedding")
-
-
-def read_options(values: Mapping[str, Any]) -> Qwen3TTSOptions:
-    """Validate a request's family fields.
-
-    Raises:
-        InvalidRequestError: one is unknown or wrong; ``param`` is its name.
-    """
-    try:
-        return Qwen3TTSOptions.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        param = str(first["loc"][0])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(Qwen3TTSOptions.model_fields)
-            message = f"Unknown parameter: '{param}'. This model knows: {known}."
-        else:
-            message = f"Invalid '{param}': {first['msg']}."
-        raise InvalidRequestError(message, param=param) from error

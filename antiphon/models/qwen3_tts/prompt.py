@@ -5,12 +5,14 @@ from typing import TypeVar
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts.cloning import PrepareVoice, choose_clone
+from antiphon.models.options import read_options
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.qwen3_tts.cloning import Clone, PreparesVoices, choose_clone
 from antiphon.models.qwen3_tts.config import GenerationDefaults, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.demands import check_instructions, check_sampling, check_task
 from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, MIN_BUDGET_FRAMES
-from antiphon.models.qwen3_tts.options import Qwen3TTSOptions, read_options
+from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
 from antiphon.models.qwen3_tts.prompt_layout import (
     SPEAKER,
     Ids,
@@ -22,9 +24,10 @@ from antiphon.models.qwen3_tts.prompt_layout import (
 from antiphon.models.qwen3_tts.text_feed import TextCutter, TextFeed
 from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.models.qwen3_tts.turns import Turns
+from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 from antiphon.models.spec import Capabilities, LoadContext
-from antiphon.types import Sampling, SpeechRequest, Voice
+from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
 T = TypeVar("T")
 
@@ -39,15 +42,15 @@ class _Text:
 
 
 class Qwen3TTSPrompter:
-    """Builds prompts; holds a tokenizer and no model, so it may be called from any thread."""
+    """Builds prompts and prepares voices; may be called from any thread."""
 
-    def __init__(self, context: LoadContext, *, prepare_voice: PrepareVoice | None = None) -> None:
+    def __init__(self, context: LoadContext, *, preparer: PreparesVoices | None = None) -> None:
         """Load a checkpoint's configuration and tokenizer.
 
         Args:
             context: where the checkpoint is.
-            prepare_voice: what recordings in requests are given to; without it requests bring
-                voices that have been prepared before.
+            preparer: hears the recordings that requests bring; default: the checkpoint's own
+                encoders, loaded when they are needed.
 
         Raises:
             ModelLoadError: a file is missing or wrong.
@@ -56,7 +59,7 @@ class Qwen3TTSPrompter:
         self._config = load_config(context.path)
         self._encode = load_tokenizer(context.path).encode
         self._turns = Turns(self._encode, self._config.tokens)
-        self._prepare_voice = prepare_voice
+        self._preparer = preparer or VoicePreparer(context)
         self._capabilities = capabilities_of(self._config)
 
     @property
@@ -87,13 +90,23 @@ class Qwen3TTSPrompter:
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
         return prompt, TextFeed(cutter, num_frames_allowed, self._config.tokens.tts_eos)
 
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording is too short, or the checkpoint clones no voices.
+        """
+        check_task(self._config, read_options(Qwen3TTSOptions, {"ref_audio": samples}))
+        return self._preparer.prepare(samples, name=name, ref_text=ref_text)
+
     def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:
-        config, options = self._config, read_options(request.options)
+        config, options = self._config, read_options(Qwen3TTSOptions, request.options)
         check_task(config, options)
         check_sampling(request.sampling)
         instructions = check_instructions(config, request.instructions)
-        is_base = config.task is Task.BASE
-        clone = choose_clone(config, options, self._prepare_voice) if is_base else None
+        clone = self._clone(options)
         spoken = Spoken(
             role=text.role,
             body=text.body,
@@ -117,7 +130,6 @@ class Qwen3TTSPrompter:
             speaker=clone.speaker if clone else None,
             reference=clone.codes if clone else None,
             predictor_sampling=_predictor_sampling(request.sampling, options, config.generation),
-            first_chunk_frames=options.initial_codec_chunk_frames or None,
         )
         _check_length(data)
         return Prompt(
@@ -126,7 +138,14 @@ class Qwen3TTSPrompter:
             seed=seed,
             sampling=_talker_sampling(request.sampling, config.generation),
             num_frames_allowed=data.num_frames_allowed,
+            context_frames=data.reference,
+            first_chunk_frames=options.initial_codec_chunk_frames or None,
         )
+
+    def _clone(self, options: Qwen3TTSOptions) -> Clone | None:
+        if self._config.task is not Task.BASE:
+            return None
+        return choose_clone(self._config, options, self._preparer)
 
     def _streams_text(self, options: Qwen3TTSOptions) -> bool:
         """Whether the text is read beside the frames; by default only for cloned voices."""

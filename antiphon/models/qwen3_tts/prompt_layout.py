@@ -42,7 +42,6 @@ class Qwen3TTSPrompt:
         reference: codes of the reference recording, int64, ``[num_frames, num_groups]``; a decoder
             is led through them before the first frame.
         predictor_sampling: for the groups after the first; complete.
-        first_chunk_frames: frames that the listener wants in the first chunk, if it says so.
     """
 
     prefix: tuple[Column, ...]
@@ -52,7 +51,6 @@ class Qwen3TTSPrompt:
     speaker: NDArray[np.float32] | None = None
     reference: NDArray[np.int64] | None = None
     predictor_sampling: Sampling = Sampling()
-    first_chunk_frames: int | None = None
 
     @property
     def num_reference_frames(self) -> int:

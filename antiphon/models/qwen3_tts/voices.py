@@ -3,7 +3,7 @@
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
 from antiphon.models.spec import Capabilities
-from antiphon.types import Voice
+from antiphon.types import SpeechRequest, Voice
 
 _MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
 _LANGUAGE_CODES = {
@@ -43,7 +43,18 @@ def capabilities_of(config: Qwen3TTSConfig) -> Capabilities:
         languages=("auto", *names, *codes),
         instructions=config.takes_instructions,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+        sample_request=_sample_request(config),
     )
+
+
+def _sample_request(config: Qwen3TTSConfig) -> SpeechRequest:
+    """Return a request with all that the checkpoint's task needs."""
+    if config.task is Task.VOICE_DESIGN:
+        return SpeechRequest("Ready.", instructions="A calm voice.")
+    if config.task is Task.BASE:
+        nobody = (0.0,) * config.talker.transformer.hidden_size
+        return SpeechRequest("Ready.", options={"speaker_embedding": nobody})
+    return SpeechRequest("Ready.")
 
 
 def language_name(config: Qwen3TTSConfig, language: str | None) -> str | None:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from antiphon.models.base import Prompt
+from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.options import PreparedVoice
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.qwen3_tts.weights import codec_decoder_weights
@@ -45,7 +45,12 @@ def build(case: Case, path: Path) -> Prompt:
     options: dict[str, Any] = {"non_streaming_mode": case.non_streaming}
     if case.reference is not None:
         heard = recorded_reference(case.reference)
-        options["ref_audio"] = PreparedVoice(speaker=heard.speaker, codes=heard.codes)
+        options["ref_audio"] = PreparedVoice(
+            name=case.reference,
+            family="qwen3_tts",
+            speaker_embedding=heard.speaker,
+            ref_codes=heard.codes,
+        )
         options["ref_text"] = case.reference_text
         options["x_vector_only_mode"] = case.reference_text is None
     request = SpeechRequest(

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Prompt, VoicePreparing
+from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.options import PreparedVoice
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.prompt_layout import NOTHING, SPEAKER, Column, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.models.spec import LoadContext
-from antiphon.types import Sampling, SpeechRequest, Voice
+from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
 TEXT = "Well, hello there."
 REFERENCE_TEXT = "I said this."
@@ -29,10 +29,31 @@ REFERENCE_TEXT = "I said this."
 def prepared(num_frames: int = 5, text: str | None = None) -> PreparedVoice:
     rng = np.random.default_rng(num_frames)
     return PreparedVoice(
-        speaker=rng.normal(size=64).astype(np.float32),
-        codes=rng.integers(0, 2048, (num_frames, 16)),
-        text=text,
+        name="Ann",
+        family="qwen3_tts",
+        ref_text=text,
+        speaker_embedding=rng.normal(size=64).astype(np.float32),
+        ref_codes=rng.integers(0, 2048, (num_frames, 16)),
     )
+
+
+RECORDING = np.zeros(4, np.float32)
+
+
+class Ears:
+    """Prepares the same voice of every recording, and remembers what was asked for."""
+
+    def __init__(self) -> None:
+        self.heard: list[Samples] = []
+        self.with_codes: list[bool] = []
+
+    def prepare(
+        self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True
+    ) -> PreparedVoice:
+        self.heard.append(samples)
+        self.with_codes.append(with_codes)
+        voice = replace(prepared(text=ref_text), name=name)
+        return voice if with_codes else replace(voice, ref_codes=None)
 
 
 class Desk:
@@ -146,11 +167,14 @@ def test_the_small_checkpoint_leaves_instructions_out(custom_small: Desk) -> Non
 def test_a_speaker_vector_alone(base: Desk) -> None:
     codec = base.config.talker.tokens
     voice = prepared()
+    assert voice.speaker_embedding is not None
+    numbers = voice.speaker_embedding.tolist()
     for options in (
-        {"speaker_embedding": voice.speaker.tolist()},
+        {"speaker_embedding": numbers},
+        {"speaker_embedding": str(numbers)},
         {"ref_audio": voice, "x_vector_only_mode": True, "ref_text": "unheard"},
         {"ref_audio": voice},  # stored without its words
-        {"ref_audio": replace(voice, codes=None)},
+        {"ref_audio": replace(voice, ref_codes=None)},
     ):
         prompt = base.data(**options)
         row = base.row(codec.nothink, codec.think_bos, codec.think_eos, SPEAKER, codec.pad)
@@ -158,7 +182,7 @@ def test_a_speaker_vector_alone(base: Desk) -> None:
         assert prompt.text == (*base.encode(TEXT), base.config.tokens.tts_eos)
         assert prompt.reference is None
         assert prompt.speaker is not None
-        np.testing.assert_array_equal(prompt.speaker, voice.speaker)
+        np.testing.assert_array_equal(prompt.speaker, voice.speaker_embedding)
 
 
 def test_a_recording_with_its_words(base: Desk) -> None:
@@ -177,7 +201,7 @@ def test_a_recording_with_its_words(base: Desk) -> None:
         assert list(before.prefix) == [*beside.prefix, *((id, codec.pad) for id in said)]
         assert before.text == ()
         assert beside.reference is not None
-        np.testing.assert_array_equal(beside.reference, prepared().codes)
+        np.testing.assert_array_equal(beside.reference, prepared().ref_codes)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +272,7 @@ def test_a_text_cannot_end_its_own_turn(custom: Desk) -> None:
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("custom", {"task_type": "Base"}, "task_type", "does not support task_type='Base'"),
     ("design", {"task_type": "CustomVoice"}, "task_type", "VoiceDesign checkpoint"),
-    ("custom", {"ref_audio": b"RIFF"}, "ref_audio", "only valid for Base task"),
+    ("custom", {"ref_audio": RECORDING}, "ref_audio", "only valid for Base task"),
     ("custom", {"ref_text": "hi"}, "ref_text", "only valid for Base task"),
     ("design", {"x_vector_only_mode": True}, "x_vector_only_mode", "only valid for Base task"),
     ("custom", {"speaker_embedding": [0.0]}, "speaker_embedding", "only valid for Base task"),
@@ -256,7 +280,18 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("design", {"instructions": " "}, "instructions", "requires 'instructions'"),
     ("custom", {"instructions": "a" * 2001}, "instructions", "max 2000 characters"),
     ("base", {}, "ref_audio", "requires 'ref_audio' or 'speaker_embedding'"),
-    ("base", {"ref_audio": b"RIFF"}, "ref_audio", "does not take recordings"),
+    ("base", {"ref_audio": b"RIFF"}, "ref_audio", "a prepared voice, or finite samples"),
+    ("base", {"ref_audio": RECORDING.astype(float)}, "ref_audio", "float32, mono"),
+    ("base", {"ref_audio": RECORDING + np.float32("nan")}, "ref_audio", "finite samples"),
+    ("base", {"ref_audio": RECORDING}, "ref_text", "non-empty 'ref_text'"),
+    ("base", {"ref_audio": RECORDING, "ref_text": " "}, "ref_text", "non-empty 'ref_text'"),
+    ("base", {"ref_audio": replace(prepared(), family="toy")}, "ref_audio", "prepared for 'toy'"),
+    (
+        "base",
+        {"ref_audio": replace(prepared(), speaker_embedding=None)},
+        "ref_audio",
+        "no speaker embedding",
+    ),
     (
         "base",
         {"ref_audio": prepared(), "x_vector_only_mode": False},
@@ -265,7 +300,10 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("base", {"ref_audio": prepared(), "ref_text": " "}, "ref_text", "non-empty 'ref_text'"),
     ("base", {"speaker_embedding": [0.0] * 63}, "speaker_embedding", "63 values.* needs 64"),
-    ("base", {"speaker_embedding": []}, "speaker_embedding", "at least 1"),
+    ("base", {"speaker_embedding": []}, "speaker_embedding", "non-empty list"),
+    ("base", {"speaker_embedding": ["a"]}, "speaker_embedding", "non-empty list"),
+    ("base", {"speaker_embedding": "[1,"}, "speaker_embedding", "non-empty list"),
+    ("base", {"speaker_embedding": [10**400] * 64}, "speaker_embedding", "finite"),
     ("base", {"speaker_embedding": [float("nan")] * 64}, "speaker_embedding", "finite"),
     (
         "base",
@@ -275,7 +313,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "base",
-        {"ref_audio": replace(prepared(text="a"), codes=np.full((3, 16), 2048))},
+        {"ref_audio": replace(prepared(text="a"), ref_codes=np.full((3, 16), 2048))},
         "ref_audio",
         "0 to 2047",
     ),
@@ -310,21 +348,38 @@ def test_a_prompt_that_leaves_no_room_is_refused(custom: Desk) -> None:
     assert caught.value.param == "input"
 
 
-def test_recordings_are_prepared_by_whom_the_prompter_was_given(
-    checkpoint: Callable[..., Path],
-) -> None:
-    heard = []
-
-    def prepare(recording: bytes) -> PreparedVoice:
-        heard.append(recording)
-        return prepared()
-
-    desk = Desk(checkpoint("tiny", Task.BASE), prepare_voice=prepare)
-    prompt = desk.data(ref_audio=b"RIFF", ref_text="Words.")
-    assert heard == [b"RIFF"]
-    assert prompt.num_reference_frames == 5
+def test_recordings_are_heard_as_far_as_they_are_wanted(checkpoint: Callable[..., Path]) -> None:
+    ears = Ears()
+    desk = Desk(checkpoint("tiny", Task.BASE), preparer=ears)
+    whole = desk.build(ref_audio=RECORDING, ref_text="Words.")
+    vector = desk.build(ref_audio=RECORDING, x_vector_only_mode=True)
+    assert [each.tolist() for each in ears.heard] == [RECORDING.tolist()] * 2
+    assert ears.with_codes == [True, False]
+    assert whole.data.num_reference_frames == 5
+    assert whole.context_frames is whole.data.reference
+    assert vector.context_frames is None
     with pytest.raises(InvalidRequestError, match="ref_text"):
-        desk.build(ref_audio=b"RIFF")  # a recording alone is no stored voice
+        desk.build(ref_audio=RECORDING)  # a recording alone is no stored voice
+    assert len(ears.heard) == 2  # refused before anything is computed
+
+
+def test_voices_are_prepared_where_they_can_be_spoken_with(
+    checkpoint: Callable[..., Path], custom: Desk
+) -> None:
+    desk = Desk(checkpoint("tiny", Task.BASE), preparer=Ears())
+    assert isinstance(desk.prompter, VoicePreparing)
+    voice = desk.prompter.prepare_voice(RECORDING, name="Bea", ref_text="Words.")
+    assert (voice.name, voice.ref_text) == ("Bea", "Words.")
+    assert desk.data(ref_audio=voice).num_reference_frames == 5
+    with pytest.raises(InvalidRequestError, match="CustomVoice checkpoint"):
+        custom.prompter.prepare_voice(RECORDING, name="Bea")
+
+
+@pytest.mark.parametrize(("asked", "frames"), [(None, None), (0, None), (3, 3)])
+def test_the_first_chunk_is_as_long_as_was_asked_for(
+    custom: Desk, asked: int | None, frames: int | None
+) -> None:
+    assert custom.build(initial_codec_chunk_frames=asked).first_chunk_frames == frames
 
 
 def test_capabilities_are_the_checkpoints_own(custom: Desk, design: Desk, base: Desk) -> None:

@@ -195,6 +195,41 @@ CASES: tuple[Case, ...] = (
 )
 
 
+# Asked of the official package anew in each run of the tests, one a task: nothing is recorded.
+LIVE_CHECKPOINTS: dict[str, tuple[str, str, int]] = {
+    "live-custom": ("tiny", "custom_voice", 21),
+    "live-design": ("tiny", "voice_design", 22),
+    "live-base": ("tiny-0.6b", "base", 23),
+}
+LIVE_CASES: tuple[Case, ...] = (
+    Case(
+        id="live-custom",
+        checkpoint="live-custom",
+        text="Neun Uhr; wir gehen jetzt.",
+        language="German",
+        speaker="vivian",
+        instructions="Whisper.",
+        non_streaming=False,
+    ),
+    Case(
+        id="live-design",
+        checkpoint="live-design",
+        text="It was 5 o'clock, and nobody had come.",
+        instructions="An old man, tired and kind.",
+        non_streaming=True,
+    ),
+    Case(
+        id="live-base",
+        checkpoint="live-base",
+        text="Now I say something else.",
+        language="English",
+        reference="odd",
+        reference_text="I said this before.",
+        non_streaming=False,
+    ),
+)
+
+
 def reference_audio(name: str) -> NDArray[np.float32]:
     """Make a voice-like sound at 24 kHz: a gliding buzz in syllables, and breath.
 

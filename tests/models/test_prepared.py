@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from antiphon.errors import InvalidRequestError
-from antiphon.voices.prepared import PreparedVoice
+from antiphon.models.prepared import PreparedVoice
 
 VOICE = PreparedVoice(
     name="Ann",

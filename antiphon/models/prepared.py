@@ -1,4 +1,7 @@
-"""What is kept of a voice to be cloned: not the recording, but what a family made of it."""
+"""What is kept of a voice to be cloned: not the recording, but what a family made of it.
+
+Only files need ``safetensors``, which comes with the families that clone voices.
+"""
 
 import hashlib
 import math
@@ -11,10 +14,8 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
-from safetensors import SafetensorError, safe_open
 
 from antiphon.errors import InvalidRequestError
 
@@ -90,6 +91,8 @@ class PreparedVoice:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file; whoever reads at ``path`` sees the old or the new one."""
+        import safetensors.numpy
+
         metadata = _Metadata(name=self.name, family=self.family, ref_text=self.ref_text)
         arrays = {"speaker_embedding": self.speaker_embedding, "ref_codes": self.ref_codes}
         content = safetensors.numpy.save(
@@ -111,6 +114,8 @@ class PreparedVoice:
         Raises:
             InvalidRequestError: there is no such file, or it is damaged, or not such a file.
         """
+        from safetensors import SafetensorError, safe_open
+
         try:
             with safe_open(path, framework="numpy") as file:
                 written = (file.metadata() or {}).get(_METADATA_KEY)

@@ -1,0 +1,129 @@
+"""Members of a request's body that only the model's family knows, and the recordings among them."""
+
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from antiphon.api.schemas.speech import SpeechBody
+from antiphon.api.state import ServerState
+from antiphon.api.validation import invalid_request
+from antiphon.errors import InvalidRequestError
+from antiphon.models.spec import Family
+from antiphon.types import SpeechRequest, SpeechStream
+from antiphon.voices.recordings import Recordings
+
+_AUDIO, _TEXT, _BOTH = "ref_audio", "ref_text", "references"
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyOptions:
+    """What a body says to the family.
+
+    Attributes:
+        values: ready to be part of a request.
+        recordings: files, or addresses of files, that have to become samples first.
+    """
+
+    values: Mapping[str, Any]
+    recordings: Mapping[str, str | bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, body: SpeechBody, family: Family) -> "FamilyOptions":
+        """Pick out what the family knows; the rest is ignored, as OpenAI's API does.
+
+        Raises:
+            InvalidRequestError: a field is wrong, whatever the recordings turn out to be.
+        """
+        known = family.options.model_fields
+        members = dict(body.model_extra or {})
+        if _AUDIO in known:
+            members = _without_alias(members)
+        values = {name: value for name, value in members.items() if name in known}
+        recordings = {name: values.pop(name) for name in family.recordings if name in values}
+        try:
+            family.options.model_validate(values)
+        except ValidationError as error:
+            # One message a field, whatever part of it is wrong.
+            found = [{**each, "loc": ("body", *each["loc"][:1])} for each in error.errors()]
+            raise invalid_request(found) from error
+        for name, recording in recordings.items():
+            if not isinstance(recording, str | bytes):
+                raise _wrong(f"Invalid '{name}'. It must be a string: the address of a file.", name)
+        return cls(values, recordings)
+
+    async def decoded(self, recordings: Recordings, sample_rate_hz: int) -> Mapping[str, Any]:
+        """Return all values; recordings become samples.
+
+        Raises:
+            InvalidRequestError: a recording cannot be had, or is not one.
+        """
+        samples = {
+            name: await recordings.load(recording, sample_rate_hz)
+            for name, recording in self.recordings.items()
+        }
+        return {**self.values, **samples}
+
+
+def open_stream(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:
+    """Speak a request with the options that its body has.
+
+    Raises:
+        InvalidRequestError: here, or before the first chunk.
+    """
+    model = server.speech.model(request.model)
+    options = FamilyOptions.of(body, model.family)
+    request = replace(request, options=options.values)
+    if not options.recordings:
+        return server.speech.stream(request)
+    return _after_decoding(request, options, model.capabilities.sample_rate_hz, server)
+
+
+async def _after_decoding(
+    request: SpeechRequest, options: FamilyOptions, sample_rate_hz: int, server: ServerState
+) -> SpeechStream:
+    """Load as a part of the stream, so that a listener who leaves stops that too."""
+    values = await options.decoded(server.recordings, sample_rate_hz)
+    async with aclosing(server.speech.stream(replace(request, options=values))) as events:
+        async for event in events:
+            yield event
+
+
+def _without_alias(members: dict[str, Any]) -> dict[str, Any]:
+    """Replace ``references`` by the two fields that it stands for."""
+    if _BOTH not in members:
+        return members
+    reference = _only_reference(members.pop(_BOTH))
+    audio, text = reference.get("audio_path"), reference.get("text")
+    if not isinstance(audio, str) or not audio:
+        raise _wrong("'references[0].audio_path' is required: the address of a file.", _BOTH)
+    if text is not None and not isinstance(text, str):
+        raise _wrong("'references[0].text' must be a string.", _BOTH)
+    if _AUDIO in members:
+        raise _wrong(f"'{_BOTH}' and '{_AUDIO}' are mutually exclusive.", _BOTH)
+    if text is not None and members.get(_TEXT, text) != text:
+        raise _wrong(f"'references[0].text' and '{_TEXT}' conflict.", _BOTH)
+    return {**members, _AUDIO: audio, **({} if text is None else {_TEXT: text})}
+
+
+def _only_reference(references: Any) -> Mapping[str, Any]:
+    if isinstance(references, str):  # of a form, whose fields are all strings
+        try:
+            references = json.loads(references)
+        except ValueError as error:
+            raise _wrong(f"Invalid '{_BOTH}': it is not valid JSON.", _BOTH) from error
+    if not isinstance(references, list) or not references:
+        message = f"'{_BOTH}' must be a non-empty array of {{audio_path, text}} objects."
+        raise _wrong(message, _BOTH)
+    if len(references) > 1:
+        raise _wrong(f"'{_BOTH}' only supports a single reference.", _BOTH)
+    if not isinstance(references[0], dict):
+        raise _wrong("'references[0]' must be an object with 'audio_path' and 'text'.", _BOTH)
+    return references[0]
+
+
+def _wrong(message: str, param: str) -> InvalidRequestError:
+    return InvalidRequestError(message, param=param)

@@ -1,0 +1,67 @@
+"""A stream of speech, collected into one piece of audio that can be saved."""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.errors import InvalidRequestError
+from antiphon.types import AudioChunk, Ended, FinishReason, Samples, SpeechStream, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A whole utterance: the stream, collected.
+
+    Attributes:
+        samples: mono PCM in [-1, 1], shape ``[num_samples]``.
+        sample_rate_hz: of ``samples``.
+        finish_reason: ``"stop"``, or ``"length"`` if a limit cut it.
+        usage: text units read, frames made.
+    """
+
+    samples: Samples
+    sample_rate_hz: int
+    finish_reason: FinishReason
+    usage: Usage
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.samples) / self.sample_rate_hz
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a file; its suffix (.wav, .mp3, .opus, .aac, .flac, .pcm) names the format.
+
+        Raises:
+            InvalidRequestError: the suffix is none of these.
+        """
+        path = Path(path)
+        suffix = path.suffix.removeprefix(".").lower()
+        if suffix not in list(AudioFormat):
+            raise InvalidRequestError(
+                f"Unknown audio format '{suffix}'. Available: {', '.join(AudioFormat)}.",
+                param="response_format",
+            )
+        encoder = open_encoder(
+            AudioFormat(suffix), self.sample_rate_hz, num_samples=len(self.samples)
+        )
+        path.write_bytes(encoder.encode(self.samples) + encoder.finish())
+
+
+async def collect(events: SpeechStream) -> Audio:
+    """Collect a stream into one utterance."""
+    chunks: list[AudioChunk] = []
+    ended: Ended | None = None
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, AudioChunk):
+                chunks.append(event)
+            else:
+                ended = event
+    assert ended is not None, "a stream ends with one Ended"
+    assert chunks, "a stream has at least one chunk"
+    samples = np.concatenate([chunk.samples for chunk in chunks])
+    return Audio(samples, chunks[0].sample_rate_hz, ended.reason, ended.usage)

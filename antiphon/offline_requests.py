@@ -1,0 +1,60 @@
+"""Makes requests of a task's arguments, each of which is one for all texts or a list."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.errors import InvalidRequestError
+from antiphon.types import Sampling, SpeechRequest
+
+_REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
+_SAMPLING_FIELDS = {
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "repetition_penalty": "repetition_penalty",
+    "max_new_tokens": "max_frames",
+}
+
+
+def requests_of(
+    text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
+) -> list[SpeechRequest]:
+    """Return one request a text.
+
+    Args:
+        text: one, or a list.
+        each: fields and options by name; a list has one entry a text. ``None`` is left out.
+        more: the same for all texts, but for ``seed``, which may be a list.
+
+    Raises:
+        InvalidRequestError: a list is not as long as the texts.
+    """
+    texts = text if isinstance(text, list) else [text]
+    each = {**each, "seed": more.get("seed")}
+    for name, value in each.items():
+        if not isinstance(value, list):
+            continue
+        if not isinstance(text, list) or len(value) != len(texts):
+            raise InvalidRequestError(
+                f"Invalid '{name}': a list of {len(value)} for"
+                f" {len(texts) if isinstance(text, list) else 'one'} text(s).",
+                param=name,
+            )
+    return [
+        _request(one, {**more, **{name: _at(value, n) for name, value in each.items()}})
+        for n, one in enumerate(texts)
+    ]
+
+
+def _at(value: Any, index: int) -> Any:
+    return value[index] if isinstance(value, list) else value
+
+
+def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
+    """Sort values into the parts of a request; what is nowhere else is an option."""
+    given = {name: value for name, value in values.items() if value is not None}
+    fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
+    if fields.get("language", "").casefold() == "auto":
+        del fields["language"]
+    sampling = {field: given.pop(name) for name, field in _SAMPLING_FIELDS.items() if name in given}
+    return SpeechRequest(text, sampling=Sampling(**sampling), options=given, **fields)
