@@ -32,7 +32,7 @@ def duration_s(server: RunningServer, model: str, format: str) -> float:
         )
         try:
             async with tts.synthesize(TEXT) as stream:
-                return sum([event.frame.duration async for event in stream])
+                return float(sum([event.frame.duration async for event in stream]))
         finally:
             await tts.aclose()
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from tests import faulty
-from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.servers import RunningServer, start_server, wait_until
 
 if TYPE_CHECKING:
     from tests.web.page import Page
@@ -33,24 +32,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Generator["Page", None, No
         yield page
     finally:
         page.driver.quit()
-
-
-@pytest.fixture(scope="session")
-def toy_server() -> Generator[RunningServer, None, None]:
-    with start_server(TOY) as running:
-        wait_until(lambda: running.state.is_ready)
-        yield running
-
-
-@pytest.fixture(scope="session")
-def faulty_server() -> Generator[RunningServer, None, None]:
-    """A server of the family that does what its input says."""
-    settings = Settings(model=ModelSettings(source="faulty"))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        faulty.register(monkeypatch)
-        with start_server(settings, send_buffer_bytes=32 * 1024) as running:
-            wait_until(lambda: running.state.is_ready)
-            yield running
 
 
 @pytest.fixture(scope="session")

@@ -46,12 +46,10 @@ def show_everything(page: Page, server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 360, 768])
-def test_nothing_is_wider_than_the_screen(
-    page: Page, toy_server: RunningServer, width: int
-) -> None:
+def test_nothing_is_wider_than_the_screen(page: Page, server: RunningServer, width: int) -> None:
     page.emulate(width=width, pixel_ratio=2)
     try:
-        show_everything(page, toy_server)
+        show_everything(page, server)
         page.write("w" * 400)
         for tab in ("tab-curl", "tab-python"):
             page.find(tab).click()
@@ -61,10 +59,10 @@ def test_nothing_is_wider_than_the_screen(
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_can_be_read(page: Page, toy_server: RunningServer, dark: bool) -> None:
+def test_text_can_be_read(page: Page, server: RunningServer, dark: bool) -> None:
     page.emulate(dark=dark)
     try:
-        show_everything(page, toy_server)
+        show_everything(page, server)
         contrasts = page.script(MEASURE_CONTRAST)
         assert len(contrasts) > 30
         assert [item for item in contrasts if item[1] < ENOUGH_CONTRAST] == []
@@ -72,8 +70,8 @@ def test_text_can_be_read(page: Page, toy_server: RunningServer, dark: bool) -> 
         page.emulate()
 
 
-def test_every_control_has_a_name(page: Page, toy_server: RunningServer) -> None:
-    show_everything(page, toy_server)
+def test_every_control_has_a_name(page: Page, server: RunningServer) -> None:
+    show_everything(page, server)
     controls = page.driver.find_elements(By.CSS_SELECTOR, "input, select, textarea, button, canvas")
     assert len(controls) > 15
     seen = [control for control in controls if control.is_displayed()]
@@ -87,9 +85,9 @@ def is_about(num_pixels: float, page: Page) -> bool:
 
 @pytest.mark.parametrize("pixel_ratio", [1, 2.5])
 def test_the_waveform_has_a_pixel_for_each_of_the_screen(
-    page: Page, toy_server: RunningServer, pixel_ratio: float
+    page: Page, server: RunningServer, pixel_ratio: float
 ) -> None:
-    page.open(toy_server.base_url)
+    page.open(server.base_url)
     try:
         for width in (1200, 500):
             page.emulate(width=width, pixel_ratio=pixel_ratio)

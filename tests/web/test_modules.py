@@ -57,9 +57,9 @@ return {blocks: blocks.map((b) => [...b]), state: queue.state};
 
 
 @pytest.fixture
-def modules(page: Page, toy_server: RunningServer) -> Page:
-    if not page.driver.current_url.startswith(toy_server.base_url):
-        page.open(toy_server.base_url)
+def modules(page: Page, server: RunningServer) -> Page:
+    if not page.driver.current_url.startswith(server.base_url):
+        page.open(server.base_url)
     return page
 
 

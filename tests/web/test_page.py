@@ -50,25 +50,23 @@ def pcm_of(server: RunningServer, text: str, seed: int) -> bytes:
     return httpx.post(f"{server.base_url}/v1/audio/speech", json=body).raise_for_status().content
 
 
-def test_loads_without_a_complaint_and_from_nowhere_else(
-    page: Page, toy_server: RunningServer
-) -> None:
-    page.open(toy_server.base_url)
+def test_loads_without_a_complaint_and_from_nowhere_else(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
     assert page.complaints() == []
     fetched = page.script("return performance.getEntriesByType('resource').map((e) => e.name)")
     assert fetched
-    assert all(url.startswith(toy_server.base_url) for url in fetched)
+    assert all(url.startswith(server.base_url) for url in fetched)
     assert page.text("status") == "Ready"
-    assert page.text("model").split() == list(toy_server.state.speech.models)
+    assert page.text("model").split() == list(server.state.speech.models)
 
 
-def test_speaks_all_that_the_server_made(page: Page, toy_server: RunningServer) -> None:
-    page.open(toy_server.base_url)
+def test_speaks_all_that_the_server_made(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
     num_colors = page.script(COUNT_COLORS)
     page.speak("Sing.")
     page.wait_for("finished", "broken", "failed")
     assert page.state == "finished"
-    num_samples = len(pcm_of(toy_server, "Sing.", page.seed)) // BYTES_PER_SAMPLE
+    num_samples = len(pcm_of(server, "Sing.", page.seed)) // BYTES_PER_SAMPLE
     assert page.utterance("receivedSamples") == num_samples
     assert page.utterance("playedSamples") == num_samples
     assert 0 < page.utterance("firstAudioMs") <= page.utterance("playbackMs")
@@ -78,24 +76,22 @@ def test_speaks_all_that_the_server_made(page: Page, toy_server: RunningServer) 
     assert page.script(COUNT_COLORS) > num_colors
 
 
-def test_speaks_on_a_page_without_tls_from_another_host(
-    page: Page, toy_server: RunningServer
-) -> None:
-    page.open(toy_server.base_url.replace("127.0.0.1", OTHER_HOST))
+def test_speaks_on_a_page_without_tls_from_another_host(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url.replace("127.0.0.1", OTHER_HOST))
     assert page.script("return isSecureContext") is False
     page.speak("Sing.")
     page.wait_for("finished", "broken", "failed")
     assert page.state == "finished"
-    num_samples = len(pcm_of(toy_server, "Sing.", page.seed)) // BYTES_PER_SAMPLE
+    num_samples = len(pcm_of(server, "Sing.", page.seed)) // BYTES_PER_SAMPLE
     assert page.utterance("playedSamples") == num_samples
     page.find("copy").click()
     wait_until(lambda: page.text("copy") == "Copied")
 
 
 def test_a_new_utterance_has_a_new_seed_until_one_is_kept(
-    page: Page, toy_server: RunningServer
+    page: Page, server: RunningServer
 ) -> None:
-    page.open(toy_server.base_url)
+    page.open(server.base_url)
     shown, seeds = page.seed, []
     for _ in range(2):
         page.speak("A")
@@ -145,8 +141,8 @@ def test_reads_no_further_than_two_minutes_ahead(page: Page, faulty_server: Runn
     wait_until(lambda: faulty_server.num_open == 0)
 
 
-def test_a_refusal_is_shown(page: Page, toy_server: RunningServer) -> None:
-    page.open(toy_server.base_url)
+def test_a_refusal_is_shown(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
     page.speak(" ")
     page.wait_for("failed")
     alert = page.find("alert")
@@ -194,8 +190,8 @@ def test_a_failure_before_the_first_sample_is_shown(
     assert "the script says so" in page.text("alert")
 
 
-def test_a_server_that_is_gone_is_told(page: Page, toy_server: RunningServer) -> None:
-    page.open(toy_server.base_url)
+def test_a_server_that_is_gone_is_told(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
     page.driver.execute_cdp_cmd("Network.enable", {})
     page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/v1/*"]})
     try:
@@ -206,11 +202,11 @@ def test_a_server_that_is_gone_is_told(page: Page, toy_server: RunningServer) ->
         page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
 
 
-def test_the_file_is_what_was_heard(page: Page, toy_server: RunningServer) -> None:
-    page.open(toy_server.base_url)
+def test_the_file_is_what_was_heard(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
     page.speak("Sing!")
     page.wait_for("finished")
-    heard = pcm_of(toy_server, "Sing!", page.seed)
+    heard = pcm_of(server, "Sing!", page.seed)
     for format in ("pcm", "wav"):
         page.choose("format", format)
         page.find("download").click()
@@ -255,11 +251,11 @@ def set_everything(page: Page, seed: str) -> None:
 
 @pytest.mark.parametrize("tab", ["curl", "python"])
 def test_the_code_asks_for_exactly_what_is_set(
-    page: Page, toy_server: RunningServer, tmp_path: Path, tab: str
+    page: Page, server: RunningServer, tmp_path: Path, tab: str
 ) -> None:
     if tab == "curl" and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    page.open(toy_server.base_url)
+    page.open(server.base_url)
     set_everything(page, seed="123456789")
     page.find(f"tab-{tab}").click()
     code = page.script("return document.getElementById('code').textContent")

@@ -88,9 +88,9 @@ def test_all_modules_are_fetched_at_once() -> None:
     }
 
 
-def test_the_server_shows_the_page(toy_server: RunningServer) -> None:
-    assert httpx.get(toy_server.base_url).content == STATIC["index.html"].read_bytes()
-    missing = httpx.get(f"{toy_server.base_url}/static/nothing.js")
+def test_the_server_shows_the_page(server: RunningServer) -> None:
+    assert httpx.get(server.base_url).content == STATIC["index.html"].read_bytes()
+    missing = httpx.get(f"{server.base_url}/static/nothing.js")
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == "not_found"
 
