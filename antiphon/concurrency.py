@@ -115,6 +115,7 @@ class _LoopCall(Generic[T]):
     def _ended(self, task: "asyncio.Task[T]") -> None:
         if task.cancelled():
             self.result.cancel()
+            self.result.set_running_or_notify_cancel()  # which `wait` waits for
         elif (error := task.exception()) is not None:
             self.result.set_exception(error)
         else:

@@ -2,8 +2,10 @@
 
 import asyncio
 import functools
+import secrets
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -140,4 +142,7 @@ class Antiphon(SpeechTasks):
 
 
 def _as_request(request: SpeechRequest | str) -> SpeechRequest:
-    return SpeechRequest(request) if isinstance(request, str) else request
+    """Return a request whose id is unique: one may be spoken several times at once."""
+    if isinstance(request, str):
+        return SpeechRequest(request)
+    return replace(request, id=f"{request.id}/{secrets.token_hex(4)}")

@@ -1,6 +1,9 @@
-"""Servers that the tests of the API, of its clients and of the page share."""
+"""Servers that the tests of the API, of its clients and of the page share, and checkpoints."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +29,21 @@ def faulty_server() -> Generator[RunningServer, None, None]:
         with start_server(settings, send_buffer_bytes=32 * 1024) as running:
             wait_until(lambda: running.state.is_ready)
             yield running
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str], Path]:
+    """Return the directory of a tiny checkpoint of random weights, by its size and task."""
+
+    @cache
+    def make(size: Any, task: str) -> Path:
+        import torch
+
+        from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
+
+        torch.set_num_threads(1)  # tiny products are slower on several cores
+        path = tmp_path_factory.mktemp(f"{size}-{task}")
+        make_checkpoint(path, size=size, task=task)
+        return path
+
+    return make

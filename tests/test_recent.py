@@ -13,7 +13,11 @@ def test_the_least_recently_used_is_forgotten() -> None:
     made: list[str] = []
 
     def get(key: str) -> str:
-        return recent.get(key, lambda: made.append(key) or key.upper())
+        def make() -> str:
+            made.append(key)
+            return key.upper()
+
+        return recent.get(key, make)
 
     assert [get(key) for key in "abaccab"] == list("ABACCAB")
     assert made == ["a", "b", "c", "b"]

@@ -32,7 +32,7 @@ _OPTIONS = {
     "protocol_whitelist": "none",
     "max_streams": "32",
 }
-_MIN_RATE_HZ, _MAX_RATE_HZ = 8_000, 192_000
+MIN_RATE_HZ, MAX_RATE_HZ = 8_000, 192_000
 _MAX_CHANNELS = 8
 _PADDING_S = 0.1  # what an encoder may have added at the ends of a recording of the full length
 
@@ -148,7 +148,7 @@ class _Track:
         Raises:
             InvalidRequestError: its rate or its channels are not what a recording of speech has.
         """
-        if not _MIN_RATE_HZ <= frame.sample_rate <= _MAX_RATE_HZ:
+        if not MIN_RATE_HZ <= frame.sample_rate <= MAX_RATE_HZ:
             raise refusal(f"its sample rate of {frame.sample_rate} Hz is not supported")
         if not 1 <= frame.layout.nb_channels <= _MAX_CHANNELS:
             raise refusal(f"its {frame.layout.nb_channels} channels are not supported")

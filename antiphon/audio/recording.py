@@ -7,7 +7,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.audio.decode import decode_audio, refusal, too_long, too_short
+from antiphon.audio.decode import (
+    MAX_RATE_HZ,
+    MIN_RATE_HZ,
+    decode_audio,
+    refusal,
+    too_long,
+    too_short,
+)
 from antiphon.audio.resample import Resampler
 from antiphon.errors import InvalidRequestError
 from antiphon.types import Samples
@@ -37,12 +44,15 @@ def read_recording(
     """
     if isinstance(recording, tuple):
         samples, source_hz = recording
-        duration_s = len(samples) / source_hz if source_hz > 0 else 0.0
+        if not MIN_RATE_HZ <= source_hz <= MAX_RATE_HZ:
+            raise refusal(f"its sample rate of {source_hz} Hz is not supported")
+        mono = _mono(samples)
+        duration_s = len(mono) / source_hz
         if duration_s < min_duration_s:
             raise too_short(duration_s, min_duration_s)
         if duration_s > max_duration_s:
             raise too_long(f"{duration_s:.1f}", max_duration_s)
-        return _resampled(_mono(samples), source_hz, sample_rate_hz)
+        return _resampled(mono, source_hz, sample_rate_hz)
     data = recording if isinstance(recording, bytes) else _content(Path(recording))
     return decode_audio(
         data,
@@ -65,7 +75,7 @@ def _mono(samples: NDArray[Any]) -> Samples:
     kind = samples.dtype.kind
     if samples.ndim not in (1, 2) or kind not in "fi" or not samples.size:
         raise refusal(
-            f"an array of shape {list(samples.shape)} of {samples.dtype} is none of samples"
+            f"an array of shape {list(samples.shape)} of {samples.dtype} does not hold samples"
         )
     mean = samples.astype(np.float64)
     mean = mean.mean(axis=1) if mean.ndim == 2 else mean

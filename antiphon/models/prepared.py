@@ -8,7 +8,7 @@ import math
 import os
 import unicodedata
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -50,8 +50,8 @@ class PreparedVoice:
     name: str
     family: str
     ref_text: str | None = None
-    speaker_embedding: NDArray[np.float32] | None = None
-    ref_codes: NDArray[np.int64] | None = None
+    speaker_embedding: NDArray[np.float32] | None = field(default=None, repr=False)
+    ref_codes: NDArray[np.int64] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check all of it.

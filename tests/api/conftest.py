@@ -1,11 +1,18 @@
 """Servers that the API's tests share."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from functools import cache
+from ipaddress import IPv4Network
+from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.servers import RunningServer
+from antiphon import Antiphon
+from antiphon.config import ModelSettings, ReferenceSettings, ServerSettings, Settings
+from tests.recordings import RECORDING
+from tests.servers import RunningServer, start_server
 
 
 @pytest.fixture
@@ -18,3 +25,46 @@ def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
 def faulty_client(faulty_server: RunningServer) -> Generator[httpx.Client, None, None]:
     with httpx.Client(base_url=faulty_server.base_url, timeout=60) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def start(
+    checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Callable[[str], RunningServer], None, None]:
+    """Return the server of a tiny checkpoint by its task, started when it is first asked for.
+
+    It takes recordings from the loopback, and from a folder that holds ``voice.wav``.
+    """
+    folder = tmp_path_factory.mktemp("recordings")
+    (folder / "voice.wav").write_bytes(RECORDING)
+    references = ReferenceSettings(
+        allowed_media_path=folder,
+        allow_urls=True,
+        allowed_networks=(IPv4Network("127.0.0.0/8"),),
+    )
+    with ExitStack() as stack:
+
+        @cache
+        def started(task: str) -> RunningServer:
+            source = str(checkpoint("tiny", task))
+            settings = Settings(
+                model=ModelSettings(source=source, device="cpu", max_slots=4),
+                references=references,
+                server=ServerSettings(max_body_bytes=1024 * 1024),
+            )
+            return stack.enter_context(start_server(settings))
+
+        yield started
+
+
+@pytest.fixture(scope="session")
+def base(start: Callable[[str], RunningServer]) -> RunningServer:
+    """A server that clones voices."""
+    return start("base")
+
+
+@pytest.fixture(scope="session")
+def offline(checkpoint: Callable[..., Path]) -> Generator[Antiphon, None, None]:
+    """The model of the `base` server, in this process."""
+    with Antiphon.load(str(checkpoint("tiny", "base")), device="cpu") as antiphon:
+        yield antiphon

@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from antiphon.engine.tensor_headers import layout_problems, read_tensor_headers, some, tensor_files
 from antiphon.errors import ModelLoadError
 
-TENSORS = {
+TENSORS: dict[str, NDArray[Any]] = {
     "scalar": np.array(1.0, np.float32),
     "half": np.zeros((3, 2), np.float16),
     "empty": np.zeros((0, 4), np.float32),

@@ -37,6 +37,7 @@ def _make() -> None:
     )
     if done.returncode == 0:
         return
-    if any(sign in done.stderr for sign in _NO_REGISTRY):
-        pytest.skip(f"the package registry cannot be reached: {done.stderr.strip()[-300:]}")
+    for line in done.stderr.splitlines():
+        if any(sign in line for sign in _NO_REGISTRY):
+            pytest.skip(f"the package registry cannot be reached: {line}")
     pytest.fail(f"the official package cannot be installed: {done.stderr}")

@@ -1,0 +1,115 @@
+"""Recordings are heard as by the encoders, once, by however many ask, and only as far as asked."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from antiphon.errors import InvalidRequestError
+from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.models.qwen3_tts.encoder import CodecEncoder
+from antiphon.models.qwen3_tts.speaker import SpeakerEncoder
+from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
+from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
+from antiphon.models.spec import LoadContext
+from antiphon.types import Samples
+
+NUM_SAMPLES = 24000
+
+
+def recording(seed: int = 0) -> Samples:
+    rng = np.random.default_rng(seed)
+    samples = rng.uniform(-0.3, 0.3, NUM_SAMPLES).astype(np.float32)
+    samples.flags.writeable = False  # as those that requests share
+    return samples
+
+
+@pytest.fixture(scope="module")
+def path(checkpoint: Callable[..., Path]) -> Path:
+    return checkpoint("tiny", Task.BASE)
+
+
+@pytest.fixture
+def preparer(path: Path) -> VoicePreparer:
+    return VoicePreparer(LoadContext(path, "cpu", "bfloat16"))
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of what has been computed."""
+    calls: list[str] = []
+    embed, encode = SpeakerEncoder.embed, CodecEncoder.encode
+
+    def noted_embed(self: SpeakerEncoder, samples: torch.Tensor) -> torch.Tensor:
+        calls.append("speaker")
+        return embed(self, samples)
+
+    def noted_encode(self: CodecEncoder, samples: torch.Tensor) -> torch.Tensor:
+        calls.append("codes")
+        return encode(self, samples)
+
+    monkeypatch.setattr(SpeakerEncoder, "embed", noted_embed)
+    monkeypatch.setattr(CodecEncoder, "encode", noted_encode)
+    return calls
+
+
+def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: VoicePreparer) -> None:
+    config, samples = load_config(path), torch.tensor(recording())
+    assert config.speaker_encoder is not None
+    with speaker_encoder_weights(path, config, like=samples) as weights:
+        speaker = SpeakerEncoder.of(weights, config.speaker_encoder).embed(samples)
+    with codec_encoder_weights(path, config, like=samples) as weights:
+        encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
+    voice = preparer.prepare(recording(), name="Ann", ref_text="Hello.")
+    assert (voice.name, voice.family, voice.ref_text) == ("Ann", "qwen3_tts", "Hello.")
+    assert voice.speaker_embedding is not None
+    assert voice.ref_codes is not None
+    np.testing.assert_array_equal(voice.speaker_embedding, speaker.numpy())
+    np.testing.assert_array_equal(voice.ref_codes, encoder.encode(samples).numpy())
+
+
+def test_what_was_heard_is_not_heard_again(preparer: VoicePreparer, heard: list[str]) -> None:
+    first = preparer.prepare(recording(), name="a", ref_text="One.")
+    again = preparer.prepare(recording().copy(), name="b", ref_text="Two.")
+    assert heard == ["speaker", "codes"]
+    np.testing.assert_array_equal(first.ref_codes, again.ref_codes)
+    assert (again.name, again.ref_text) == ("b", "Two.")
+    other = preparer.prepare(recording(1), name="a", ref_text="One.")
+    assert heard == ["speaker", "codes"] * 2
+    assert other.content_hash != first.content_hash
+
+
+def test_codes_are_made_when_they_are_wanted(preparer: VoicePreparer, heard: list[str]) -> None:
+    vector = preparer.prepare(recording(), name="a", ref_text=None, with_codes=False)
+    assert vector.ref_codes is None
+    assert heard == ["speaker"]
+    whole = preparer.prepare(recording(), name="a", ref_text="One.")
+    assert whole.ref_codes is not None
+    assert heard == ["speaker", "codes"]
+
+
+def test_threads_share_what_is_heard(preparer: VoicePreparer, heard: list[str]) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        voices = list(
+            pool.map(
+                lambda n: preparer.prepare(recording(n % 2), name="a", ref_text="One."), range(8)
+            )
+        )
+    assert sorted(heard) == ["codes"] * 2 + ["speaker"] * 2
+    assert len({voice.content_hash for voice in voices}) == 2
+    assert voices[0].content_hash == voices[2].content_hash
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_words_that_say_nothing_are_none(preparer: VoicePreparer, text: str | None) -> None:
+    assert preparer.prepare(recording(), name="a", ref_text=text).ref_text is None
+
+
+def test_a_recording_that_is_too_short_is_refused(preparer: VoicePreparer) -> None:
+    for _ in range(2):  # a refusal is not kept
+        with pytest.raises(InvalidRequestError, match="shorter than"):
+            preparer.prepare(recording()[:100], name="a", ref_text=None)

@@ -1,0 +1,91 @@
+"""Recordings of requests: loaded, decoded at the rate that is wanted, and decoded once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from antiphon.audio.recording import read_recording
+from antiphon.audio.sandbox import DecodeSandbox
+from antiphon.config import ReferenceSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.types import Samples
+from antiphon.voices.recordings import Recordings
+from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
+
+T = TypeVar("T")
+
+
+def on(work: Callable[[Recordings], Awaitable[T]], **settings: Any) -> T:
+    async def main() -> T:
+        recordings = Recordings(ReferenceSettings(**settings))
+        try:
+            return await work(recordings)
+        finally:
+            recordings.close()
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the rates that files were decoded at, one entry a file."""
+    rates: list[int] = []
+    decode = DecodeSandbox.decode
+
+    def noted(self: DecodeSandbox, data: bytes, **more: Any) -> Samples:
+        rates.append(more["sample_rate_hz"])
+        return decode(self, data, **more)
+
+    monkeypatch.setattr(DecodeSandbox, "decode", noted)
+    return rates
+
+
+def test_every_address_gives_the_same_samples(tmp_path: Path, decoded: list[int]) -> None:
+    (tmp_path / "a.wav").write_bytes(RECORDING)
+    expected = read_recording(RECORDING, sample_rate_hz=24_000, max_duration_s=30)
+
+    async def work(recordings: Recordings) -> None:
+        for address in (RECORDING, RECORDING_URI, f"file://{tmp_path}/a.wav"):
+            samples = await recordings.load(address, 24_000)
+            np.testing.assert_array_equal(samples, expected)
+            assert not samples.flags.writeable
+
+    on(work, allowed_media_path=tmp_path)
+    assert decoded == [24_000]
+
+
+def test_a_recording_that_comes_again_is_not_decoded_again(decoded: list[int]) -> None:
+    async def work(recordings: Recordings) -> None:
+        loads = [recordings.load(RECORDING_URI, 24_000) for _ in range(5)]
+        await asyncio.gather(*loads, recordings.load(RECORDING, 16_000))
+        await recordings.load(wav(seed=1), 24_000)
+
+    on(work)
+    assert sorted(decoded) == [16_000, 24_000, 24_000]
+
+
+@pytest.mark.parametrize(
+    ("recording", "words"),
+    [
+        (b"?", "Could not decode audio"),
+        ("data:,?", "Could not decode audio"),
+        ("https://example.com/a.wav", "fetches no URLs"),
+        ("a.wav", "must be a data: URI"),
+        (wav(0.5), "too short"),
+        (wav(2.5), "too long"),
+        (bytes(200_000), "too large"),
+        (data_uri(bytes(200_000)), "too large"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_will_not_do_is_told(recording: str | bytes, words: str) -> None:
+    async def work(recordings: Recordings) -> None:
+        with pytest.raises(InvalidRequestError, match=words) as caught:
+            await recordings.load(recording, 24_000)
+        assert caught.value.param == "ref_audio"
+
+    on(work, max_duration_s=2, max_bytes=100_000)
