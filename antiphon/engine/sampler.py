@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from antiphon.engine import kernels
 from antiphon.types import Sampling
 
 _WORD = 0xFFFFFFFF
@@ -58,15 +59,26 @@ class SamplingTable:
         self._top_p[slot] = self._host_top_p[slot] = top_p
         self._repetition_penalty[slot] = sampling.repetition_penalty or 1.0
 
-    def rows(self, slots: Sequence[int], index: Tensor) -> SamplingRows:
-        """Gather the rows of ``slots``; ``index`` holds the same numbers on the device."""
+    def reach(self, slots: Sequence[int]) -> tuple[int, bool]:
+        """Return the largest top-k of ``slots``, and whether any of them uses top-p."""
+        largest = max(self._host_top_k[slot] for slot in slots)
+        return largest, any(self._host_top_p[slot] < 1.0 for slot in slots)
+
+    def rows(self, index: Tensor, max_top_k: int, uses_top_p: bool) -> SamplingRows:
+        """Gather rows.
+
+        Args:
+            index: slots, on the device.
+            max_top_k: at least the largest top-k among them.
+            uses_top_p: false only if none of them uses top-p.
+        """
         return SamplingRows(
             temperature=self._temperature[index],
             top_k=self._top_k[index],
             top_p=self._top_p[index],
             repetition_penalty=self._repetition_penalty[index],
-            max_top_k=max(self._host_top_k[slot] for slot in slots),
-            uses_top_p=any(self._host_top_p[slot] < 1.0 for slot in slots),
+            max_top_k=max_top_k,
+            uses_top_p=uses_top_p,
         )
 
 
@@ -87,7 +99,7 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
     """Draw one token a row.
 
     Args:
-        logits: f32, shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
+        logits: shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
         rows: parameters.
         noise: of `gumbel_noise`, shape of the logits.
 
@@ -95,8 +107,12 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
         Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is finite unless the
         row's logits held something that is not a number.
     """
+    if kernels.run_on(logits) and not rows.uses_top_p:
+        from antiphon.engine.kernels import drawing
+
+        return drawing.draw(logits, rows.temperature, rows.top_k, noise)
     is_greedy = rows.temperature == 0
-    scores = logits / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
+    scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
     scores = _keep_top_k(scores, rows)
     if rows.uses_top_p:
         scores = _keep_top_p(scores, rows.top_p)
@@ -136,6 +152,16 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     Returns:
         f32, shape ``[num_rows, num_codebooks, vocab_size]``.
     """
+    uniform = _uniform(seeds, frames, codebooks, vocab_size)
+    return uniform.log_().neg_().log_().neg_()
+
+
+def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
+    """Return multiples of 2**-24 between 0 and 1, neither of them, exact in f32."""
+    if kernels.run_on(seeds):
+        from antiphon.engine.kernels import drawing
+
+        return drawing.uniform(seeds, frames, codebooks, vocab_size)
     low = _mixed(seeds[:, 0] ^ _START)
     high = _mixed(seeds[:, 1] ^ low)
     low = _mixed(low ^ frames)
@@ -145,8 +171,7 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     tokens = torch.arange(vocab_size, device=seeds.device)
     bits = _mixed(low[..., None] ^ tokens)
     bits = _mixed((bits + high[..., None]) & _WORD)
-    uniform = ((bits >> 9).float() + 0.5) * 2.0**-23  # never 0 or 1, exact in f32
-    return -torch.log(-torch.log(uniform))
+    return ((bits >> 9).float() + 0.5) * 2.0**-23
 
 
 def _mixed(words: Tensor) -> Tensor:

@@ -35,7 +35,8 @@ def rows_of(*samplings: Sampling, vocab_size: int) -> SamplingRows:
     table = SamplingTable(len(samplings), vocab_size, CPU)
     for slot, sampling in enumerate(samplings):
         table.write(slot, sampling)
-    return table.rows(range(len(samplings)), torch.arange(len(samplings)))
+    slots = range(len(samplings))
+    return table.rows(torch.tensor(slots), *table.reach(slots))
 
 
 def plain_probabilities(logits: list[float], sampling: Sampling) -> NDArray[np.float64]:
@@ -150,7 +151,9 @@ def test_a_row_draws_alone_what_it_draws_in_any_batch(data: st.DataObject) -> No
         table.write(slot, samplings[row])
     noise = noise_of([seeds[row] for row in order], frame, 1, vocab_size)[:, 0]
     together, _ = sample(
-        logits[list(order)], table.rows(range(num_rows), torch.arange(num_rows)), noise
+        logits[list(order)],
+        table.rows(torch.arange(num_rows), *table.reach(range(num_rows))),
+        noise,
     )
     for slot, row in enumerate(order):
         alone, _ = sample(
