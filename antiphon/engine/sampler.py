@@ -6,13 +6,15 @@ function of (seed, frame, codebook, token) alone, so a request draws the same al
 in any slot, and again after it has moved to another machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from antiphon.engine import kernels
+from antiphon.engine.transfer import upload
 from antiphon.types import Sampling
 
 _WORD = 0xFFFFFFFF
@@ -43,21 +45,22 @@ class SamplingTable:
 
     def __init__(self, num_slots: int, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
-        self._temperature = torch.ones(num_slots, device=device)
-        self._top_k = torch.ones(num_slots, dtype=torch.int64, device=device)
-        self._top_p = torch.ones(num_slots, device=device)
-        self._repetition_penalty = torch.ones(num_slots, device=device)
+        # temperature, top-k (exact in f32), top-p, repetition penalty
+        self._parameters = torch.ones(num_slots, 4, device=device)
         self._host_top_k = [1] * num_slots
         self._host_top_p = [1.0] * num_slots
 
-    def write(self, slot: int, sampling: Sampling) -> None:
-        """Set a slot's parameters; ``None`` and a ``top_k`` of 0 turn a filter off."""
-        top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
-        top_p = 1.0 if sampling.top_p is None else sampling.top_p
-        self._temperature[slot] = 1.0 if sampling.temperature is None else sampling.temperature
-        self._top_k[slot] = self._host_top_k[slot] = top_k
-        self._top_p[slot] = self._host_top_p[slot] = top_p
-        self._repetition_penalty[slot] = sampling.repetition_penalty or 1.0
+    def write(self, samplings: Mapping[int, Sampling]) -> None:
+        """Set parameters by slot; ``None`` and a ``top_k`` of 0 turn a filter off."""
+        rows = np.ones((len(samplings), 4), np.float32)
+        for row, (slot, sampling) in zip(rows, samplings.items(), strict=True):
+            top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
+            top_p = 1.0 if sampling.top_p is None else sampling.top_p
+            temperature = 1.0 if sampling.temperature is None else sampling.temperature
+            row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
+            self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
+        device = self._parameters.device
+        self._parameters[upload([*samplings], device)] = upload(rows, device)
 
     def reach(self, slots: Sequence[int]) -> tuple[int, bool]:
         """Return the largest top-k of ``slots``, and whether any of them uses top-p."""
@@ -72,11 +75,12 @@ class SamplingTable:
             max_top_k: at least the largest top-k among them.
             uses_top_p: false only if none of them uses top-p.
         """
+        temperature, top_k, top_p, repetition_penalty = self._parameters[index].unbind(1)
         return SamplingRows(
-            temperature=self._temperature[index],
-            top_k=self._top_k[index],
-            top_p=self._top_p[index],
-            repetition_penalty=self._repetition_penalty[index],
+            temperature=temperature,
+            top_k=top_k.long(),
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
             max_top_k=max_top_k,
             uses_top_p=uses_top_p,
         )

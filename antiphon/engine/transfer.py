@@ -9,9 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
-def upload(values: Sequence[int] | NDArray[np.integer[Any]], device: torch.device) -> Tensor:
-    """Return integers as an int64 tensor on the device; the copy is ordered by the stream."""
-    tensor = torch.as_tensor(values, dtype=torch.int64)
+def upload(
+    values: Sequence[int] | Sequence[tuple[int, ...]] | NDArray[Any], device: torch.device
+) -> Tensor:
+    """Return numbers as a tensor on the device, integers as int64; the stream orders the copy."""
+    array = np.asarray(values)
+    if array.dtype.kind != "f":
+        array = array.astype(np.int64)
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

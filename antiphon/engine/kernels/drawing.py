@@ -30,7 +30,7 @@ def draw(
         top_k: int64 ``[num_rows]``.
         noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
     """
-    logits = logits.contiguous()
+    logits, temperature = logits.contiguous(), temperature.contiguous()
     num_rows, vocab_size = logits.shape
     tokens = torch.empty(num_rows, dtype=torch.int64, device=logits.device)
     scores = torch.empty(num_rows, device=logits.device)

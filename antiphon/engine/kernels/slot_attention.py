@@ -98,7 +98,7 @@ def attend(
     parts = result if is_whole else queries.new_empty((*shape, head_dim), dtype=torch.float32)
     weights = result if is_whole else queries.new_empty(shape, dtype=torch.float32)
     group = num_heads // num_kv_heads
-    block = min(_BLOCK_POSITIONS, max(_MIN_DOT, triton.next_power_of_2(num_visible)))
+    block = min(_BLOCK_POSITIONS, max(_MIN_DOT, triton.next_power_of_2(kept.shape[2])))
     _attend_split[(num_tokens, num_kv_heads, num_splits)](
         queries,
         kept,

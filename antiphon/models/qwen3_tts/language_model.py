@@ -5,7 +5,6 @@ holds. What the host must know (slot numbers, lengths) comes in as numbers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,11 +31,16 @@ from antiphon.engine.transfer import upload
 from antiphon.engine.weights import Progress
 from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.predictor import Predictor
-from antiphon.models.qwen3_tts.prompt_layout import SPEAKER, Ids, Qwen3TTSPrompt
+from antiphon.models.qwen3_tts.prompt_layout import SPEAKER, Ids
 from antiphon.models.qwen3_tts.slot_tensors import SlotTensors
+from antiphon.models.qwen3_tts.step_inputs import (
+    Prefill,
+    PrefillShape,
+    SlotStart,
+    StepShape,
+)
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.models.qwen3_tts.weights import language_model_weights
-from antiphon.types import Sampling
 
 FRAME, STOP, FAULT = 0, 1, 2
 """What became of a row in a step: a frame, the end of speech, or numbers that are none."""
@@ -47,45 +51,6 @@ _MIN_VISIBLE = 256
 _MAX_PREFILL_TOKENS = 1024
 _MAX_PREFILL_POSITIONS = 128
 _NUM_VISIBLE_STEP = 4  # from one bucket of visible positions to the next
-
-
-@dataclass(frozen=True, slots=True)
-class Prefill:
-    """A prompt to be read into a slot.
-
-    Attributes:
-        text: beside begin-of-speech and the reference's frames but the last, padded where it has
-            ended: as many ids as there are reference frames.
-    """
-
-    slot: int
-    prompt: Qwen3TTSPrompt
-    text: Ids
-
-
-@dataclass(frozen=True, slots=True)
-class StepShape:
-    """All that the host decides in a step.
-
-    Attributes:
-        num_visible: at least the positions that the fullest slot will then hold.
-        talker_top_k: at least the largest in use.
-        predictor_top_k: likewise.
-    """
-
-    num_rows: int
-    num_visible: int
-    talker_top_k: int
-    predictor_top_k: int
-    uses_top_p: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillShape:
-    """All that the host decides when prompts are read together."""
-
-    num_rows: int
-    num_positions: int
 
 
 class LanguageModel:
@@ -156,16 +121,25 @@ class LanguageModel:
             if progress is not None:
                 progress(number, len(shapes))
 
-    def start(self, slot: int, seed: int, sampling: Sampling, prompt: Qwen3TTSPrompt) -> None:
-        """Give a slot to a request, whatever it held before."""
-        state = self._slots
-        state.text[slot] = self._tokens.tts_pad
-        state.positions[slot] = prompt.num_prefilled
-        state.frames[slot] = 0
-        state.seeds[slot] = upload(seed_words(seed), self._device)
-        state.has_occurred[slot] = False
-        self._talker_sampling.write(slot, sampling)
-        self._predictor_sampling.write(slot, prompt.predictor_sampling)
+    def start(self, starts: Sequence[SlotStart]) -> None:
+        """Give slots to requests, whatever they held before."""
+        width = max(len(each.text) for each in starts)
+        text = np.full((len(starts), width), self._tokens.tts_pad, np.int64)
+        for row, each in zip(text, starts, strict=True):
+            row[: len(each.text)] = each.text
+        state, device = self._slots, self._device
+        index = upload([each.slot for each in starts], device)
+        state.text[index] = self._tokens.tts_pad
+        width = min(width, self.max_positions)  # what cannot fit is unheard
+        state.text[index, :width] = upload(text[:, :width], device)
+        state.positions[index] = upload([each.prompt.num_prefilled for each in starts], device)
+        state.frames[index] = 0
+        state.seeds[index] = upload([seed_words(each.seed) for each in starts], device)
+        state.has_occurred[index] = False
+        self._talker_sampling.write({each.slot: each.sampling for each in starts})
+        self._predictor_sampling.write(
+            {each.slot: each.prompt.predictor_sampling for each in starts}
+        )
 
     def write_text(self, slot: int, start: int, ids: Ids) -> None:
         """Set the text beside the frames from number ``start`` on; what cannot fit is unheard."""

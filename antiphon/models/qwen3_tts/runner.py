@@ -17,10 +17,10 @@ from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_
 from antiphon.models.qwen3_tts.language_model import (
     FAULT,
     STOP,
-    Prefill,
     load_language_model,
 )
 from antiphon.models.qwen3_tts.prompt_layout import Qwen3TTSPrompt
+from antiphon.models.qwen3_tts.step_inputs import Prefill, SlotStart
 from antiphon.models.spec import LoadContext
 
 logger = logging.getLogger(__name__)
@@ -146,8 +146,8 @@ class Qwen3TTSRunner:
         with self._model.graphs.on_stream():
             for slot in plan.releases:
                 del self._slots[slot]
-            for start in plan.starts:
-                self._start(start)
+            if plan.starts:
+                self._model.start([self._started(start) for start in plan.starts])
             for append in plan.appends:
                 self._append(append)
             self._prefill()
@@ -177,14 +177,17 @@ class Qwen3TTSRunner:
         self._model.graphs.clear()
         del self._model
 
-    def _start(self, start: Start) -> None:
+    def _started(self, start: Start) -> SlotStart:
+        """Take a request in on the host; return what the device has to know of it."""
         prompt = start.prompt.data
         assert isinstance(prompt, Qwen3TTSPrompt)
         assert prompt.num_prefilled < self._model.max_positions, "the prompter lets none so long by"
-        state = _Slot(prompt, [], prompt.num_text_tokens, prompt.is_open)
-        self._slots[start.slot] = state
-        self._model.start(start.slot, start.prompt.seed, start.prompt.sampling, prompt)
-        self._extend_text(start.slot, prompt.text)
+        text = [*prompt.text]
+        self._slots[start.slot] = _Slot(prompt, text, prompt.num_text_tokens, prompt.is_open)
+        beside_frames = tuple(text[prompt.num_reference_frames :])
+        return SlotStart(
+            start.slot, start.prompt.seed, start.prompt.sampling, prompt, beside_frames
+        )
 
     def _append(self, append: Append) -> None:
         state, ids = self._slots[append.slot], append.piece.data
