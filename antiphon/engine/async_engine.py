@@ -116,7 +116,7 @@ class AsyncEngine:
     def _run(self) -> None:
         try:
             while self._take_commands():
-                if self._core.scheduler.has_work:
+                if self._core.has_work:
                     self._deliver(self._core.step())
                 else:
                     self._core.scheduler.check_integrity()
@@ -128,7 +128,7 @@ class AsyncEngine:
 
     def _take_commands(self) -> bool:
         """Carry out what has arrived, waiting for it if there is no work; False means stop."""
-        block = not self._core.scheduler.has_work
+        block = not self._core.has_work
         while True:
             try:
                 command = self._inbox.get(block=block)

@@ -1,8 +1,11 @@
 """Attention over keys and values that are kept: per slot between steps, or for one frame only.
 
-Each class is one way of keeping them. A transformer hands every layer's new queries, keys and
-values to one of them, ``[rows, positions, heads, head_dim]`` each, and gets the attended values
-in the shape of the queries.
+Each class is one way of keeping them. A transformer hands every layer's product, out of which
+queries, keys and values are cut, to one of them, and gets the attended values,
+``[rows, positions, num_heads * head_dim]``.
+
+On a GPU all of them are one pair of kernels: every new position, wherever it comes from, is
+written to its place in a cache and attends to its slot up to itself.
 """
 
 from dataclasses import dataclass
@@ -12,11 +15,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.engine import kernels
+from antiphon.engine.heads import NormedHeads
+from antiphon.engine.layers import Rotation
+
 
 class Attend(Protocol):
     """Keeps the new keys and values of a layer and attends to all that its rows hold."""
 
-    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor: ...
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +53,33 @@ class SlotCache:
         self.tensor[:, :, slot].zero_()
 
 
-@dataclass(frozen=True, slots=True)
 class PrefillAttention:
-    """One slot's first positions at once, each seeing itself and those before it."""
+    """The first positions of some slots at once, each seeing itself and those before it."""
 
-    cache: SlotCache
-    slot: int
+    def __init__(self, cache: SlotCache, slots: Tensor, num_positions: int) -> None:
+        """Prepare a pass.
 
-    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        num_positions = queries.shape[1]
-        self.cache.tensor[layer, 0, self.slot, :num_positions] = keys[0]
-        self.cache.tensor[layer, 1, self.slot, :num_positions] = values[0]
+        Args:
+            cache: of all slots.
+            slots: shape ``[num_rows]``.
+            num_positions: of each row; a row that has fewer is padded, and what its padding
+                leaves in the cache is overwritten before it is seen.
+        """
+        self._cache = cache
+        self._slots = slots[:, None].expand(-1, num_positions).contiguous()
+        positions = torch.arange(num_positions, device=slots.device)
+        self._positions = positions.expand(len(slots), -1).contiguous()
+
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor:
+        kept = self._cache.tensor[layer]
+        if kernels.run_on(joined):
+            places = (self._slots, self._positions)
+            return _keep_and_attend(joined, heads, rotation, kept, places, joined.shape[1])
+        queries, keys, values = heads(joined, rotation)
+        kept[0][self._slots, self._positions] = keys
+        kept[1][self._slots, self._positions] = values
         return _causal(queries, keys, values)
 
 
@@ -76,13 +101,22 @@ class DecodeAttention:
         self._slots = slots
         self._positions = positions
         self._num_visible = num_visible
-        places = torch.arange(num_visible, device=slots.device)
-        self._mask = (places <= positions[:, None])[:, None, None]
+        self._mask: Tensor | None = None
 
-    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        kept_keys, kept_values = self._cache.tensor[layer]
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor:
+        kept = self._cache.tensor[layer]
+        if kernels.run_on(joined):
+            places = (self._slots, self._positions)
+            return _keep_and_attend(joined, heads, rotation, kept, places, self._num_visible)
+        queries, keys, values = heads(joined, rotation)
+        kept_keys, kept_values = kept
         kept_keys[self._slots, self._positions] = keys[:, 0]
         kept_values[self._slots, self._positions] = values[:, 0]
+        if self._mask is None:
+            visible = torch.arange(self._num_visible, device=self._slots.device)
+            self._mask = (visible <= self._positions[:, None])[:, None, None]
         return _attend_one(
             queries, self._of_rows(kept_keys), self._of_rows(kept_values), self._mask
         )
@@ -91,21 +125,60 @@ class DecodeAttention:
         return kept[:, : self._num_visible].index_select(0, self._slots)
 
 
+@dataclass(frozen=True, slots=True)
+class FrameCache:
+    """Room for the keys and values of one frame in each row.
+
+    Attributes:
+        kept: whose slots are the rows.
+        slots: 0, 1, 2 and so on, as often as there are positions; ``[num_positions, num_rows]``.
+        positions: how often each slot was named before; same shape.
+    """
+
+    kept: SlotCache
+    slots: Tensor
+    positions: Tensor
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, int, int, int, int], like: Tensor) -> "FrameCache":
+        """Make an empty one; see `SlotCache.zeros`."""
+        _, num_rows, num_positions, *_ = shape
+        slots = torch.arange(num_rows, device=like.device).expand(num_positions, -1)
+        positions = torch.arange(num_positions, device=like.device)[:, None].expand(-1, num_rows)
+        return cls(SlotCache.zeros(shape, like), slots.contiguous(), positions.contiguous())
+
+    def places(self, num_rows: int, start: int, end: int) -> tuple[Tensor, Tensor]:
+        """Return slots and positions of a pass, position after position within each row."""
+        slots = self.slots[start:end, :num_rows].t().contiguous()
+        return slots, self.positions[start:end, :num_rows].t().contiguous()
+
+
 class FrameAttention:
     """A short causal run that starts empty and is forgotten: all rows go through it in lockstep."""
 
-    def __init__(self, cache: SlotCache, num_rows: int) -> None:
+    def __init__(self, cache: FrameCache, num_rows: int) -> None:
         """Start empty in the first rows of ``cache``."""
-        self._tensor = cache.tensor[:, :, :num_rows]
+        self._cache = cache
+        self._num_rows = num_rows
+        self._places: tuple[Tensor, Tensor] | None = None
         self.num_positions = 0
 
     def advance(self, num_positions: int) -> None:
         """Note that a pass over all layers is complete."""
         self.num_positions += num_positions
+        self._places = None
 
-    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        start, end = self.num_positions, self.num_positions + keys.shape[1]
-        kept_keys, kept_values = self._tensor[layer]
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor:
+        start, end = self.num_positions, self.num_positions + joined.shape[1]
+        kept = self._cache.kept.tensor[layer]
+        if kernels.run_on(joined):
+            if self._places is None:
+                self._places = self._cache.places(self._num_rows, start, end)
+            return _keep_and_attend(joined, heads, rotation, kept, self._places, end)
+        queries, keys, values = heads(joined, rotation)
+        kept_keys, kept_values = kept[:, : self._num_rows]
         kept_keys[:, start:end] = keys
         kept_values[:, start:end] = values
         if start == 0:
@@ -113,15 +186,40 @@ class FrameAttention:
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
 
 
+def _keep_and_attend(
+    joined: Tensor,
+    heads: NormedHeads,
+    rotation: Rotation,
+    kept: Tensor,
+    places: tuple[Tensor, Tensor],
+    num_visible: int,
+) -> Tensor:
+    """Do what the PyTorch lines of all classes do, for tokens at any places."""
+    from antiphon.engine.kernels import slot_attention
+
+    shape = heads.shape
+    queries = slot_attention.norm_rotate_keep(
+        joined.flatten(0, 1),
+        slot_attention.HeadShape(shape.num_heads, shape.num_kv_heads, shape.head_dim),
+        (heads.query_norm.weight, heads.key_norm.weight, heads.query_norm.epsilon),
+        (rotation.cosines.view(-1, shape.head_dim), rotation.sines.view(-1, shape.head_dim)),
+        kept,
+        places,
+    )
+    attended = slot_attention.attend(queries, kept, places, num_visible)
+    return attended.view(*joined.shape[:2], -1)
+
+
 def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Attend causally among positions that are all new."""
-    return F.scaled_dot_product_attention(
+    attended = F.scaled_dot_product_attention(
         queries.transpose(1, 2),
         keys.transpose(1, 2),
         values.transpose(1, 2),
         is_causal=True,
         enable_gqa=True,
-    ).transpose(1, 2)
+    )
+    return attended.transpose(1, 2).flatten(2)
 
 
 def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -134,4 +232,4 @@ def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | No
         values.transpose(1, 2),
         attn_mask=mask,
     )
-    return attended.reshape(queries.shape)
+    return attended.reshape(num_rows, 1, num_heads * head_dim)

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.engine import kernels
+
 Weights = Mapping[str, Tensor]
 """Tensors by their names in a checkpoint."""
 
@@ -44,9 +46,22 @@ class RMSNorm:
     epsilon: float
 
     def __call__(self, states: Tensor) -> Tensor:
+        if kernels.run_on(states):
+            from antiphon.engine.kernels import pointwise
+
+            return pointwise.rms_norm(states, self.weight, self.epsilon)
         wide = states.float()
         wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon)
         return self.weight * wide.to(states.dtype)
+
+    def after(self, states: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``states + branch``, and that normed."""
+        if kernels.run_on(states):
+            from antiphon.engine.kernels import pointwise
+
+            return pointwise.add_rms_norm(states, branch, self.weight, self.epsilon)
+        states = states + branch
+        return states, self(states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +77,12 @@ class SwiGLU:
         return cls(gate_up, Linear.of(weights, f"{name}.down_proj"))
 
     def __call__(self, states: Tensor) -> Tensor:
-        gate, up = self.gate_up(states).chunk(2, dim=-1)
+        gate_up = self.gate_up(states)
+        if kernels.run_on(gate_up):
+            from antiphon.engine.kernels import pointwise
+
+            return self.down(pointwise.silu_product(gate_up))
+        gate, up = gate_up.chunk(2, dim=-1)
         return self.down(F.silu(gate) * up)
 
 

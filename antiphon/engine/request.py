@@ -22,6 +22,7 @@ class EngineRequest:
     prompt: Prompt
     status: Status = Status.WAITING
     slot: int | None = None
+    num_frames_planned: int = 0
     num_frames: int = 0
     num_frames_read: int = 0
     num_frames_allowed: int | None = field(init=False)
@@ -32,14 +33,20 @@ class EngineRequest:
 
     @property
     def num_frames_unread(self) -> int:
-        """Frames made but not yet taken by the listener's side."""
-        return self.num_frames - self.num_frames_read
+        """Frames made or under way, but not yet taken by the listener's side."""
+        return self.num_frames_planned - self.num_frames_read
 
     @property
     def is_out_of_text(self) -> bool:
         """Whether the next frame needs text that has not arrived yet."""
         allowed = self.num_frames_allowed
-        return allowed is not None and self.num_frames >= allowed
+        return allowed is not None and self.num_frames_planned >= allowed
+
+    @property
+    def is_fully_planned(self) -> bool:
+        """Whether the last frame that the request may have is under way."""
+        limit = self.prompt.sampling.max_frames
+        return limit is not None and self.num_frames_planned >= limit
 
     @property
     def is_at_limit(self) -> bool:

@@ -6,12 +6,15 @@ function of (seed, frame, codebook, token) alone, so a request draws the same al
 in any slot, and again after it has moved to another machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.engine import kernels
+from antiphon.engine.transfer import upload
 from antiphon.types import Sampling
 
 _WORD = 0xFFFFFFFF
@@ -42,31 +45,44 @@ class SamplingTable:
 
     def __init__(self, num_slots: int, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
-        self._temperature = torch.ones(num_slots, device=device)
-        self._top_k = torch.ones(num_slots, dtype=torch.int64, device=device)
-        self._top_p = torch.ones(num_slots, device=device)
-        self._repetition_penalty = torch.ones(num_slots, device=device)
+        # temperature, top-k (exact in f32), top-p, repetition penalty
+        self._parameters = torch.ones(num_slots, 4, device=device)
         self._host_top_k = [1] * num_slots
         self._host_top_p = [1.0] * num_slots
 
-    def write(self, slot: int, sampling: Sampling) -> None:
-        """Set a slot's parameters; ``None`` and a ``top_k`` of 0 turn a filter off."""
-        top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
-        top_p = 1.0 if sampling.top_p is None else sampling.top_p
-        self._temperature[slot] = 1.0 if sampling.temperature is None else sampling.temperature
-        self._top_k[slot] = self._host_top_k[slot] = top_k
-        self._top_p[slot] = self._host_top_p[slot] = top_p
-        self._repetition_penalty[slot] = sampling.repetition_penalty or 1.0
+    def write(self, samplings: Mapping[int, Sampling]) -> None:
+        """Set parameters by slot; ``None`` and a ``top_k`` of 0 turn a filter off."""
+        rows = np.ones((len(samplings), 4), np.float32)
+        for row, (slot, sampling) in zip(rows, samplings.items(), strict=True):
+            top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
+            top_p = 1.0 if sampling.top_p is None else sampling.top_p
+            temperature = 1.0 if sampling.temperature is None else sampling.temperature
+            row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
+            self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
+        device = self._parameters.device
+        self._parameters[upload([*samplings], device)] = upload(rows, device)
 
-    def rows(self, slots: Sequence[int], index: Tensor) -> SamplingRows:
-        """Gather the rows of ``slots``; ``index`` holds the same numbers on the device."""
+    def reach(self, slots: Sequence[int]) -> tuple[int, bool]:
+        """Return the largest top-k of ``slots``, and whether any of them uses top-p."""
+        largest = max(self._host_top_k[slot] for slot in slots)
+        return largest, any(self._host_top_p[slot] < 1.0 for slot in slots)
+
+    def rows(self, index: Tensor, max_top_k: int, uses_top_p: bool) -> SamplingRows:
+        """Gather rows.
+
+        Args:
+            index: slots, on the device.
+            max_top_k: at least the largest top-k among them.
+            uses_top_p: false only if none of them uses top-p.
+        """
+        temperature, top_k, top_p, repetition_penalty = self._parameters[index].unbind(1)
         return SamplingRows(
-            temperature=self._temperature[index],
-            top_k=self._top_k[index],
-            top_p=self._top_p[index],
-            repetition_penalty=self._repetition_penalty[index],
-            max_top_k=max(self._host_top_k[slot] for slot in slots),
-            uses_top_p=any(self._host_top_p[slot] < 1.0 for slot in slots),
+            temperature=temperature,
+            top_k=top_k.long(),
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            max_top_k=max_top_k,
+            uses_top_p=uses_top_p,
         )
 
 
@@ -87,7 +103,7 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
     """Draw one token a row.
 
     Args:
-        logits: f32, shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
+        logits: shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
         rows: parameters.
         noise: of `gumbel_noise`, shape of the logits.
 
@@ -95,8 +111,12 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
         Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is finite unless the
         row's logits held something that is not a number.
     """
+    if kernels.run_on(logits) and not rows.uses_top_p:
+        from antiphon.engine.kernels import drawing
+
+        return drawing.draw(logits, rows.temperature, rows.top_k, noise)
     is_greedy = rows.temperature == 0
-    scores = logits / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
+    scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
     scores = _keep_top_k(scores, rows)
     if rows.uses_top_p:
         scores = _keep_top_p(scores, rows.top_p)
@@ -136,6 +156,16 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     Returns:
         f32, shape ``[num_rows, num_codebooks, vocab_size]``.
     """
+    uniform = _uniform(seeds, frames, codebooks, vocab_size)
+    return uniform.log_().neg_().log_().neg_()
+
+
+def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
+    """Return multiples of 2**-24 between 0 and 1, neither of them, exact in f32."""
+    if kernels.run_on(seeds):
+        from antiphon.engine.kernels import drawing
+
+        return drawing.uniform(seeds, frames, codebooks, vocab_size)
     low = _mixed(seeds[:, 0] ^ _START)
     high = _mixed(seeds[:, 1] ^ low)
     low = _mixed(low ^ frames)
@@ -145,8 +175,7 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     tokens = torch.arange(vocab_size, device=seeds.device)
     bits = _mixed(low[..., None] ^ tokens)
     bits = _mixed((bits + high[..., None]) & _WORD)
-    uniform = ((bits >> 9).float() + 0.5) * 2.0**-23  # never 0 or 1, exact in f32
-    return -torch.log(-torch.log(uniform))
+    return ((bits >> 9).float() + 0.5) * 2.0**-23
 
 
 def _mixed(words: Tensor) -> Tensor:

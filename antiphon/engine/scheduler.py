@@ -27,6 +27,7 @@ class Scheduler:
         self._running: dict[int, EngineRequest] = {}
         self._by_id: dict[str, EngineRequest] = {}
         self._releases: list[int] = []
+        self._under_way: deque[tuple[EngineRequest, ...]] = deque()
 
     def add(self, request: EngineRequest) -> None:
         """Queue a request."""
@@ -78,13 +79,23 @@ class Scheduler:
             self._running[request.slot] = request
             starts.append(Start(request.slot, request.prompt))
         slots = tuple(slot for slot, each in self._running.items() if self._may_run(each))
+        if slots:
+            self._under_way.append(tuple(self._running[slot] for slot in slots))
+        for slot in slots:
+            self._running[slot].num_frames_planned += 1
         return StepPlan(releases, tuple(starts), self._take_appends(), slots)
 
     def update(self, plan: StepPlan, output: StepOutput) -> list[tuple[str, EngineEvent]]:
-        """Take the step's result in; return what each request is to be told."""
+        """Take a step's result in; return what each request is to be told.
+
+        Steps are updated in the order in which they were scheduled, though more may have been
+        scheduled in between. A request that has ended in the meantime is told nothing.
+        """
         events: list[tuple[str, EngineEvent]] = []
-        for slot in plan.slots:
-            request = self._running[slot]
+        requests = self._under_way.popleft() if plan.slots else ()
+        for slot, request in zip(plan.slots, requests, strict=True):
+            if request.status is Status.ENDED:
+                continue
             reason: FinishReason | None = None
             if slot in output.stopped:
                 reason = "stop"
@@ -111,7 +122,7 @@ class Scheduler:
 
     def _may_run(self, request: EngineRequest) -> bool:
         is_read = request.num_frames_unread < self._max_unread_frames
-        return is_read and not request.is_out_of_text
+        return is_read and not (request.is_out_of_text or request.is_fully_planned)
 
     def _take_appends(self) -> tuple[Append, ...]:
         appends = []

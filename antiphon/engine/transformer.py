@@ -2,38 +2,20 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from antiphon.engine.attention import Attend
+from antiphon.engine.heads import Heads, NormedHeads
 from antiphon.engine.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """How a layer's queries, keys and values are cut into heads."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-
-    def split(self, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cut ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
-        heads = joined.view(*joined.shape[:-1], -1, self.head_dim)
-        sizes = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
-        queries, keys, values = torch.split(heads, sizes, dim=-2)
-        return queries, keys, values
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
     """Attention, then feed-forward, each normed before and added to what went in."""
 
-    heads: Heads
+    heads: NormedHeads
     attention_norm: RMSNorm
     query_key_value: Linear
-    query_norm: RMSNorm
-    key_norm: RMSNorm
     output: Linear
     feed_forward_norm: RMSNorm
     feed_forward: SwiGLU
@@ -45,25 +27,24 @@ class DecoderLayer:
 
         attention = f"{name}.self_attn"
         return cls(
-            heads=heads,
+            heads=NormedHeads(heads, norm("self_attn.q_norm"), norm("self_attn.k_norm")),
             attention_norm=norm("input_layernorm"),
             query_key_value=Linear.joined(
                 weights, *(f"{attention}.{part}_proj" for part in ("q", "k", "v"))
             ),
-            query_norm=norm("self_attn.q_norm"),
-            key_norm=norm("self_attn.k_norm"),
             output=Linear.of(weights, f"{attention}.o_proj"),
             feed_forward_norm=norm("post_attention_layernorm"),
             feed_forward=SwiGLU.of(weights, f"{name}.mlp"),
         )
 
-    def __call__(self, index: int, states: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
-        joined = self.query_key_value(self.attention_norm(states))
-        queries, keys, values = self.heads.split(joined)
-        queries = rotation(self.query_norm(queries))
-        keys = rotation(self.key_norm(keys))
-        states = states + self.output(attend(index, queries, keys, values).flatten(-2))
-        return states + self.feed_forward(self.feed_forward_norm(states))
+    def __call__(
+        self, index: int, states: Tensor, normed: Tensor, rotation: Rotation, attend: Attend
+    ) -> tuple[Tensor, Tensor]:
+        """Take the states and them normed; return the states, and what is to be added to them."""
+        joined = self.query_key_value(normed)
+        attended = attend(index, joined, self.heads, rotation)
+        states, normed = self.feed_forward_norm.after(states, self.output(attended))
+        return states, self.feed_forward(normed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +57,9 @@ class Transformer:
 
     def __call__(self, states: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
         """Return the normed states of ``[rows, positions, hidden_size]``, same shape."""
-        for index, layer in enumerate(self.layers):
-            states = layer(index, states, rotation, attend)
-        return self.norm(states)
+        norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
+        normed = self.layers[0].attention_norm(states)
+        for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
+            states, branch = layer(index, states, normed, rotation, attend)
+            states, normed = next_norm.after(states, branch)
+        return normed

@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.runner import Done
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
@@ -25,7 +26,7 @@ class CountingRunner:
         self.num_frames_made = 0
         self.is_closed = False
 
-    def run(self, plan: StepPlan) -> StepOutput:
+    def launch(self, plan: StepPlan) -> Done:
         for slot in plan.releases:
             del self.slots[slot]
         for start in plan.starts:
@@ -42,7 +43,7 @@ class CountingRunner:
             frames[slot] = count
             self.num_frames_made += 1
             self.slots[slot] = (prompt, count + 1)
-        return StepOutput(frames, frozenset(stopped))
+        return Done(StepOutput(frames, frozenset(stopped)))
 
     def close(self) -> None:
         self.is_closed = True

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
@@ -25,7 +26,7 @@ class FatefulRunner:
     def __init__(self) -> None:
         self.slots: dict[int, tuple[str, int]] = {}
 
-    def run(self, plan: StepPlan) -> StepOutput:
+    def launch(self, plan: StepPlan) -> Done:
         for slot in plan.releases:
             del self.slots[slot]
         for start in plan.starts:
@@ -39,7 +40,8 @@ class FatefulRunner:
                 ends[fate].add(slot)
             if num_frames < 2 or fate == "length":
                 frames[slot] = num_frames
-        return StepOutput(frames, *(frozenset(ends[fate]) for fate in ("stop", "length", "error")))
+        over = (frozenset(ends[fate]) for fate in ("stop", "length", "error"))
+        return Done(StepOutput(frames, *over))
 
     def close(self) -> None:
         """Nothing to free."""

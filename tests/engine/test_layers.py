@@ -8,9 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.engine.attention import DecodeAttention, FrameAttention, PrefillAttention, SlotCache
+from antiphon.engine.attention import (
+    DecodeAttention,
+    FrameAttention,
+    FrameCache,
+    PrefillAttention,
+    SlotCache,
+)
+from antiphon.engine.heads import Heads
 from antiphon.engine.layers import Linear, RMSNorm, Rope, SwiGLU
-from antiphon.engine.transformer import DecoderLayer, Heads, Transformer
+from antiphon.engine.transformer import DecoderLayer, Transformer
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, LAYERS = 24, 4, 2, 8, 40, 2
 NUM_SLOTS, MAX_POSITIONS = 4, 20
@@ -119,7 +126,8 @@ def inputs(num_positions: int, seed: int) -> Tensor:
 
 def prefill(model: Transformer, cache: SlotCache, slot: int, states: Tensor) -> Tensor:
     rotation = model.rope.between(0, len(states))
-    return model(states[None], rotation, PrefillAttention(cache, slot))[0]
+    attend = PrefillAttention(cache, torch.tensor([slot]), len(states))
+    return model(states[None], rotation, attend)[0]
 
 
 def decode(
@@ -178,8 +186,9 @@ def test_a_cleared_slot_forgets_what_is_not_a_number() -> None:
 def test_a_frame_run_is_the_plain_transformer_for_every_row() -> None:
     model = transformer()
     states = torch.stack([inputs(8, seed=seed) for seed in (1, 2, 3)])
-    cache = new_cache(num_slots=5)
-    cache.tensor.fill_(7.0)  # of an earlier frame
+    shape = (LAYERS, 5, MAX_POSITIONS, KV_HEADS, HEAD_DIM)
+    cache = FrameCache.zeros(shape, like=torch.zeros(()))
+    cache.kept.tensor.fill_(7.0)  # of an earlier frame
     attend = FrameAttention(cache, num_rows=3)
     results = []
     for start, end in [(0, 2), *((at, at + 1) for at in range(2, 8))]:

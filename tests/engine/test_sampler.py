@@ -33,9 +33,9 @@ def noise_of(seeds: list[int], frame: int = 0, codebooks: int = 1, vocab_size: i
 
 def rows_of(*samplings: Sampling, vocab_size: int) -> SamplingRows:
     table = SamplingTable(len(samplings), vocab_size, CPU)
-    for slot, sampling in enumerate(samplings):
-        table.write(slot, sampling)
-    return table.rows(range(len(samplings)), torch.arange(len(samplings)))
+    table.write(dict(enumerate(samplings)))
+    slots = range(len(samplings))
+    return table.rows(torch.tensor(slots), *table.reach(slots))
 
 
 def plain_probabilities(logits: list[float], sampling: Sampling) -> NDArray[np.float64]:
@@ -147,10 +147,12 @@ def test_a_row_draws_alone_what_it_draws_in_any_batch(data: st.DataObject) -> No
     frame = data.draw(st.integers(0, 5000))
     table = SamplingTable(num_rows, vocab_size, CPU)
     for slot, row in enumerate(order):  # rows sit in slots in another order
-        table.write(slot, samplings[row])
+        table.write({slot: samplings[row]})
     noise = noise_of([seeds[row] for row in order], frame, 1, vocab_size)[:, 0]
     together, _ = sample(
-        logits[list(order)], table.rows(range(num_rows), torch.arange(num_rows)), noise
+        logits[list(order)],
+        table.rows(torch.arange(num_rows), *table.reach(range(num_rows))),
+        noise,
     )
     for slot, row in enumerate(order):
         alone, _ = sample(

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.engine import kernels
 from antiphon.engine.layers import Linear, Weights
 from antiphon.models.qwen3_tts.codec_state import Part, Past, StateLayout
 
@@ -130,6 +131,10 @@ class SnakeBeta:
         return cls(frequency, 1.0 / (source.weights[f"{name}.beta"].exp() + 1e-9))
 
     def __call__(self, x: Tensor) -> Tensor:
+        if kernels.run_on(x):
+            from antiphon.engine.kernels import pointwise
+
+            return pointwise.snake(x, self.frequency, self.amplitude)
         wave = (x * self.frequency).sin_().square_()
         return torch.addcmul(x.to(wave.dtype), wave, self.amplitude).to(x.dtype)
 

@@ -11,7 +11,7 @@ from antiphon.models.spec import LoadContext
 
 
 class Qwen3TTSCodec(CodecBatch):
-    """Turns codes into 24 kHz audio; computed in float32 whatever the talker is computed in."""
+    """Turns codes into 24 kHz audio, in float32 (TF32 on a GPU) whatever the talker computes in."""
 
     def __init__(self, context: LoadContext) -> None:
         """Load the decoder.
@@ -28,4 +28,4 @@ class Qwen3TTSCodec(CodecBatch):
             codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
         ):
             decoder = CodecDecoder.of(weights, config.codec.decoder)
-        super().__init__(decoder, config.codec)
+        super().__init__(decoder, config.codec, progress=context.progress_of("codec graphs"))

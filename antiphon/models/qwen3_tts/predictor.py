@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.attention import FrameAttention, SlotCache
+from antiphon.engine.attention import FrameAttention, FrameCache
 from antiphon.engine.layers import Linear, Weights
 from antiphon.engine.sampler import SamplingRows, sample
 from antiphon.engine.transformer import Transformer
@@ -56,11 +56,11 @@ class Predictor:
             ),
         )
 
-    def new_cache(self, num_rows: int) -> SlotCache:
+    def new_cache(self, num_rows: int) -> FrameCache:
         """Return room for the keys and values of a frame."""
         shape = self.config.transformer
         positions = self.config.num_groups
-        return SlotCache.zeros(
+        return FrameCache.zeros(
             (shape.num_layers, num_rows, positions, shape.num_kv_heads, shape.head_dim),
             like=self.heads[0].weight,
         )
@@ -71,7 +71,7 @@ class Predictor:
         first_codes: Tensor,
         rows: SamplingRows,
         noise: Tensor,
-        cache: SlotCache,
+        cache: FrameCache,
     ) -> tuple[Tensor, Tensor]:
         """Complete frames.
 
@@ -96,7 +96,7 @@ class Predictor:
             start, end = attend.num_positions, attend.num_positions + inputs.shape[1]
             outputs = self.transformer(inputs, self.transformer.rope.between(start, end), attend)
             attend.advance(inputs.shape[1])
-            logits = head(outputs[:, -1]).float()
+            logits = head(outputs[:, -1])
             drawn, score = sample(logits, rows, noise[:, group - 1])
             codes.append(drawn)
             scores.append(score)

@@ -1,7 +1,8 @@
 """Builds the Qwen3 transformer that talker and predictor share from a checkpoint's tensors."""
 
+from antiphon.engine.heads import Heads
 from antiphon.engine.layers import RMSNorm, Rope, Weights
-from antiphon.engine.transformer import DecoderLayer, Heads, Transformer
+from antiphon.engine.transformer import DecoderLayer, Transformer
 from antiphon.models.qwen3_tts.config import TransformerConfig
 
 

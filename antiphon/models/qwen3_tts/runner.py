@@ -1,8 +1,9 @@
 """Drives the language model: what a plan says goes in, one frame a slot comes out."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -10,16 +11,24 @@ from numpy.typing import NDArray
 
 from antiphon.engine.device import resolve_device, resolve_dtype
 from antiphon.engine.plan import Append, Start, StepOutput, StepPlan
+from antiphon.engine.transfer import Download
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_budget
-from antiphon.models.qwen3_tts.language_model import FAULT, STOP, load_language_model
+from antiphon.models.qwen3_tts.language_model import (
+    FAULT,
+    STOP,
+    load_language_model,
+)
 from antiphon.models.qwen3_tts.prompt_layout import Qwen3TTSPrompt
+from antiphon.models.qwen3_tts.step_inputs import Prefill, SlotStart
 from antiphon.models.spec import LoadContext
 
 logger = logging.getLogger(__name__)
 
 Codes = NDArray[np.int64]
 """A frame: one code of each group, shape ``[num_groups]``."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +44,8 @@ class _Slot:
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
 
     @property
-    def next_position(self) -> int:
+    def num_positions(self) -> int:
+        """Positions that the cache holds once all frames launched so far are made."""
         return self.prompt.num_prefilled + self.num_frames
 
     @property
@@ -45,6 +55,35 @@ class _Slot:
         if self.is_open and len(self.text) < num_needed:
             return None
         return tuple(self.text[:num_needed])
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """A frame under way."""
+
+    slot: int
+    state: _Slot
+    number: int  # from 1
+
+
+class _Step:
+    """A step under way; see `antiphon.engine.runner.PendingStep`."""
+
+    def __init__(
+        self, runner: "Qwen3TTSRunner", frames: Sequence[_Launched], download: Download | None
+    ) -> None:
+        self._runner = runner
+        self._frames = frames
+        self._download = download
+
+    @property
+    def is_done(self) -> bool:
+        return self._download is None or self._download.is_done
+
+    def result(self) -> StepOutput:
+        if self._download is None:
+            return StepOutput({})
+        return self._runner.collect(self._frames, self._download.wait().numpy())
 
 
 class Qwen3TTSRunner:
@@ -59,6 +98,7 @@ class Qwen3TTSRunner:
         context: LoadContext,
         *,
         is_batched: bool | None = None,
+        uses_graphs: bool = True,
         max_positions: int = MAX_POSITIONS,
     ) -> None:
         """Load a checkpoint's language model.
@@ -68,6 +108,7 @@ class Qwen3TTSRunner:
             is_batched: whether a step computes all its slots together. One by one is slower, and
                 exact: then a request's codes do not depend on its company even by rounding.
                 Default: together on a GPU, one by one on the CPU.
+            uses_graphs: on a GPU; without them a step is exact in its shapes, and slow.
             max_positions: of a request, prompt and frames together.
 
         Raises:
@@ -84,51 +125,69 @@ class Qwen3TTSRunner:
             num_slots=self.num_slots,
             max_positions=max_positions,
             progress=context.progress_of("talker"),
+            uses_graphs=uses_graphs,
         )
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # what loading has put on other streams
+        with torch.inference_mode():
+            self._model.warm_up(context.progress_of("graphs"))
         self._tts_pad = config.tokens.tts_pad
         is_batched = device.type != "cpu" if is_batched is None else is_batched
         self._num_rows = self.num_slots if is_batched else 1
         self._slots: dict[int, _Slot] = {}
 
-    @torch.inference_mode()
     def run(self, plan: StepPlan) -> StepOutput:
-        """Carry out one step."""
-        for slot in plan.releases:
-            del self._slots[slot]
-        for start in plan.starts:
-            self._start(start)
-        for append in plan.appends:
-            self._append(append)
-        for slot in self._slots:
-            self._prefill(slot)
+        """Carry out one step and wait for it."""
+        return self.launch(plan).result()
+
+    @torch.inference_mode()
+    def launch(self, plan: StepPlan) -> _Step:
+        """Begin a step; see `antiphon.engine.runner.Runner`."""
+        with self._model.graphs.on_stream():
+            for slot in plan.releases:
+                del self._slots[slot]
+            if plan.starts:
+                self._model.start([self._started(start) for start in plan.starts])
+            for append in plan.appends:
+                self._append(append)
+            self._prefill()
+            return self._step(plan.slots)
+
+    @torch.inference_mode()
+    def collect(self, launched: Sequence[_Launched], rows: Codes) -> StepOutput:
+        """Judge a step's frames, one row each; a frame whose request has left counts as made."""
         frames: dict[int, Codes] = {}
         stopped, lengths, faults = set(), set(), set()
-        for slot, codes, outcome in self._step(plan.slots):
+        for each, row in zip(launched, rows, strict=True):
+            slot, codes, outcome = each.slot, row[:-1], int(row[-1])
             if outcome == FAULT:
-                logger.error("slot %d: what was computed is no number; its request ends", slot)
-                self._model.clear(slot)
+                self._wipe(each)
                 faults.add(slot)
             elif outcome == STOP:
                 stopped.add(slot)
             else:
                 frames[slot] = codes
-                if self._has_run_away(slot, codes):
+                if self._has_run_away(each, codes):
                     lengths.add(slot)
         return StepOutput(frames, frozenset(stopped), frozenset(lengths), frozenset(faults))
 
     def close(self) -> None:
         """Free what loading took."""
         self._slots.clear()
+        self._model.graphs.clear()
         del self._model
 
-    def _start(self, start: Start) -> None:
+    def _started(self, start: Start) -> SlotStart:
+        """Take a request in on the host; return what the device has to know of it."""
         prompt = start.prompt.data
         assert isinstance(prompt, Qwen3TTSPrompt)
         assert prompt.num_prefilled < self._model.max_positions, "the prompter lets none so long by"
-        state = _Slot(prompt, [], prompt.num_text_tokens, prompt.is_open)
-        self._slots[start.slot] = state
-        self._model.start(start.slot, start.prompt.seed, start.prompt.sampling, prompt)
-        self._extend_text(start.slot, prompt.text)
+        text = [*prompt.text]
+        self._slots[start.slot] = _Slot(prompt, text, prompt.num_text_tokens, prompt.is_open)
+        beside_frames = tuple(text[prompt.num_reference_frames :])
+        return SlotStart(
+            start.slot, start.prompt.seed, start.prompt.sampling, prompt, beside_frames
+        )
 
     def _append(self, append: Append) -> None:
         state, ids = self._slots[append.slot], append.piece.data
@@ -144,36 +203,49 @@ class Qwen3TTSRunner:
         state.text += ids
         self._model.write_text(slot, max(0, first_frame), ids[max(0, -first_frame) :])
 
-    def _prefill(self, slot: int) -> None:
-        """Read a prompt as soon as all text beside its reference is there."""
-        state = self._slots[slot]
-        if state.is_prefilled or (text := state.lead_text) is None:
+    def _prefill(self) -> None:
+        """Read prompts as soon as all text beside their references is there."""
+        ready = []
+        for slot, state in self._slots.items():
+            if not state.is_prefilled and (text := state.lead_text) is not None:
+                padding = (self._tts_pad,) * (state.prompt.num_reference_frames - len(text))
+                ready.append(Prefill(slot, state.prompt, text + padding))
+                state.is_prefilled = True
+        for group in self._groups(ready):
+            self._model.prefill(group)
+
+    def _step(self, slots: Sequence[int]) -> _Step:
+        """Launch one frame in each of ``slots``."""
+        results, launched = [], []
+        for group in self._groups(slots):
+            for slot in group:
+                state = self._slots[slot]
+                state.num_frames += 1
+                launched.append(_Launched(slot, state, state.num_frames))
+            num_visible = max(self._slots[slot].num_positions for slot in group)
+            results.append(self._model.step(group, min(num_visible, self._model.max_positions)))
+        if not results:
+            return _Step(self, (), None)
+        download = Download(results[0] if len(results) == 1 else torch.cat(results))
+        return _Step(self, launched, download)
+
+    def _groups(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """Part what is computed together."""
+        size = self._num_rows
+        return [items[start : start + size] for start in range(0, len(items), size)]
+
+    def _wipe(self, each: _Launched) -> None:
+        """Clean up after numbers that are none, unless the slot is another request's by now."""
+        if self._slots.get(each.slot) is not each.state:
             return
-        padding = (self._tts_pad,) * (state.prompt.num_reference_frames - len(text))
-        self._model.prefill(slot, state.prompt, text + padding)
-        state.is_prefilled = True
+        logger.error("slot %d: what was computed is no number; its request ends", each.slot)
+        with self._model.graphs.on_stream():
+            self._model.clear(each.slot)
 
-    def _step(self, slots: Sequence[int]) -> Iterator[tuple[int, Codes, int]]:
-        """Compute a step; yield each slot's codes and what became of it."""
-        groups = [slots[start : start + self._num_rows] for start in self._group_starts(slots)]
-        if not groups:
-            return
-        results = [self._model.step(group, self._num_visible(group)) for group in groups]
-        rows = torch.cat(results).cpu().numpy()
-        for slot, row in zip(slots, rows, strict=True):
-            self._slots[slot].num_frames += 1
-            yield slot, row[:-1], int(row[-1])
-
-    def _group_starts(self, slots: Sequence[int]) -> range:
-        return range(0, len(slots), self._num_rows)
-
-    def _num_visible(self, slots: Sequence[int]) -> int:
-        return 1 + max(self._slots[slot].next_position for slot in slots)
-
-    def _has_run_away(self, slot: int, codes: Codes) -> bool:
-        """Whether a slot's latest frame has to be its last."""
-        state = self._slots[slot]
+    def _has_run_away(self, each: _Launched, codes: Codes) -> bool:
+        """Whether a frame has to be its request's last."""
+        state = each.state
         is_looping = state.loop_detector.observe(int(codes[0]))
-        is_full = state.next_position >= self._model.max_positions
-        is_over = not state.is_open and state.num_frames >= frame_budget(state.num_text_tokens)
+        is_full = state.prompt.num_prefilled + each.number >= self._model.max_positions
+        is_over = not state.is_open and each.number >= frame_budget(state.num_text_tokens)
         return is_looping or is_full or is_over

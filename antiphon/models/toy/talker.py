@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.runner import Done
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.prompt import Letters
@@ -36,7 +37,7 @@ class ToyRunner:
         self.num_slots = context.max_slots
         self._slots: dict[int, _Slot] = {}
 
-    def run(self, plan: StepPlan) -> StepOutput:
+    def launch(self, plan: StepPlan) -> Done:
         for slot in plan.releases:
             del self._slots[slot]
         for start in plan.starts:
@@ -45,7 +46,7 @@ class ToyRunner:
         frames = {
             slot: _next_frame(self._slots[slot]) for slot in plan.slots if slot not in stopped
         }
-        return StepOutput(frames, stopped)
+        return Done(StepOutput(frames, stopped))
 
     def close(self) -> None:
         self._slots.clear()

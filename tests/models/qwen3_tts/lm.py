@@ -100,9 +100,9 @@ def hear(
         slots = tuple(slot for slot, each in heard.items() if each.end is None)
         if not slots:
             break
-        take(heard, runner.run(StepPlan((), starts, (), slots)))
+        take(heard, runner.launch(StepPlan((), starts, (), slots)).result())
         starts = ()
-    runner.run(StepPlan(releases=tuple(prompts)))
+    runner.launch(StepPlan(releases=tuple(prompts))).result()
     return heard
 
 
@@ -119,9 +119,9 @@ def hear_late(
             piece = waiting.pop(0)
             appends.append(Append(0, piece))
             allowed = piece.num_frames_allowed
-        take(heard, runner.run(StepPlan((), starts, tuple(appends), (0,))))
+        take(heard, runner.launch(StepPlan((), starts, tuple(appends), (0,))).result())
         starts = ()
-    runner.run(StepPlan(releases=(0,)))
+    runner.launch(StepPlan(releases=(0,))).result()
     return heard[0]
 
 

@@ -1,0 +1,55 @@
+"""What the device holds of every request besides keys and values: one row a slot."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTensors:
+    """The state of every slot, one row each; the last row is for padding and nobody's.
+
+    Attributes:
+        pending: codec side of the next input, ``[num_rows, hidden_size]``.
+        text: text id beside each frame's input, int64, ``[num_rows, max_positions]``.
+        positions: of the next input, int64.
+        frames: made so far, int64.
+        seeds: see `antiphon.engine.sampler.seed_words`, int64, ``[num_rows, 2]``.
+        has_occurred: group-0 codes said so far, bool, ``[num_rows, vocab_size]``.
+    """
+
+    pending: Tensor
+    text: Tensor
+    positions: Tensor
+    frames: Tensor
+    seeds: Tensor
+    has_occurred: Tensor
+
+    @classmethod
+    def zeros(
+        cls, num_rows: int, max_positions: int, vocab_size: int, table: Tensor
+    ) -> "SlotTensors":
+        """Make the state of idle slots beside the embedding ``table``."""
+
+        def integers(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int64, device=table.device)
+
+        return cls(
+            pending=table.new_zeros(num_rows, table.shape[1]),
+            text=integers(num_rows, max_positions),
+            positions=integers(num_rows),
+            frames=integers(num_rows),
+            seeds=integers(num_rows, 2),
+            has_occurred=table.new_zeros(num_rows, vocab_size, dtype=torch.bool),
+        )
+
+    def advance(self, index: Tensor, positions: Tensor, frames: Tensor) -> None:
+        """Note a frame of the slots in ``index``, which were at ``positions`` and ``frames``.
+
+        Padding stays at the beginning, where it costs least.
+        """
+        self.positions[index] = positions + 1
+        self.frames[index] = frames + 1
+        self.positions[-1].zero_()
+        self.frames[-1].zero_()
