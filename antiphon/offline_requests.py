@@ -24,13 +24,13 @@ def requests_of(
     Args:
         text: one, or a list.
         each: fields and options by name; a list has one entry a text. ``None`` is left out.
-        more: the same for all texts, but for ``seed``, which may be a list.
+        more: the same for all texts, but for ``seed`` and ``language``, which may be lists.
 
     Raises:
         InvalidRequestError: a list is not as long as the texts.
     """
     texts = text if isinstance(text, list) else [text]
-    each = {**each, "seed": more.get("seed")}
+    each = {"language": more.get("language"), "seed": more.get("seed"), **each}
     for name, value in each.items():
         if not isinstance(value, list):
             continue

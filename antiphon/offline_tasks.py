@@ -26,7 +26,7 @@ Chunks: TypeAlias = Generator[AudioChunk, None, None]
 
 
 class SpeechTasks(ABC):
-    """What can be asked of a model by the name of a task.
+    """What can be asked of a model by the name of a task; twins for asyncio begin with ``a``.
 
     Every task also takes ``seed`` (one, or a list), ``speed``, ``sample_rate_hz``,
     ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``repetition_penalty``,
@@ -43,6 +43,10 @@ class SpeechTasks(ABC):
 
     @abstractmethod
     def speeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
+        """Return whole utterances, made at the same time."""
+
+    @abstractmethod
+    async def aspeeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
         """Return whole utterances, made at the same time."""
 
     @overload
@@ -97,9 +101,37 @@ class SpeechTasks(ABC):
             more: see the class.
         """
         each = {"voice": speaker, "language": language, "instructions": instruct}
-        has_tasks = "task_type" in self._model.family.options.model_fields
-        task = {"task_type": "CustomVoice"} if has_tasks else {}
-        return self._spoken(text, each, {**task, **more}, stream=stream)
+        return self._spoken(self._requests("CustomVoice", text, each, more), text, stream=stream)
+
+    @overload
+    async def agenerate_custom_voice(
+        self,
+        text: str,
+        speaker: str | None = None,
+        language: str | None = None,
+        instruct: str | None = None,
+        **more: Any,
+    ) -> Audio: ...
+    @overload
+    async def agenerate_custom_voice(
+        self,
+        text: list[str],
+        speaker: Texts = None,
+        language: Texts = None,
+        instruct: Texts = None,
+        **more: Any,
+    ) -> list[Audio]: ...
+    async def agenerate_custom_voice(
+        self,
+        text: str | list[str],
+        speaker: Texts = None,
+        language: Texts = None,
+        instruct: Texts = None,
+        **more: Any,
+    ) -> Audio | list[Audio]:
+        """Do what `generate_custom_voice` does; to stream, use `astream`."""
+        each = {"voice": speaker, "language": language, "instructions": instruct}
+        return await self._aspoken(self._requests("CustomVoice", text, each, more), text)
 
     @overload
     def generate_voice_design(
@@ -144,7 +176,26 @@ class SpeechTasks(ABC):
             more: see the class.
         """
         each = {"instructions": instruct, "language": language}
-        return self._spoken(text, each, {"task_type": "VoiceDesign", **more}, stream=stream)
+        return self._spoken(self._requests("VoiceDesign", text, each, more), text, stream=stream)
+
+    @overload
+    async def agenerate_voice_design(
+        self, text: str, instruct: str, language: str | None = None, **more: Any
+    ) -> Audio: ...
+    @overload
+    async def agenerate_voice_design(
+        self, text: list[str], instruct: str | list[str], language: Texts = None, **more: Any
+    ) -> list[Audio]: ...
+    async def agenerate_voice_design(
+        self,
+        text: str | list[str],
+        instruct: str | list[str],
+        language: Texts = None,
+        **more: Any,
+    ) -> Audio | list[Audio]:
+        """Do what `generate_voice_design` does; to stream, use `astream`."""
+        each = {"instructions": instruct, "language": language}
+        return await self._aspoken(self._requests("VoiceDesign", text, each, more), text)
 
     @overload
     def generate_voice_clone(
@@ -204,17 +255,43 @@ class SpeechTasks(ABC):
             stream: yield the audio of one text while it is made.
             more: see the class; ``language`` is among it and may be a list.
         """
-        if voice is not None and ref_audio is not None:
-            raise InvalidRequestError(
-                "'voice' and 'ref_audio' are mutually exclusive.", param="ref_audio"
-            )
-        each = {
-            "ref_audio": self._heard(ref_audio) if voice is None else voice,
-            "ref_text": ref_text,
-            "x_vector_only_mode": _if_true(x_vector_only_mode),
-            "language": more.pop("language", None),
-        }
-        return self._spoken(text, each, {"task_type": "Base", **more}, stream=stream)
+        each = self._clone_fields(ref_audio, ref_text, x_vector_only_mode, voice)
+        return self._spoken(self._requests("Base", text, each, more), text, stream=stream)
+
+    @overload
+    async def agenerate_voice_clone(
+        self,
+        text: str,
+        ref_audio: Recording | None = None,
+        ref_text: str | None = None,
+        x_vector_only_mode: bool = False,
+        voice: PreparedVoice | None = None,
+        **more: Any,
+    ) -> Audio: ...
+    @overload
+    async def agenerate_voice_clone(
+        self,
+        text: list[str],
+        ref_audio: Recordings = None,
+        ref_text: Texts = None,
+        x_vector_only_mode: Flags = False,
+        voice: Voices = None,
+        **more: Any,
+    ) -> list[Audio]: ...
+    async def agenerate_voice_clone(
+        self,
+        text: str | list[str],
+        ref_audio: Recordings = None,
+        ref_text: Texts = None,
+        x_vector_only_mode: Flags = False,
+        voice: Voices = None,
+        **more: Any,
+    ) -> Audio | list[Audio]:
+        """Do what `generate_voice_clone` does; to stream, use `astream`."""
+        each = await asyncio.to_thread(
+            self._clone_fields, ref_audio, ref_text, x_vector_only_mode, voice
+        )
+        return await self._aspoken(self._requests("Base", text, each, more), text)
 
     def create_voice(
         self, ref_audio: Recording, ref_text: str | None = None, name: str = "voice"
@@ -241,15 +318,42 @@ class SpeechTasks(ABC):
         """Do what `create_voice` does, in a thread."""
         return await asyncio.to_thread(self.create_voice, ref_audio, ref_text, name)
 
+    def _requests(
+        self, task: str, text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> list[SpeechRequest]:
+        """Return one request a text; what every model can do needs no task to be named."""
+        has_tasks = "task_type" in self._model.family.options.model_fields
+        named = {} if task == "CustomVoice" and not has_tasks else {"task_type": task}
+        return requests_of(text, each, {**named, **more})
+
     def _spoken(
-        self, text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any], stream: bool
+        self, requests: list[SpeechRequest], text: str | list[str], *, stream: bool
     ) -> Audio | list[Audio] | Chunks:
-        requests = requests_of(text, each, more)
         if isinstance(text, list):
             if stream:
                 raise InvalidRequestError("Only one text can be streamed.", param="stream")
             return self.speeches(requests)
         return self.stream(requests[0]) if stream else self.speeches(requests)[0]
+
+    async def _aspoken(
+        self, requests: list[SpeechRequest], text: str | list[str]
+    ) -> Audio | list[Audio]:
+        spoken = await self.aspeeches(requests)
+        return spoken if isinstance(text, list) else spoken[0]
+
+    def _clone_fields(
+        self, ref_audio: Recordings, ref_text: Texts, x_vector_only_mode: Flags, voice: Voices
+    ) -> dict[str, Any]:
+        """Read the recordings."""
+        if voice is not None and ref_audio is not None:
+            raise InvalidRequestError(
+                "'voice' and 'ref_audio' are mutually exclusive.", param="ref_audio"
+            )
+        return {
+            "ref_audio": self._heard(ref_audio) if voice is None else voice,
+            "ref_text": ref_text,
+            "x_vector_only_mode": _if_true(x_vector_only_mode),
+        }
 
     def _heard(self, recordings: Recordings) -> "Samples | list[Samples] | None":
         if isinstance(recordings, list):

@@ -21,7 +21,8 @@ FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 """Why a stream ended: the model stopped, a limit was met, the listener left, or a fault."""
 
 LoadProgress: TypeAlias = Callable[[str, int, int], None]
-"""Called, in any thread, with what is being read, the bytes read of it so far, and all of them."""
+"""Called, in any thread, with what is being read or prepared, how much of it is done, and how much
+there is: bytes, or steps."""
 
 
 def new_request_id() -> str:

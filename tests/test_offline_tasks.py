@@ -245,6 +245,36 @@ def test_any_loop_and_any_thread_may_use_a_model(base: Antiphon, voice: Prepared
         np.testing.assert_allclose(samples, alone, rtol=0, atol=ROUNDING)
 
 
+def test_the_twins_for_asyncio_say_the_same(
+    base: Antiphon, custom: Antiphon, design: Antiphon, voice: PreparedVoice
+) -> None:
+    async def clones() -> tuple[Audio, list[Audio]]:
+        texts = [TEXT, OTHER_TEXT]
+        return (
+            await base.agenerate_voice_clone(TEXT, RECORDING, WORDS, **SHORT),
+            await base.agenerate_voice_clone(texts, voice=voice, language=["en", "de"], **SHORT),
+        )
+
+    async def others() -> tuple[Audio, Audio, list[Audio], list[Audio]]:
+        return (
+            await custom.agenerate_custom_voice(TEXT, "vivian", **SHORT),
+            await design.agenerate_voice_design(TEXT, "Old.", **SHORT),
+            await custom.agenerate_custom_voice([TEXT], "vivian", **SHORT),
+            await design.agenerate_voice_design([TEXT], ["Old."], **SHORT),
+        )
+
+    one, (first, second) = asyncio.run(clones())
+    assert_same(one, base.generate_voice_clone(TEXT, voice=voice, **SHORT))
+    for audio, text, language in ((first, TEXT, "en"), (second, OTHER_TEXT, "de")):
+        alone = base.generate_voice_clone(text, voice=voice, language=language, **SHORT)
+        np.testing.assert_allclose(audio.samples, alone.samples, rtol=0, atol=ROUNDING)
+    vivian, old, vivians, olds = asyncio.run(others())
+    assert_same(vivian, custom.generate_custom_voice(TEXT, "vivian", **SHORT))
+    assert_same(old, design.generate_voice_design(TEXT, "Old.", **SHORT))
+    assert_same(vivian, vivians[0])
+    assert_same(old, olds[0])
+
+
 def test_leaving_a_stream_frees_everything(base: Antiphon, voice: PreparedVoice) -> None:
     request = SpeechRequest(LONG_TEXT, options={"ref_audio": voice})
 

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from antiphon import __version__
+from antiphon.cli.bench import app as bench
 from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.models import models
@@ -60,4 +61,5 @@ add_command(app, "say", SayFlags, say)
 app.command()(voices)
 app.add_typer(models, name="models")
 app.command()(config)
+app.add_typer(bench, name="bench")
 app.add_typer(dev, name="dev")

@@ -1,4 +1,4 @@
-"""Shows how far a long work with bytes is: bars on a terminal, a few lines of text elsewhere."""
+"""Shows how far a long work is: bars on a terminal, a few lines of text elsewhere."""
 
 import threading
 import time
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from antiphon.types import LoadProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
+_FEWEST_BYTES = 10_000
 
 
 @contextmanager
@@ -24,8 +25,8 @@ def shown_progress(
         write_line: takes lines where there is no terminal.
 
     Yields:
-        What is to be called with the name of a part, its bytes done and its bytes in all; a part
-        begins with its first call. Any thread may call it.
+        What is to be called with the name of a part, what of it is done and all of it, in
+        bytes or steps; a part begins with its first call. Any thread may call it.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -54,7 +55,7 @@ class _Bars:
             if part not in self._tasks:
                 name = f"{self._verb} {part}"
                 self._tasks[part] = self._bars.add_task(name, total=num_all, done="")
-            done = _megabytes(num_done, num_all)
+            done = _amount(num_done, num_all)
             self._bars.update(self._tasks[part], completed=num_done, done=done)
 
 
@@ -74,8 +75,11 @@ class _Lines:
             if num_done < num_all and silent_s < _SECONDS_BETWEEN_LINES:
                 return
             self._last_line_s[part] = now_s
-        self._write_line(f"{self._verb} {part}: {_megabytes(num_done, num_all)}")
+        self._write_line(f"{self._verb} {part}: {_amount(num_done, num_all)}")
 
 
-def _megabytes(num_done: int, num_all: int) -> str:
+def _amount(num_done: int, num_all: int) -> str:
+    """Spell bytes; what is fewer than any file has bytes are steps."""
+    if num_all < _FEWEST_BYTES:
+        return f"{num_done} of {num_all}"
     return f"{num_done / 1e6:.1f} of {num_all / 1e6:.1f} MB"

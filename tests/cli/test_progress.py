@@ -54,6 +54,14 @@ def test_a_part_has_a_line_at_both_ends() -> None:
     ]
 
 
+def test_steps_are_counted() -> None:
+    lines: list[str] = []
+    with shown_progress("loading", lines.append) as show:
+        for num_done in (1, 2, 3):
+            show("graphs", num_done, 3)
+    assert lines == ["loading graphs: 1 of 3", "loading graphs: 3 of 3"]
+
+
 def test_a_long_silence_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
     lines: list[str] = []

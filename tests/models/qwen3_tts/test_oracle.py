@@ -1,7 +1,7 @@
 """Runs the official package itself, where its environment has been set up.
 
 python tests/models/qwen3_tts/oracle/setup_oracle.py DIRECTORY
-ANTIPHON_QWEN3_TTS_ORACLE=DIRECTORY pytest tests/models/qwen3_tts/test_oracle.py
+QWEN3_TTS_ORACLE=DIRECTORY pytest tests/models/qwen3_tts/test_oracle.py
 """
 
 import json
@@ -21,8 +21,8 @@ from tests.models.qwen3_tts.oracle.cases import CHECKPOINTS
 from tests.models.qwen3_tts.oracle.refresh import FIXTURES, official_layout, run_in_oracle
 from tests.models.qwen3_tts.parity import make_parity_checkpoint
 
-ORACLE = os.environ.get("ANTIPHON_QWEN3_TTS_ORACLE")
-pytestmark = pytest.mark.skipif(ORACLE is None, reason="needs ANTIPHON_QWEN3_TTS_ORACLE")
+ORACLE = os.environ.get("QWEN3_TTS_ORACLE")
+pytestmark = pytest.mark.skipif(ORACLE is None, reason="needs QWEN3_TTS_ORACLE")
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ _NO_REGISTRY = ("connection broken by", "ReadTimeoutError", "ConnectTimeoutError
 
 
 def oracle_environment() -> Path:
-    """Return the environment that ``ANTIPHON_QWEN3_TTS_ORACLE`` names, or our own.
+    """Return the environment that ``QWEN3_TTS_ORACLE`` names, or our own.
 
     Ours is made if it is missing, cut short, or made by another version of its script. A test that
     asks for it is skipped where no package registry can be reached.
     """
-    if given := os.environ.get("ANTIPHON_QWEN3_TTS_ORACLE"):
+    if given := os.environ.get("QWEN3_TTS_ORACLE"):
         return Path(given)
     stamp = DIRECTORY / ".complete"
     wanted = f"{DIRECTORY} {sys.version} {zlib.crc32(_SETUP.read_bytes())}"

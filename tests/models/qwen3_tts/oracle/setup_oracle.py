@@ -3,7 +3,7 @@
     python tests/models/qwen3_tts/oracle/setup_oracle.py DIRECTORY
 
 It holds exact versions, apart from our own environment, because the official package pins its
-libraries. Tests find it by ``ANTIPHON_QWEN3_TTS_ORACLE=DIRECTORY``.
+libraries. Tests find it by ``QWEN3_TTS_ORACLE=DIRECTORY``.
 """
 
 import os
