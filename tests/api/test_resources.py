@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.plan import StepPlan
+from antiphon.engine.runner import PendingStep
 from antiphon.models.toy.talker import ToyRunner
 from antiphon.pipeline.runtime import LoadedModel
 from tests import faulty
@@ -91,13 +92,13 @@ def test_metrics_count_streams(client: httpx.Client) -> None:
 
 
 def test_a_model_that_broke_for_good_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(runner: ToyRunner, plan: StepPlan) -> StepOutput:
+    def broken(runner: ToyRunner, plan: StepPlan) -> PendingStep:
         raise RuntimeError("no more tones")
 
     with start_server() as server, httpx.Client(base_url=server.base_url) as client:
         wait_until(lambda: server.state.is_ready)
         assert client.get("/health").status_code == 200
-        monkeypatch.setattr(ToyRunner, "run", broken)
+        monkeypatch.setattr(ToyRunner, "launch", broken)
         for _ in range(2):  # the one that broke it, and one that comes after
             response = client.post("/v1/audio/speech", json={"input": "Hello."})
             assert response.status_code == 500
