@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures
-import signal
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -140,20 +139,18 @@ def test_a_task_that_leaves_cancels_the_call_and_waits_for_its_end() -> None:
         asyncio.run(main(calls))
 
 
-def test_a_thread_that_is_interrupted_does_so_too() -> None:
-    endless, main_thread = Endless(), threading.get_ident()
+def test_a_thread_that_is_interrupted_does_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = Endless()
 
-    def interrupt() -> None:
+    def interrupted(future: "concurrent.futures.Future[None]") -> None:
         endless.has_begun.wait(10)
-        signal.pthread_kill(main_thread, signal.SIGINT)
+        raise KeyboardInterrupt  # as Ctrl-C does while a thread waits
 
     with other_loop() as calls:
-        helper = threading.Thread(target=interrupt)
-        helper.start()
+        monkeypatch.setattr(concurrent.futures.Future, "result", interrupted)
         with pytest.raises(KeyboardInterrupt):
             calls.run(endless.run)
         assert endless.has_ended
-        helper.join()
 
 
 def test_a_call_that_cancels_itself_is_cancelled_for_its_caller() -> None:
