@@ -59,6 +59,7 @@ class LoopCalls:
             raise RuntimeError("an event loop cannot wait for itself")
         call: _LoopCall[T] = _LoopCall(self._loop, partial(function, *args))
         try:
+            call.start()
             return call.result.result()
         except BaseException:
             if not call.result.done():
@@ -70,6 +71,7 @@ class LoopCalls:
         """Return what ``await function(*args)`` gives; blocks nothing."""
         call: _LoopCall[T] = _LoopCall(self._loop, partial(function, *args))
         waiting = asyncio.wrap_future(call.result)
+        call.start()
         try:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
@@ -95,10 +97,12 @@ class _LoopCall(Generic[T]):
         self._loop = loop
         self._function = function
         self._task: asyncio.Task[T] | None = None
-        loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
+
+    def start(self) -> None:
+        self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
 
     def cancel(self) -> None:
-        """Cancel it; `result` tells when it has ended."""
+        """Cancel it, even if it was interrupted in `start`; `result` tells when it has ended."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _start(self) -> None:
@@ -109,13 +113,18 @@ class _LoopCall(Generic[T]):
         return await self._function()
 
     def _cancel(self) -> None:
-        assert self._task is not None, "a loop runs what it is given in order"
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        else:  # a loop runs what it is given in order: `_start` is not among it
+            self._say_cancelled()
+
+    def _say_cancelled(self) -> None:
+        self.result.cancel()
+        self.result.set_running_or_notify_cancel()  # which `wait` waits for
 
     def _ended(self, task: "asyncio.Task[T]") -> None:
         if task.cancelled():
-            self.result.cancel()
-            self.result.set_running_or_notify_cancel()  # which `wait` waits for
+            self._say_cancelled()
         elif (error := task.exception()) is not None:
             self.result.set_exception(error)
         else:

@@ -77,10 +77,12 @@ def other_loop() -> Generator[LoopCalls, None, None]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield LoopCalls(loop)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    try:
+        yield LoopCalls(loop)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 async def where(value: int) -> tuple[int, str, int]:
