@@ -44,7 +44,13 @@ class ModelSettings(Section):
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
         "auto", description="What the weights are computed in."
     )
-    max_slots: int = Field(32, ge=1, description="Requests that a stage works on at once.")
+    max_slots: int = Field(64, ge=1, description="Requests that a stage works on at once.")
+    cache_gib: float | None = Field(
+        None, gt=0, description="Memory for keys and values; default: what the slots usually need."
+    )
+    deterministic: bool = Field(
+        False, description="On a GPU too, make a request's audio independent of its company."
+    )
 
 
 class SpeechSettings(Section):

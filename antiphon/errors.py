@@ -8,6 +8,7 @@
     ├── AuthenticationError           401  invalid_request_error   invalid_api_key
     ├── RequestTooLargeError          413  invalid_request_error   request_too_large
     ├── RateLimitError                429  rate_limit_error        rate_limit_exceeded
+    │   └── OverloadedError           429                          overloaded
     ├── UnavailableError              503  server_error            overloaded
     ├── EngineError                   500  server_error            engine_error
     ├── SettingsError                 (start-up only: a wrong flag, variable or file)
@@ -105,6 +106,12 @@ class RateLimitError(AntiphonError):
     def __init__(self, message: str, *, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class OverloadedError(RateLimitError):
+    """One stream more would make others stutter, or wait too long for its first sound."""
+
+    code = "overloaded"
 
 
 class UnavailableError(AntiphonError):

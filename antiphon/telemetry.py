@@ -49,6 +49,7 @@ class Metrics:
         """Pass a stream through and measure it."""
         started_s, reason = time.monotonic(), "error"
         is_first = True
+        audio_s = self.audio_s.labels(model)
         self.active.labels(model).inc()
         try:
             async with aclosing(events):
@@ -57,7 +58,7 @@ class Metrics:
                         reason = event.reason
                         self.input_tokens.labels(model).inc(event.usage.input_tokens)
                     else:
-                        self.audio_s.labels(model).inc(event.duration_s)
+                        audio_s.inc(event.duration_s)
                         if is_first:
                             elapsed_s = time.monotonic() - started_s
                             self.first_audio_s.labels(model).observe(elapsed_s)

@@ -1,4 +1,4 @@
-"""What routes ask for by type."""
+"""What routes ask for by type; coroutines, since FastAPI calls plain functions in a thread."""
 
 import secrets
 from typing import Annotated
@@ -10,14 +10,14 @@ from antiphon import telemetry
 from antiphon.api.state import ServerState
 
 
-def server_state(connection: HTTPConnection) -> ServerState:
+async def server_state(connection: HTTPConnection) -> ServerState:
     """Return the state that the lifespan has made."""
     state = connection.app.state.server
     assert isinstance(state, ServerState)
     return state
 
 
-def speech_id() -> str:
+async def speech_id() -> str:
     """Return a fresh id that begins with the request's own.
 
     Clients choose request ids and may repeat them; inside, two requests must never share one.

@@ -1,4 +1,8 @@
-"""A speech stream as a file's bytes: one chunk is pulled, encoded and handed on, then the next."""
+"""A speech stream as a file's bytes: one chunk is pulled, encoded and handed on, then the next.
+
+What is but a matter of microseconds (a chunk as PCM) is done at once; handing it to a thread and
+waiting for its turn would take ten times as long. Everything else is done in worker threads.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,10 +12,13 @@ from typing import TypeAlias
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
 from antiphon.concurrency import Workers
 from antiphon.errors import UnavailableError
-from antiphon.types import AudioChunk, Ended, Samples, SpeechStream
+from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]
 """Pieces of a file, never empty, then one `Ended`; whoever opened it closes it."""
+
+MAX_SAMPLES_AT_ONCE = 48_000
+"""Longest chunk that is made PCM on the event loop: some 50 microseconds."""
 
 
 class _LateEncoder:
@@ -41,28 +48,42 @@ class _LateEncoder:
 async def encoded(
     events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
 ) -> EncodedStream:
-    """Encode a stream in worker threads; the encoder opens while the model starts.
+    """Encode a stream; an encoder that has to be set up opens while the model starts.
 
     Raises:
         UnavailableError: the server stopped the stream.
     """
     encoder = _LateEncoder(format, sample_rate_hz)
-    opening = asyncio.create_task(workers.run(encoder.open))
+    max_at_once = 0 if format.is_compressed else MAX_SAMPLES_AT_ONCE
+    opening: asyncio.Task[None] | None = None
+    if format.is_compressed:
+        opening = asyncio.create_task(workers.run(encoder.open))
+    else:
+        encoder.open()
     try:
         async with aclosing(events):
             async for event in events:
-                await opening
-                if isinstance(event, AudioChunk):
-                    piece = await workers.run(encoder.encode, event.samples)
-                elif event.reason in ("stop", "length"):
-                    piece = await workers.run(encoder.finish)
-                else:
-                    raise UnavailableError("The server is stopping.")
+                if opening is not None:
+                    await opening
+                piece = await _encoded_event(event, encoder, workers, max_at_once)
                 if piece:
                     yield piece
                 if isinstance(event, Ended):
                     yield event
     finally:
-        opening.cancel()
-        await asyncio.wait([opening])
+        if opening is not None:
+            opening.cancel()
+            await asyncio.wait([opening])
         encoder.close()  # quick, and the workers may have been closed by now
+
+
+async def _encoded_event(
+    event: SpeechEvent, encoder: _LateEncoder, workers: Workers, max_at_once: int
+) -> bytes:
+    if isinstance(event, AudioChunk):
+        if len(event.samples) <= max_at_once:
+            return encoder.encode(event.samples)
+        return await workers.run(encoder.encode, event.samples)
+    if event.reason not in ("stop", "length"):
+        raise UnavailableError("The server is stopping.")
+    return encoder.finish() if max_at_once else await workers.run(encoder.finish)

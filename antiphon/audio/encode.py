@@ -23,6 +23,11 @@ class AudioFormat(StrEnum):
         """What ``Content-Type`` says."""
         return _MEDIA_TYPES[self]
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether making it takes a codec, and so milliseconds rather than microseconds."""
+        return self in _RECIPES
+
 
 _MEDIA_TYPES = {
     AudioFormat.MP3: "audio/mpeg",
@@ -45,8 +50,8 @@ class Encoder(Protocol):
     """One file in the making: float32 mono samples in, bytes out.
 
     All that `encode` and `finish` return, concatenated, is the file; it is the same however the
-    samples were cut. Calls take CPU time, so they belong in a worker thread; several encoders may
-    run in several threads, one encoder in one at a time.
+    samples were cut. Calls of a compressed format take CPU time, so they belong in a worker thread;
+    several encoders may run in several threads, one encoder in one at a time.
     """
 
     def encode(self, samples: Samples) -> bytes:

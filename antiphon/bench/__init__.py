@@ -1,1 +1,1 @@
-"""Measurements: what is reported says what it was measured on."""
+"""Measures speed: a server over HTTP, a model's stages without it, and what bounds them."""

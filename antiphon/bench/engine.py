@@ -1,19 +1,23 @@
 """Measures a model's stages without HTTP: all streams at once, until each has made its frames."""
 
 import asyncio
-import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from statistics import quantiles
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from antiphon import __version__
+from antiphon.bench.bound import measure_bound
+from antiphon.bench.machine import provenance
+from antiphon.bench.playback import underrun_s
+from antiphon.bench.random_model import CHARACTERS_PER_TOKEN
+from antiphon.bench.summary import Percentiles, Playback
 from antiphon.config import ModelSettings
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
+from antiphon.models.registry import resolve
+from antiphon.models.spec import Product
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import AudioChunk, new_request_id
 
@@ -21,6 +25,9 @@ TEXT = (
     "The rain had stopped before dawn. Someone in the next street was singing, and after each "
     "line a second voice answered, a little lower, a little later."
 )
+_FRAMES_PER_TOKEN = 10
+"""A token of text allows for this many frames at least."""
+_WARM_UP_FRAMES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +37,12 @@ class Load:
     Attributes:
         concurrency: streams that run at the same time.
         num_frames: that each stream makes; a text that ends before is begun again.
+        text: that each stream speaks.
     """
 
     concurrency: int
     num_frames: int
+    text: str = TEXT
 
 
 @dataclass(slots=True)
@@ -41,10 +50,16 @@ class StreamTimes:
     """When a stream's audio came; seconds of `time.perf_counter`."""
 
     started_s: float
-    first_audio_s: float = 0.0
-    ended_s: float = 0.0
-    audio_s: float = 0.0
+    arrivals_s: list[float] = field(default_factory=list)
+    durations_s: list[float] = field(default_factory=list)
     num_frames: int = 0
+    num_restarts: int = 0
+
+    def take(self, chunk: AudioChunk) -> None:
+        """Note a chunk that has just arrived."""
+        self.arrivals_s.append(time.perf_counter())
+        self.durations_s.append(chunk.duration_s)
+        self.num_frames += chunk.num_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +69,54 @@ class Result:
     Attributes:
         concurrency: streams at the same time.
         num_frames: made by all streams together.
+        num_restarts: texts that ended too early and were begun again; a restart reads its prompt
+            anew, so that figures with many of them are not those of a steady stream.
         frame_ms: time in which every stream makes a frame.
         real_time_factor: of one stream: its wall time over its audio's duration.
         audio_s_per_s: of all streams together.
-        first_audio_ms_p50: from the request to its first chunk, all streams beginning at once.
-        first_audio_ms_p95: the same, for all but the slowest 5 %.
+        first_audio_ms: from the request to its first chunk, all streams beginning at once.
+        chunk_gap_ms: between two chunks of a stream.
+        playback: what listeners would have heard who began with the first chunk.
+        first_audio_ms_p50: the median once more, by its older name.
+        first_audio_ms_p95: likewise.
     """
 
     concurrency: int
     num_frames: int
+    num_restarts: int
     frame_ms: float
     real_time_factor: float
     audio_s_per_s: float
+    first_audio_ms: Percentiles
+    chunk_gap_ms: Percentiles | None
+    playback: Playback
     first_audio_ms_p50: float
     first_audio_ms_p95: float
+
+
+def text_for(num_frames: int, *, has_real_tokens: bool) -> str:
+    """Return a text that is long enough for so many frames.
+
+    Args:
+        num_frames: that it must allow for.
+        has_real_tokens: whether the model's tokens are those of a published one. Those of random
+            weights are bytes; the text is then cut to as many as the real tokenizer would give.
+    """
+    num_characters = len(TEXT) if has_real_tokens else len(TEXT) // CHARACTERS_PER_TOKEN
+    tokens_wanted = -(-num_frames // _FRAMES_PER_TOKEN)
+    num_characters = max(
+        num_characters, tokens_wanted * (CHARACTERS_PER_TOKEN if has_real_tokens else 1)
+    )
+    return " ".join([TEXT] * (1 + num_characters // len(TEXT)))[:num_characters].strip()
 
 
 async def measure(model: LoadedModel, load: Load) -> Result:
     """Run one load and return what it gave."""
     capabilities = model.capabilities
-    voice, sampling = capabilities.voices[0], model.family.sampling
-    request = replace(capabilities.sample_request, input=TEXT, sampling=sampling)
+    sampling = replace(model.family.sampling, max_frames=load.num_frames)
+    request = replace(capabilities.sample_request, input=load.text, sampling=sampling)
     prompts = [
-        await asyncio.to_thread(model.prompter.build, request, voice, seed)
+        await asyncio.to_thread(model.prompter.build, request, capabilities.voices[0], seed)
         for seed in range(load.concurrency)
     ]
     times = await asyncio.gather(*(_stream(model, each, load.num_frames) for each in prompts))
@@ -85,60 +125,95 @@ async def measure(model: LoadedModel, load: Load) -> Result:
 
 def summarize(times: Sequence[StreamTimes]) -> Result:
     """Turn the streams' times into one result."""
-    wall_s = max(each.ended_s for each in times) - min(each.started_s for each in times)
-    audio_s = sum(each.audio_s for each in times)
+    wall_s = max(each.arrivals_s[-1] for each in times) - min(each.started_s for each in times)
+    audio_s = sum(sum(each.durations_s) for each in times)
     num_frames = sum(each.num_frames for each in times)
-    first_ms = sorted((each.first_audio_s - each.started_s) * 1000 for each in times)
-    cuts = quantiles(first_ms, n=20, method="inclusive") if len(times) > 1 else first_ms * 19
+    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in times)
+    playback = Playback.of([underrun_s(each.arrivals_s, each.durations_s) for each in times])
+    assert first_ms is not None
+    assert playback is not None
     return Result(
         concurrency=len(times),
         num_frames=num_frames,
+        num_restarts=sum(each.num_restarts for each in times),
         frame_ms=wall_s * 1000 * len(times) / num_frames,
         real_time_factor=wall_s * len(times) / audio_s,
         audio_s_per_s=audio_s / wall_s,
-        first_audio_ms_p50=cuts[9],
-        first_audio_ms_p95=cuts[18],
+        first_audio_ms=first_ms,
+        chunk_gap_ms=Percentiles.of(
+            (after_s - before_s) * 1000
+            for each in times
+            for before_s, after_s in pairwise(each.arrivals_s)
+        ),
+        playback=playback,
+        first_audio_ms_p50=first_ms.p50,
+        first_audio_ms_p95=first_ms.p95,
     )
 
 
-async def run(settings: ModelSettings, loads: Sequence[Load]) -> dict[str, Any]:
+async def run(
+    settings: ModelSettings,
+    loads: Sequence[Load],
+    told: Callable[[Result], None] | None = None,
+) -> dict[str, Any]:
     """Load a model, warm it with each load once, and measure.
 
+    Args:
+        settings: which model, and on what.
+        loads: in this order.
+        told: called with each load's figures as soon as they are known.
+
     Returns:
-        What was measured and on what, ready for JSON.
+        What was measured and on what, with what bounds it if there is a GPU, ready for JSON.
     """
+    products = await asyncio.to_thread(frame_products, settings)
+    bound = None
+    if products:  # before the model is there: its memory is then free
+        batches = sorted({load.concurrency for load in loads})
+        bound = await asyncio.to_thread(measure_bound, settings.device, products, batches)
     model = await LoadedModel.load(settings)
     try:
         await model.warm_up()
         results = []
         for load in loads:
-            await measure(model, replace(load, num_frames=min(8, load.num_frames)))
-            results.append(asdict(await measure(model, load)))
+            await measure(model, replace(load, num_frames=min(_WARM_UP_FRAMES, load.num_frames)))
+            result = await measure(model, load)
+            if told is not None:
+                told(result)
+            results.append(asdict(result))
     finally:
         await model.close()
     return {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "antiphon": __version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
+        **provenance(),
+        "kind": "engine",
         "model": settings.model_dump(),
+        "text": loads[0].text,
+        "bound": bound,
         "results": results,
     }
+
+
+def frame_products(settings: ModelSettings) -> list[Product]:
+    """Return the matrix products of a model's frame; none if its family does not tell."""
+    family, path = resolve(settings.source)
+    if family.measuring is None or path is None:
+        return []
+    products: list[Product] = family.measuring.frame_products.resolve()(path)
+    return products
 
 
 async def _stream(model: LoadedModel, prompt: Prompt, num_frames: int) -> StreamTimes:
     """Speak until there are as many frames; a text that ends before is begun again."""
     times = StreamTimes(time.perf_counter())
     while times.num_frames < num_frames:
+        if times.num_frames:
+            times.num_restarts += 1
         async with aclosing(model.open(StageRequest(new_request_id(), prompt))) as items:
             async for item in items:
-                if not isinstance(item, AudioChunk):
-                    continue
-                times.ended_s = time.perf_counter()
-                times.first_audio_s = times.first_audio_s or times.ended_s
-                times.audio_s += item.duration_s
-                times.num_frames += item.num_frames
+                if isinstance(item, AudioChunk):
+                    times.take(item)
                 if times.num_frames >= num_frames:
                     break
-        prompt = replace(prompt, seed=prompt.seed + 1_000_003)
+        sampling = replace(prompt.sampling, max_frames=max(1, num_frames - times.num_frames))
+        prompt = replace(prompt, seed=prompt.seed + 1_000_003, sampling=sampling)
     return times

@@ -1,10 +1,18 @@
-"""``antiphon bench engine``: how fast a model's stages are on this machine."""
+"""``antiphon bench``: how fast a server is, or a model's stages without one, on this machine."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
+from antiphon.cli.flags import add_command
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 app = typer.Typer(help="Measure speed.", no_args_is_help=True)
 
@@ -14,46 +22,102 @@ def _bench() -> None:
     """Measure speed."""
 
 
-@app.command()
-def engine(
-    model: Annotated[str, typer.Argument(help="A built-in model or a checkpoint's directory.")],
-    concurrency: Annotated[
-        str, typer.Option(help="Streams at the same time, comma-separated.")
-    ] = "1,8,32",
-    frames: Annotated[int, typer.Option(help="Frames that each stream makes.")] = 200,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto",
+@dataclass(frozen=True, slots=True)
+class EngineBenchFlags:
+    """The flags of ``antiphon bench engine``."""
+
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A built-in model or a checkpoint's directory.", show_default=False),
+    ] = None
+    random: Annotated[
+        str | None,
+        typer.Option(
+            help="Size of a checkpoint of random weights, made for this: 1.7b, 0.6b or tiny.",
+            show_default=False,
+        ),
+    ] = None
+    task: Annotated[
+        str, typer.Option(help="Of the random checkpoint: custom_voice, base or voice_design.")
+    ] = "custom_voice"
+    concurrency: Annotated[str, typer.Option(help="Streams at the same time, comma-separated.")] = (
+        "1,8,32"
+    )
+    frames: Annotated[int, typer.Option(help="Frames that each stream makes.", min=1)] = 200
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto"
+    dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto"
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything here.", show_default=False)
-    ] = None,
-) -> None:
-    """Measure the stages of a model without HTTP, all streams beginning at once."""
+    ] = None
+
+
+def bench_engine(flags: EngineBenchFlags) -> None:
+    """Measure the stages of a model without HTTP, all streams beginning at once.
+
+    On a GPU it also measures what bounds them: copying memory, and a frame's bare matrix products.
+    """
     import asyncio
 
-    from rich.console import Console
-    from rich.table import Table
-
-    from antiphon.bench.engine import Load, run
+    from antiphon.bench.engine import Load, run, text_for
+    from antiphon.cli.bench_model import model_to_measure
     from antiphon.config import load_settings
 
-    loads = [Load(int(each), frames) for each in concurrency.split(",")]
-    flags = {
-        "model.source": model,
-        "model.device": device,
-        "model.dtype": dtype,
-        "model.max_slots": max(load.concurrency for load in loads),
-    }
-    report = asyncio.run(run(load_settings(flags).model, loads))
-    if json_file is not None:
-        json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    table = Table("streams", "ms a frame", "RTF", "audio-s / s", "first p50 ms", "first p95 ms")
-    for row in report["results"]:
+    text = text_for(flags.frames, has_real_tokens=flags.random is None)
+    counts = counts_of(flags.concurrency, "concurrency")
+    loads = [Load(each, flags.frames, text) for each in counts]
+    with model_to_measure(flags.model, flags.random, flags.task) as source:
+        given = {
+            "model.source": source,
+            "model.device": flags.device,
+            "model.dtype": flags.dtype,
+            "model.max_slots": max(load.concurrency for load in loads),
+        }
+        report = asyncio.run(run(load_settings(given).model, loads))
+    if flags.random is not None:  # where it was for a while says nothing
+        report["model"] |= {"source": f"random {flags.random} {flags.task}"}
+    if flags.json_file is not None:
+        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    console = wide_console()
+    console.print(_table(report["results"]))
+    if report["bound"] is not None:
+        console.print(_bound_table(report["bound"]))
+
+
+def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(
+        *("streams", "ms a frame", "RTF", "audio-s / s", "first p50 ms", "first p95 ms"),
+        *("first p99 ms", "gap p99 ms", "continuity", "restarts"),
+        box=SIMPLE,
+    )
+    for row in results:
+        gap_ms = row["chunk_gap_ms"]
         table.add_row(
             str(row["concurrency"]),
             f"{row['frame_ms']:.2f}",
             f"{row['real_time_factor']:.3f}",
             f"{row['audio_s_per_s']:.1f}",
-            f"{row['first_audio_ms_p50']:.1f}",
-            f"{row['first_audio_ms_p95']:.1f}",
+            f"{row['first_audio_ms']['p50']:.1f}",
+            f"{row['first_audio_ms']['p95']:.1f}",
+            f"{row['first_audio_ms']['p99']:.1f}",
+            f"{gap_ms['p99']:.1f}" if gap_ms is not None else "",
+            f"{row['playback']['continuity']:.1%}",
+            str(row["num_restarts"]),
         )
-    Console().print(table)
+    return table
+
+
+def _bound_table(bound: Mapping[str, Any]) -> "Table":
+    from rich.table import Table
+
+    title = f"{bound['gpu']}: {bound['copy_gb_per_s']:.0f} GB/s copied"
+    table = Table("rows", "bare products of a frame, ms", title=title)
+    for rows, products_ms in bound["products_ms"].items():
+        table.add_row(rows, f"{products_ms:.2f}")
+    return table
+
+
+add_command(app, "engine", EngineBenchFlags, bench_engine)
+add_command(app, "serve", ServeBenchFlags, bench_serve)

@@ -35,7 +35,17 @@ class ServeFlags:
         str | None, typer.Option(help="auto, bfloat16 or float32.", show_default="auto")
     ] = None
     max_slots: Annotated[
-        int | None, typer.Option(help="Requests that are worked on at once.", show_default="32")
+        int | None, typer.Option(help="Requests that are worked on at once.", show_default="64")
+    ] = None
+    cache_gib: Annotated[
+        float | None,
+        typer.Option(help="Memory for keys and values, GiB.", show_default="what slots need"),
+    ] = None
+    deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            "--deterministic", help="The same audio in any company, to the byte, on a GPU too."
+        ),
     ] = None
     api_key: Annotated[
         list[str] | None,
@@ -63,6 +73,8 @@ class ServeFlags:
             "model.device": self.device,
             "model.dtype": self.dtype,
             "model.max_slots": self.max_slots,
+            "model.cache_gib": self.cache_gib,
+            "model.deterministic": self.deterministic,
             "speech.max_input_characters": self.max_input_characters,
             "server.host": self.host,
             "server.port": self.port,

@@ -1,11 +1,30 @@
 """What the pipeline asks of a codec: decode each frame once, carry the state, and be exact."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.engine.plan import Decode
 from antiphon.types import Samples
+
+
+class PendingAudio(Protocol):
+    """Chunks that are being decoded."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `result` returns at once."""
+        ...
+
+    def result(self) -> Mapping[int, Samples]:
+        """Wait for the chunks; called once.
+
+        Returns:
+            Of each slot, ``[num_frames * samples_per_frame]``.
+        """
+        ...
 
 
 class StreamingDecoder(Protocol):
@@ -13,6 +32,10 @@ class StreamingDecoder(Protocol):
 
     A row's samples depend on its own frames alone. However frames are grouped into calls, the
     samples are the same; what has been decoded is never decoded again and never changed.
+
+    There are two ways in. A decoder that shares its thread with the engine is *launched*: it reads
+    frames where the model's runner has put them, and nobody waits. A decoder that is somewhere else
+    is given frames by `decode`.
     """
 
     @property
@@ -21,12 +44,35 @@ class StreamingDecoder(Protocol):
     @property
     def samples_per_frame(self) -> int: ...
 
+    @property
+    def chunk_sizes(self) -> tuple[int, ...]:
+        """Frames that one `Decode` may have, ascending."""
+        ...
+
     def open(self, num_slots: int) -> Any:
         """Return a state with as many rows, fresh."""
         ...
 
     def reset(self, state: Any, slot: int) -> None:
         """Make a row fresh again."""
+        ...
+
+    def lead(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+        """Lead a fresh row through ``frames``, ``[n, ...]``, whose audio nobody hears.
+
+        Work is put on the current stream, and not waited for.
+        """
+        ...
+
+    def launch(self, decodes: Sequence[Decode], frame_store: Any, state: Any) -> PendingAudio:
+        """Begin to decode chunks, at most one a slot, and advance their rows.
+
+        Args:
+            decodes: which frames; some may not have been made, their audio means nothing.
+            frame_store: ``[num_slots or more, num_kept, ...]``, where frame ``k`` of a slot is at
+                ``k % num_kept``; on the device, read by work that is put on the current stream.
+            state: updated in place.
+        """
         ...
 
     def decode(self, frames: NDArray[Any], state: Any, active: NDArray[np.bool_]) -> Samples:

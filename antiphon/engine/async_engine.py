@@ -4,17 +4,20 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from antiphon.engine.core import EngineCore
+from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
-from antiphon.engine.scheduler import EngineEvent
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
-from antiphon.types import Ended
+from antiphon.types import AudioChunk, Ended
+
+_Item: TypeAlias = EngineEvent | AntiphonError
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ class _Mailbox:
     """Where a request's events go: a queue that lives on the listener's event loop."""
 
     loop: asyncio.AbstractEventLoop
-    events: "asyncio.Queue[EngineEvent]"
+    items: "asyncio.Queue[_Item]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class _Append:
 @dataclass(frozen=True, slots=True)
 class _Read:
     request_id: str
+    num_frames: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,26 @@ _Command: TypeAlias = _Add | _Append | _Read | _Abort | _Stop
 class AsyncEngine:
     """Runs an `EngineCore` in a thread of its own."""
 
-    def __init__(self, runner: Runner, *, name: str = "engine") -> None:
-        self._core = EngineCore(runner)
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        name: str = "engine",
+        limits: SchedulerLimits | None = None,
+        policy: PlaybackPolicy | None = None,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            runner: computes the steps; closed with the engine.
+            name: of the thread.
+            limits: of what is let in and worked on.
+            policy: of whom a step serves.
+        """
+        self._core = EngineCore(runner, limits=limits, policy=policy)
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, _Mailbox] = {}
+        self._outbox: list[tuple[_Mailbox, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._failure: str | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -74,11 +94,20 @@ class AsyncEngine:
         """What broke the engine, or ``None`` while it works."""
         return self._failure
 
-    async def generate(self, request_id: str, prompt: Prompt) -> AsyncGenerator[EngineEvent, None]:
-        """Stream a request's frames and, last, its `Ended`.
+    async def generate(
+        self, request_id: str, prompt: Prompt, *, is_live: bool = True
+    ) -> AsyncGenerator[EngineEvent, None]:
+        """Stream a request's audio, or its frames if they are decoded elsewhere; last its `Ended`.
+
+        Args:
+            request_id: names it.
+            prompt: what it says.
+            is_live: whether somebody listens meanwhile; else it is bulk work, which waits for those
+                that somebody listens to.
 
         Raises:
-            InvalidRequestError: a request of this id is open already.
+            InvalidRequestError: a request of this id is open already, or it is too long.
+            OverloadedError: one stream more would make others stutter.
             EngineError: the engine failed, and every open request is told; or the model failed
                 on this request alone. The log says how.
         """
@@ -86,20 +115,25 @@ class AsyncEngine:
             raise EngineError("The engine has been closed.")
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
+        if not self._failure:
+            self._core.scheduler.check(prompt, is_live=is_live)
         self._open_ids.add(request_id)
         mailbox = _Mailbox(asyncio.get_running_loop(), asyncio.Queue())
-        self._inbox.put(_Add(EngineRequest(request_id, prompt), mailbox))
+        self._inbox.put(_Add(EngineRequest(request_id, prompt, is_live), mailbox))
         try:
             while True:
-                event = await mailbox.events.get()
-                if not isinstance(event, Ended):
-                    self._inbox.put(_Read(request_id))
-                elif event.reason == "error":
-                    whole = "The model has failed." if self._failure else "The model failed."
-                    raise EngineError(whole)
-                yield event
-                if isinstance(event, Ended):
+                item = await mailbox.items.get()
+                if isinstance(item, AntiphonError):
+                    raise item
+                if isinstance(item, Ended):
+                    if item.reason == "error":
+                        whole = "The model has failed." if self._failure else "The model failed."
+                        raise EngineError(whole)
+                    yield item
                     return
+                num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
+                self._inbox.put(_Read(request_id, num_frames))
+                yield item
         finally:
             self._open_ids.discard(request_id)
             self._inbox.put(_Abort(request_id))  # no-op for a request that has ended
@@ -107,6 +141,10 @@ class AsyncEngine:
     def append(self, request_id: str, piece: Piece) -> None:
         """Give a request more text; does nothing if it has ended."""
         self._inbox.put(_Append(request_id, piece))
+
+    def abort(self, request_id: str) -> None:
+        """End a request, whose stream is told so; does nothing if it has ended."""
+        self._inbox.put(_Abort(request_id))
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
@@ -116,10 +154,9 @@ class AsyncEngine:
     def _run(self) -> None:
         try:
             while self._take_commands():
-                if self._core.has_work:
-                    self._deliver(self._core.step())
-                else:
-                    self._core.scheduler.check_integrity()
+                for request_id, event in self._core.step():
+                    self._tell(request_id, event)
+                self._deliver()
         except Exception as error:  # the engine's one door for faults
             logger.exception("the engine failed")
             self._failure = f"{type(error).__name__}: {error}"
@@ -127,53 +164,79 @@ class AsyncEngine:
         self._core.runner.close()
 
     def _take_commands(self) -> bool:
-        """Carry out what has arrived, waiting for it if there is no work; False means stop."""
-        block = not self._core.has_work
+        """Carry out what arrives until it is time for a step; False means stop."""
         while True:
+            wait_s = self._core.wait_s()
+            if wait_s != 0.0:
+                self._deliver()
+            if wait_s is None:
+                self._core.scheduler.check_integrity()
             try:
-                command = self._inbox.get(block=block)
+                command = self._inbox.get(block=wait_s != 0.0, timeout=wait_s or None)
             except queue.Empty:
                 return True
             if isinstance(command, _Stop):
                 return False
             self._carry_out(command)
-            block = False
+            self._core.wake()
 
     def _carry_out(self, command: _Add | _Append | _Read | _Abort) -> None:
         scheduler = self._core.scheduler
-        if isinstance(command, _Add):
-            self._mailboxes[command.request.id] = command.mailbox
-            scheduler.add(command.request)
+        if isinstance(command, _Read):
+            scheduler.read(command.request_id, command.num_frames)
         elif isinstance(command, _Append):
             scheduler.append(command.request_id, command.piece)
-        elif isinstance(command, _Read):
-            scheduler.read(command.request_id)
+        elif isinstance(command, _Add):
+            request = command.request
+            self._deliver()  # to one before of the same id, which may have just been aborted
+            self._mailboxes[request.id] = command.mailbox
+            try:
+                scheduler.add(request)
+            except AntiphonError as error:
+                self._tell(request.id, error)
         elif scheduler.abort(command.request_id):
-            self._post(command.request_id, Ended("abort"))
+            self._tell(command.request_id, Ended("abort"))
 
-    def _deliver(self, events: list[tuple[str, EngineEvent]]) -> None:
-        for request_id, event in events:
-            self._post(request_id, event)
-
-    def _post(self, request_id: str, event: EngineEvent) -> None:
+    def _tell(self, request_id: str, item: _Item) -> None:
         mailbox = self._mailboxes[request_id]
-        if isinstance(event, Ended):
+        if isinstance(item, Ended | AntiphonError):
             del self._mailboxes[request_id]
-        try:
-            mailbox.loop.call_soon_threadsafe(mailbox.events.put_nowait, event)
-        except RuntimeError:  # the listener's loop is closed: nobody is left to tell
-            self._mailboxes.pop(request_id, None)
-            self._core.scheduler.abort(request_id)
+        self._outbox.append((mailbox, item))
+
+    def _deliver(self) -> None:
+        """Hand out what there is to tell: one call for each event loop."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Mailbox, _Item]]] = {}
+        for mailbox, item in self._outbox:
+            by_loop.setdefault(mailbox.loop, []).append((mailbox, item))
+        self._outbox.clear()
+        for loop, letters in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_put_all, letters)
+            except RuntimeError:  # the listeners' loop is closed: nobody is left to tell
+                self._forget(loop)
+
+    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
+        for request_id, mailbox in tuple(self._mailboxes.items()):
+            if mailbox.loop is loop:
+                del self._mailboxes[request_id]
+                self._core.scheduler.abort(request_id)
 
     def _end_all(self) -> None:
         """Tell every request that it is over, and go on answering those that still arrive."""
         reason: Ended = Ended("error" if self._failure else "abort")
         for request_id in tuple(self._mailboxes):
-            self._post(request_id, reason)
+            self._tell(request_id, reason)
+        self._deliver()
         while self._failure:
             command = self._inbox.get()
             if isinstance(command, _Stop):
                 return
             if isinstance(command, _Add):
                 self._mailboxes[command.request.id] = command.mailbox
-                self._post(command.request.id, reason)
+                self._tell(command.request.id, reason)
+                self._deliver()
+
+
+def _put_all(letters: Sequence[tuple[_Mailbox, _Item]]) -> None:
+    for mailbox, item in letters:
+        mailbox.items.put_nowait(item)

@@ -1,23 +1,32 @@
-"""Attention over keys and values that are kept: per slot between steps, or for one frame only.
+"""Attention over keys and values that are kept: in blocks between steps, or for one frame only.
 
 Each class is one way of keeping them. A transformer hands every layer's product, out of which
 queries, keys and values are cut, to one of them, and gets the attended values,
 ``[rows, positions, num_heads * head_dim]``.
 
-On a GPU all of them are one pair of kernels: every new position, wherever it comes from, is
-written to its place in a cache and attends to its slot up to itself.
+The PyTorch lines read what the kernels read and no more: nothing beyond a row's own positions, so
+that what another request has left there does not matter, not even if it is no number.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine import kernels
 from antiphon.engine.heads import NormedHeads
 from antiphon.engine.layers import Rotation
+
+if TYPE_CHECKING:
+    from antiphon.engine.kernels.paged_parts import Projected
+
+TILE_POSITIONS = 32
+"""Most positions of one slot that are attended from together when prompts are read."""
 
 
 class Attend(Protocol):
@@ -29,100 +38,180 @@ class Attend(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SlotCache:
-    """Keys and values of every slot, each slot's positions in one run.
+class PagedCache:
+    """Keys and values in blocks, and for each slot the blocks that it holds.
+
+    Position p of a slot is at offset ``p % block_positions`` of the block at
+    ``p // block_positions`` of its row of the table. The last block is spare and given to nobody:
+    what a table does not say yet points there.
 
     Attributes:
-        tensor: shape ``[num_layers, 2, num_slots, max_positions, num_kv_heads, head_dim]``.
+        tensor: ``[num_layers, 2, num_blocks + 1, block_positions, num_kv_heads, head_dim]``.
+        table: int32, ``[num_slots, max_blocks]``.
     """
 
     tensor: Tensor
+    table: Tensor
 
     @classmethod
-    def zeros(cls, shape: tuple[int, int, int, int, int], like: Tensor) -> "SlotCache":
+    def zeros(
+        cls, shape: tuple[int, int, int, int, int], table_shape: tuple[int, int], like: Tensor
+    ) -> "PagedCache":
         """Make an empty one, in the type and on the device of ``like``.
 
-        ``shape`` is ``(num_layers, num_slots, max_positions, num_kv_heads, head_dim)``. What has
-        not been written must be numbers: it is masked by weights of zero.
+        Args:
+            shape: ``(num_layers, num_blocks, block_positions, num_kv_heads, head_dim)``.
+            table_shape: ``(num_slots, max_blocks)``.
+            like: see above.
         """
-        num_layers, *rest = shape
-        return cls(like.new_zeros(num_layers, 2, *rest))
+        num_layers, num_blocks, *rest = shape
+        tensor = like.new_zeros(num_layers, 2, num_blocks + 1, *rest)
+        table = torch.full(table_shape, num_blocks, dtype=torch.int32, device=like.device)
+        return cls(tensor, table)
 
-    def clear(self, slot: int) -> None:
-        """Overwrite a slot with zeros: needed only if it may hold what is not a number."""
-        self.tensor[:, :, slot].zero_()
+    @property
+    def spare_block(self) -> int:
+        return self.tensor.shape[2] - 1
+
+    @property
+    def block_positions(self) -> int:
+        return self.tensor.shape[3]
+
+    def places(self, slots: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return block and offset of positions, shapes as given."""
+        size = self.block_positions
+        return self.table[slots, positions // size].long(), positions % size
+
+    def of_slots(self, layer: int, slots: Tensor, num_visible: int) -> tuple[Tensor, Tensor]:
+        """Gather the first keys and values of slots, each ``[rows, positions, heads, head_dim]``.
+
+        There are ``num_visible`` positions or a few more, up to the end of a block.
+        """
+        blocks = self.table[slots, : -(-num_visible // self.block_positions)].long()
+        keys, values = self.tensor[layer]
+        return keys[blocks].flatten(1, 2), values[blocks].flatten(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Positions of any slots, one after the other, that are read in one pass.
+
+    Attributes:
+        slots: of each token, int64 ``[num_tokens]``.
+        positions: of each token, likewise.
+        tiles: of `cut_tiles`, int64 ``[num_tiles, 4]``; a tile of no tokens is passed over.
+    """
+
+    slots: Tensor
+    positions: Tensor
+    tiles: Tensor
+
+
+def cut_tiles(pieces: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+    """Cut pieces, ``(slot, first position, number of positions)`` token after token, into tiles.
+
+    Returns:
+        ``[num_tiles, 4]``: slot, first token, its position, and number of tokens.
+    """
+    tiles, token = [], 0
+    for slot, start, count in pieces:
+        for done in range(0, count, TILE_POSITIONS):
+            tiles.append((slot, token + done, start + done, min(TILE_POSITIONS, count - done)))
+        token += count
+    return np.array(tiles, np.int64).reshape(-1, 4)
 
 
 class PrefillAttention:
-    """The first positions of some slots at once, each seeing itself and those before it."""
+    """New positions of some slots, each seeing itself and those before it."""
 
-    def __init__(self, cache: SlotCache, slots: Tensor, num_positions: int) -> None:
-        """Prepare a pass.
-
-        Args:
-            cache: of all slots.
-            slots: shape ``[num_rows]``.
-            num_positions: of each row; a row that has fewer is padded, and what its padding
-                leaves in the cache is overwritten before it is seen.
-        """
+    def __init__(self, cache: PagedCache, tokens: Tokens) -> None:
+        """Prepare a pass over tokens, which are one row."""
         self._cache = cache
-        self._slots = slots[:, None].expand(-1, num_positions).contiguous()
-        positions = torch.arange(num_positions, device=slots.device)
-        self._positions = positions.expand(len(slots), -1).contiguous()
+        self._tokens = tokens
 
     def __call__(
         self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
     ) -> Tensor:
-        kept = self._cache.tensor[layer]
+        cache, tokens = self._cache, self._tokens
         if kernels.run_on(joined):
-            places = (self._slots, self._positions)
-            return _keep_and_attend(joined, heads, rotation, kept, places, joined.shape[1])
+            from antiphon.engine.kernels import paged_prompts
+
+            projected, kept = _projected(joined, heads, rotation), cache.tensor[layer]
+            places = (tokens.slots, tokens.positions)
+            queries = paged_prompts.keep(projected, kept, cache.table, places)
+            attended = paged_prompts.attend_tiles(queries, kept, cache.table, tokens.tiles)
+            return attended.view(*joined.shape[:2], -1)
         queries, keys, values = heads(joined, rotation)
-        kept[0][self._slots, self._positions] = keys
-        kept[1][self._slots, self._positions] = values
-        return _causal(queries, keys, values)
+        blocks, offsets = cache.places(tokens.slots, tokens.positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[0]
+        cache.tensor[layer, 1, blocks, offsets] = values[0]
+        attended = torch.zeros_like(queries[0]).flatten(1)
+        for slot, token, start, count in tokens.tiles.tolist():
+            if count:  # else it fills up the tiles
+                attended[token : token + count] = self._attend_tile(
+                    layer, queries[:, token : token + count], slot, start
+                )
+        return attended[None]
+
+    def _attend_tile(self, layer: int, queries: Tensor, slot: int, start: int) -> Tensor:
+        """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
+        count = queries.shape[1]
+        end = start + count
+        keys, values = self._cache.of_slots(layer, torch.tensor([slot]), end)
+        positions = torch.arange(end)
+        attended = F.scaled_dot_product_attention(
+            queries.transpose(1, 2),
+            keys[:, :end].transpose(1, 2),
+            values[:, :end].transpose(1, 2),
+            attn_mask=positions <= positions[start:, None],
+            enable_gqa=True,
+        )
+        return attended[0].transpose(0, 1).flatten(1)
 
 
 class DecodeAttention:
     """One new position for each of several slots."""
 
     def __init__(
-        self, cache: SlotCache, slots: Tensor, positions: Tensor, num_visible: int
+        self, cache: PagedCache, slots: Tensor, positions: Tensor, num_visible: int
     ) -> None:
         """Prepare a step.
 
         Args:
             cache: of all slots.
-            slots: shape ``[num_rows]``.
-            positions: of the new keys, shape ``[num_rows]``.
+            slots: int64, ``[num_rows]``.
+            positions: of the new keys, likewise.
             num_visible: at least the largest position plus one.
         """
         self._cache = cache
         self._slots = slots
         self._positions = positions
         self._num_visible = num_visible
-        self._mask: Tensor | None = None
 
     def __call__(
         self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
     ) -> Tensor:
-        kept = self._cache.tensor[layer]
+        cache, slots, positions = self._cache, self._slots, self._positions
         if kernels.run_on(joined):
-            places = (self._slots, self._positions)
-            return _keep_and_attend(joined, heads, rotation, kept, places, self._num_visible)
-        queries, keys, values = heads(joined, rotation)
-        kept_keys, kept_values = kept
-        kept_keys[self._slots, self._positions] = keys[:, 0]
-        kept_values[self._slots, self._positions] = values[:, 0]
-        if self._mask is None:
-            visible = torch.arange(self._num_visible, device=self._slots.device)
-            self._mask = (visible <= self._positions[:, None])[:, None, None]
-        return _attend_one(
-            queries, self._of_rows(kept_keys), self._of_rows(kept_values), self._mask
-        )
+            from antiphon.engine.kernels import paged_attention
 
-    def _of_rows(self, kept: Tensor) -> Tensor:
-        return kept[:, : self._num_visible].index_select(0, self._slots)
+            attended = paged_attention.decode(
+                _projected(joined, heads, rotation),
+                cache.tensor[layer],
+                cache.table,
+                (slots, positions),
+                self._num_visible,
+            )
+            return attended.view(*joined.shape[:2], -1)
+        queries, keys, values = heads(joined, rotation)
+        blocks, offsets = cache.places(slots, positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
+        cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
+        keys, values = cache.of_slots(layer, slots, self._num_visible)
+        is_visible = torch.arange(keys.shape[1], device=slots.device) <= positions[:, None]
+        is_hidden = ~is_visible[..., None, None]
+        keys, values = keys.masked_fill(is_hidden, 0), values.masked_fill(is_hidden, 0)
+        return _attend_one(queries, keys, values, is_visible[:, None, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +219,32 @@ class FrameCache:
     """Room for the keys and values of one frame in each row.
 
     Attributes:
-        kept: whose slots are the rows.
-        slots: 0, 1, 2 and so on, as often as there are positions; ``[num_positions, num_rows]``.
-        positions: how often each slot was named before; same shape.
+        kept: ``[num_layers, 2, num_rows, num_positions, num_kv_heads, head_dim]``: a block a row.
+        table: 0, 1, 2 and so on: the block of each row, int32 ``[num_rows, 1]``.
+        rows: the same, int64 ``[num_rows]``.
+        starts: each position as often as there are rows, int64 ``[num_positions, num_rows]``.
     """
 
-    kept: SlotCache
-    slots: Tensor
-    positions: Tensor
+    kept: Tensor
+    table: Tensor
+    rows: Tensor
+    starts: Tensor
 
     @classmethod
     def zeros(cls, shape: tuple[int, int, int, int, int], like: Tensor) -> "FrameCache":
-        """Make an empty one; see `SlotCache.zeros`."""
-        _, num_rows, num_positions, *_ = shape
-        slots = torch.arange(num_rows, device=like.device).expand(num_positions, -1)
-        positions = torch.arange(num_positions, device=like.device)[:, None].expand(-1, num_rows)
-        return cls(SlotCache.zeros(shape, like), slots.contiguous(), positions.contiguous())
+        """Make an empty one, in the type and on the device of ``like``.
 
-    def places(self, num_rows: int, start: int, end: int) -> tuple[Tensor, Tensor]:
-        """Return slots and positions of a pass, position after position within each row."""
-        slots = self.slots[start:end, :num_rows].t().contiguous()
-        return slots, self.positions[start:end, :num_rows].t().contiguous()
+        ``shape`` is ``(num_layers, num_rows, num_positions, num_kv_heads, head_dim)``.
+        """
+        num_layers, num_rows, num_positions, *rest = shape
+        rows = torch.arange(num_rows, device=like.device)
+        positions = torch.arange(num_positions, device=like.device)[:, None]
+        return cls(
+            kept=like.new_zeros(num_layers, 2, num_rows, num_positions, *rest),
+            table=rows.int()[:, None].contiguous(),
+            rows=rows,
+            starts=positions.expand(-1, num_rows).contiguous(),
+        )
 
 
 class FrameAttention:
@@ -160,25 +254,27 @@ class FrameAttention:
         """Start empty in the first rows of ``cache``."""
         self._cache = cache
         self._num_rows = num_rows
-        self._places: tuple[Tensor, Tensor] | None = None
         self.num_positions = 0
 
     def advance(self, num_positions: int) -> None:
         """Note that a pass over all layers is complete."""
         self.num_positions += num_positions
-        self._places = None
 
     def __call__(
         self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
     ) -> Tensor:
         start, end = self.num_positions, self.num_positions + joined.shape[1]
-        kept = self._cache.kept.tensor[layer]
+        cache, num_rows = self._cache, self._num_rows
+        kept = cache.kept[layer]
         if kernels.run_on(joined):
-            if self._places is None:
-                self._places = self._cache.places(self._num_rows, start, end)
-            return _keep_and_attend(joined, heads, rotation, kept, self._places, end)
+            from antiphon.engine.kernels import paged_attention
+
+            places = (cache.rows[:num_rows], cache.starts[start, :num_rows])
+            projected = _projected(joined, heads, rotation)
+            attended = paged_attention.decode(projected, kept, cache.table, places, end)
+            return attended.view(*joined.shape[:2], -1)
         queries, keys, values = heads(joined, rotation)
-        kept_keys, kept_values = kept[:, : self._num_rows]
+        kept_keys, kept_values = kept[:, :num_rows]
         kept_keys[:, start:end] = keys
         kept_values[:, start:end] = values
         if start == 0:
@@ -186,28 +282,20 @@ class FrameAttention:
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
 
 
-def _keep_and_attend(
-    joined: Tensor,
-    heads: NormedHeads,
-    rotation: Rotation,
-    kept: Tensor,
-    places: tuple[Tensor, Tensor],
-    num_visible: int,
-) -> Tensor:
-    """Do what the PyTorch lines of all classes do, for tokens at any places."""
-    from antiphon.engine.kernels import slot_attention
+def _projected(joined: Tensor, heads: NormedHeads, rotation: Rotation) -> "Projected":
+    """Return what the kernels read of a layer."""
+    from antiphon.engine.kernels.paged_parts import HeadShape, Projected
 
     shape = heads.shape
-    queries = slot_attention.norm_rotate_keep(
-        joined.flatten(0, 1),
-        slot_attention.HeadShape(shape.num_heads, shape.num_kv_heads, shape.head_dim),
+    return Projected(
+        joined.flatten(0, 1).contiguous(),
+        HeadShape(shape.num_heads, shape.num_kv_heads, shape.head_dim),
         (heads.query_norm.weight, heads.key_norm.weight, heads.query_norm.epsilon),
-        (rotation.cosines.view(-1, shape.head_dim), rotation.sines.view(-1, shape.head_dim)),
-        kept,
-        places,
+        (
+            rotation.cosines.reshape(-1, shape.head_dim),
+            rotation.sines.reshape(-1, shape.head_dim),
+        ),
     )
-    attended = slot_attention.attend(queries, kept, places, num_visible)
-    return attended.view(*joined.shape[:2], -1)
 
 
 def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -18,10 +18,16 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """``x @ weight.T + bias``; weight ``[num_outputs, num_inputs]``."""
+    """``x @ weight.T + bias``; weight ``[num_outputs, num_inputs]``.
+
+    Attributes:
+        is_batch_invariant: whether on a GPU a row's result must not depend on its company. On a
+            CPU it depends on it by rounding at most.
+    """
 
     weight: Tensor
     bias: Tensor | None = None
+    is_batch_invariant: bool = False
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "Linear":
@@ -35,6 +41,13 @@ class Linear:
         return cls(torch.cat([weights[f"{name}.weight"] for name in names]))
 
     def __call__(self, states: Tensor) -> Tensor:
+        if self.is_batch_invariant and kernels.run_on(states):
+            from antiphon.engine.kernels import products
+
+            product = products.Products(is_batch_invariant=True)
+            result = product.plain(states.flatten(0, -2), self.weight)
+            result = result.view(*states.shape[:-1], len(self.weight))
+            return result if self.bias is None else result + self.bias
         return F.linear(states, self.weight, self.bias)
 
 

@@ -1,18 +1,72 @@
-"""What crosses between scheduler and runner in one step."""
+"""What crosses between scheduler and runner in one step.
+
+On the device a step does, in this order: releases, starts, appends, prefills, one frame for every
+planned slot, then the decoding of chunks.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from antiphon.models.base import Piece, Prompt
+from antiphon.types import Samples
+
+FRAME_STORE_FRAMES = 64
+"""Frames of a slot kept for its decoder on the device: frame k is at ``k % FRAME_STORE_FRAMES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What a runner with paged keys and values has room for.
+
+    Attributes:
+        num_blocks: all blocks that may be given out: 0 to ``num_blocks - 1``.
+        block_positions: positions that a block holds.
+        max_positions: of one request, prompt and frames together.
+    """
+
+    num_blocks: int
+    block_positions: int
+    max_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodecShape:
+    """What a runner that decodes too makes of frames.
+
+    Attributes:
+        samples_per_frame: that a frame becomes.
+        sample_rate_hz: of the samples.
+        chunk_sizes: frames that one `Decode` may have, ascending.
+    """
+
+    samples_per_frame: int
+    sample_rate_hz: int
+    chunk_sizes: tuple[int, ...]
+
+    @property
+    def frame_s(self) -> float:
+        """How long a frame sounds."""
+        return self.samples_per_frame / self.sample_rate_hz
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A request enters a slot."""
+    """A request enters a slot, or comes back to one after it was preempted.
+
+    Attributes:
+        slot: which begins with an empty table of blocks.
+        prompt: of the request.
+        frames: what it had made before it lost its slot, in order; the model goes on after them.
+            Pieces of text that had arrived before follow as appends in the same plan.
+        num_frames_decoded: how many of ``frames`` have become audio already: a decoder is led
+            through these, and finds the others in the frame store again.
+    """
 
     slot: int
     prompt: Prompt
+    frames: tuple[Any, ...] = ()
+    num_frames_decoded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +78,66 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """Compute keys and values of positions ``start`` to ``end - 1`` of a slot.
+
+    The positions before ``start`` are there: from earlier steps, or in blocks shared with another
+    request. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
+    slot makes a frame; frame number k is made by the step whose input sits at position
+    ``prompt.num_positions + k``, which that step computes itself.
+    """
+
+    slot: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Turn frames ``start`` to ``start + num_frames - 1`` of a slot into audio.
+
+    Comes after the step's frames. It may reach past what exists, if the request stops: decoders
+    are causal, and what is past the end is cut off afterwards.
+    """
+
+    slot: int
+    start: int
+    num_frames: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """From scheduler to runner.
 
     Attributes:
         releases: slots whose requests are gone; done first, before any start.
-        starts: slots to be filled with new requests.
+        starts: slots to be filled with requests.
         appends: text that has arrived for requests in slots, those just started among them.
-        slots: slots that make one frame in this step.
+        blocks: blocks put at the end of a slot's table in this step.
+        prefills: at most one for each slot.
+        slots: slots that make one frame in this step, completely prefilled by then.
+        decodes: chunks to be decoded, at most one for each slot.
     """
 
     releases: tuple[int, ...] = ()
     starts: tuple[Start, ...] = ()
     appends: tuple[Append, ...] = ()
+    blocks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    prefills: tuple[Prefill, ...] = ()
     slots: tuple[int, ...] = ()
+    decodes: tuple[Decode, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (
+            self.slots
+            or self.decodes
+            or self.prefills
+            or self.starts
+            or self.releases
+            or self.appends
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +149,12 @@ class StepOutput:
         stopped: slots whose model said that it has finished, instead of making a frame.
         lengths: slots whose frame is their last one, since the runner ends them at a limit.
         faults: slots whose numbers went bad; they end with an error, the others do not notice.
+        chunks: the audio of each planned `Decode` by slot, uncut: shape
+            ``[num_frames * samples_per_frame]``.
     """
 
     frames: Mapping[int, Any]
     stopped: frozenset[int] = frozenset()
     lengths: frozenset[int] = frozenset()
     faults: frozenset[int] = frozenset()
+    chunks: Mapping[int, Samples] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
 
 
 class PendingStep(Protocol):
@@ -41,6 +41,16 @@ class Runner(Protocol):
     @property
     def num_slots(self) -> int:
         """Requests that can be under way at once."""
+        ...
+
+    @property
+    def cache(self) -> CacheShape | None:
+        """Its paged keys and values; ``None``: it needs no blocks and no prefills."""
+        ...
+
+    @property
+    def codec(self) -> CodecShape | None:
+        """What it decodes to; ``None``: it makes frames alone and is given no decodes."""
         ...
 
     def launch(self, plan: StepPlan) -> PendingStep:

@@ -41,12 +41,16 @@ class SamplingRows:
 
 
 class SamplingTable:
-    """The parameters of every slot: written when a request starts, gathered in every step."""
+    """The parameters of every slot: written when a request starts, gathered in every step.
+
+    Attributes:
+        parameters: temperature, top-k (exact in f32), top-p, repetition penalty; f32
+            ``[num_slots, 4]``.
+    """
 
     def __init__(self, num_slots: int, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
-        # temperature, top-k (exact in f32), top-p, repetition penalty
-        self._parameters = torch.ones(num_slots, 4, device=device)
+        self.parameters = torch.ones(num_slots, 4, device=device)
         self._host_top_k = [1] * num_slots
         self._host_top_p = [1.0] * num_slots
 
@@ -59,8 +63,8 @@ class SamplingTable:
             temperature = 1.0 if sampling.temperature is None else sampling.temperature
             row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
             self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
-        device = self._parameters.device
-        self._parameters[upload([*samplings], device)] = upload(rows, device)
+        device = self.parameters.device
+        self.parameters[upload([*samplings], device)] = upload(rows, device)
 
     def reach(self, slots: Sequence[int]) -> tuple[int, bool]:
         """Return the largest top-k of ``slots``, and whether any of them uses top-p."""
@@ -75,7 +79,7 @@ class SamplingTable:
             max_top_k: at least the largest top-k among them.
             uses_top_p: false only if none of them uses top-p.
         """
-        temperature, top_k, top_p, repetition_penalty = self._parameters[index].unbind(1)
+        temperature, top_k, top_p, repetition_penalty = self.parameters[index].unbind(1)
         return SamplingRows(
             temperature=temperature,
             top_k=top_k.long(),
@@ -156,16 +160,16 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     Returns:
         f32, shape ``[num_rows, num_codebooks, vocab_size]``.
     """
+    if kernels.run_on(seeds):
+        from antiphon.engine.kernels import drawing
+
+        return drawing.gumbel(seeds, frames, codebooks, vocab_size)
     uniform = _uniform(seeds, frames, codebooks, vocab_size)
     return uniform.log_().neg_().log_().neg_()
 
 
 def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
     """Return multiples of 2**-24 between 0 and 1, neither of them, exact in f32."""
-    if kernels.run_on(seeds):
-        from antiphon.engine.kernels import drawing
-
-        return drawing.uniform(seeds, frames, codebooks, vocab_size)
     low = _mixed(seeds[:, 0] ^ _START)
     high = _mixed(seeds[:, 1] ^ low)
     low = _mixed(low ^ frames)

@@ -1,12 +1,17 @@
 """A stack of decoder layers in the manner of Qwen3: normed queries and keys, rotary, SwiGLU."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from antiphon.engine import kernels
 from antiphon.engine.attention import Attend
 from antiphon.engine.heads import Heads, NormedHeads
 from antiphon.engine.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights
+
+if TYPE_CHECKING:  # it needs Triton
+    from antiphon.engine.kernels.products import Scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +54,89 @@ class DecoderLayer:
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """All layers and the final norm."""
+    """All layers and the final norm.
+
+    A GPU computes few rows by kernels of which each holds a product and what is around it.
+
+    Attributes:
+        is_batch_invariant: see `Linear`; it has a price.
+    """
 
     layers: tuple[DecoderLayer, ...]
     norm: RMSNorm
     rope: Rope
+    is_batch_invariant: bool = False
 
-    def __call__(self, states: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
-        """Return the normed states of ``[rows, positions, hidden_size]``, same shape."""
+    @property
+    def first_norm(self) -> Tensor:
+        """The weight of the norm that states meet first."""
+        return self.layers[0].attention_norm.weight
+
+    def __call__(self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend) -> Tensor:
+        """Return normed states, ``[rows, positions, hidden_size]``.
+
+        Args:
+            states: of the result's shape; or of one position a row, scaled by `first_norm`.
+            rotation: of the positions.
+            attend: keeps keys and values.
+        """
+        if self._is_fused(states):
+            final = self._run_fused(states, rotation, attend).states
+            return self.norm(final.view(-1, _num_positions(states), final.shape[1]))
+        if not isinstance(states, Tensor):
+            states = states.states[:, None]
         norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
         normed = self.layers[0].attention_norm(states)
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             states, branch = layer(index, states, normed, rotation, attend)
             states, normed = next_norm.after(states, branch)
         return normed
+
+    def project(
+        self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend, head: Linear
+    ) -> Tensor:
+        """Return ``head`` of the normed state of each row's last position, ``[rows, outputs]``.
+
+        Takes what a call takes, and a head without a bias.
+        """
+        if not self._is_fused(states):
+            return head(self(states, rotation, attend)[:, -1])
+        from antiphon.engine.kernels import products
+
+        last = self._run_fused(states, rotation, attend).last(_num_positions(states))
+        product = products.Products(self.is_batch_invariant)
+        return product.normed(last, head.weight, self.norm.epsilon)
+
+    def _run_fused(self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend) -> "Scaled":
+        """Return the states after all layers, scaled by the final norm; a row a position."""
+        from antiphon.engine.kernels import products
+
+        product, num_positions = products.Products(self.is_batch_invariant), _num_positions(states)
+        if isinstance(states, Tensor):
+            states = products.scale(states.flatten(0, 1), self.first_norm)
+        norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
+        for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
+            epsilon, middle_norm = layer.attention_norm.epsilon, layer.feed_forward_norm
+            joined = product.normed(states, layer.query_key_value.weight, epsilon)
+            joined = joined.view(-1, num_positions, joined.shape[1])
+            attended = attend(index, joined, layer.heads, rotation).flatten(0, 1)
+            states = product.added(states.states, attended, layer.output.weight, middle_norm.weight)
+            gated = product.normed(
+                states, layer.feed_forward.gate_up.weight, middle_norm.epsilon, is_gated=True
+            )
+            down = layer.feed_forward.down.weight
+            states = product.added(states.states, gated, down, next_norm.weight)
+        return states
+
+    def _is_fused(self, states: "Tensor | Scaled") -> bool:
+        """Return whether states are computed by fused products."""
+        some = states if isinstance(states, Tensor) else states.states
+        if not kernels.run_on(some):
+            return False
+        from antiphon.engine.kernels import products
+
+        return some.shape[:-1].numel() <= products.MAX_ROWS or self.is_batch_invariant
+
+
+def _num_positions(states: "Tensor | Scaled") -> int:
+    return states.shape[1] if isinstance(states, Tensor) else 1

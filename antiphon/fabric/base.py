@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 StageItem: TypeAlias = FrameReady | AudioChunk | Ended
@@ -13,10 +13,20 @@ StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """What every stage of a pipeline is told of one request."""
+    """What every stage of a pipeline is told of one request.
+
+    Attributes:
+        id: unique among those that are open.
+        prompt: what is to be spoken, or its beginning.
+        is_live: whether somebody listens while it is made; else only its end matters.
+        pieces: the rest of a text that is still arriving, the last one closing it; closed with the
+            request's stream. ``None`` if the prompt holds all of the text.
+    """
 
     id: str
     prompt: Prompt
+    is_live: bool = True
+    pieces: AsyncGenerator[Piece, None] | None = None
 
 
 class Stage(Protocol):

@@ -4,7 +4,7 @@ The other two kinds of stage are protocols owned by their users: `antiphon.engin
 and `antiphon.codec.protocol.StreamingDecoder`.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,6 +29,10 @@ class Prompt:
         context_frames: frames that the decoder is led through before the first new one, whose
             audio nobody hears, shape ``[num_frames, ...]``; ``None`` for none.
         first_chunk_frames: frames in the first chunk of audio; ``None`` leaves it to the decoder.
+        num_positions: that are read before the first frame, if keys and values are paged.
+        position_keys: a 64-bit number for each of these positions that says all that the model
+            reads there, so that equal keys from position 0 on mean equal keys and values; they may
+            cover the first positions only. Empty: shared with nobody.
     """
 
     data: Any
@@ -38,6 +42,8 @@ class Prompt:
     num_frames_allowed: int | None = None
     context_frames: NDArray[Any] | None = None
     first_chunk_frames: int | None = None
+    num_positions: int = 0
+    position_keys: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,35 @@ class VoicePreparing(Protocol):
 
         Raises:
             InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.
+        """
+        ...
+
+
+class TextFeed(Protocol):
+    """Makes pieces of the rest of a text."""
+
+    def push(self, text: str) -> Piece | None:
+        """Take in more text; return what it adds, if anything is certain yet."""
+        ...
+
+    def close(self) -> Piece:
+        """Return the last piece.
+
+        Raises:
+            InvalidRequestError: the whole text was empty.
+        """
+        ...
+
+
+@runtime_checkable
+class TextStreaming(Protocol):
+    """What a prompter is too if its model can begin before its text is complete."""
+
+    def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
+        """Build the prompt of a text whose beginning, maybe nothing yet, is ``request.input``.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
         """
         ...
 

@@ -31,6 +31,10 @@ class LoadContext:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``.
         dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
         max_slots: requests that one stage works on at the same time.
+        cache_bytes: for what is kept of requests under way, such as keys and values; ``None``
+            leaves it to the family.
+        is_deterministic: whether a request's numbers must not depend on its company, not even by
+            rounding, whatever that costs.
         progress: told how far loading is; ``None`` if nobody wants to know.
     """
 
@@ -38,6 +42,8 @@ class LoadContext:
     device: str = "auto"
     dtype: str = "auto"
     max_slots: int = 32
+    cache_bytes: int | None = None
+    is_deterministic: bool = False
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:
@@ -154,6 +160,37 @@ class Inspection:
     problems: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product that a frame needs: ``num_positions`` of each stream times a matrix.
+
+    Attributes:
+        weight: names the matrix; products of the same name read the same one.
+        num_outputs: its rows.
+        num_inputs: its columns.
+        num_positions: vectors of each stream.
+    """
+
+    weight: str
+    num_outputs: int
+    num_inputs: int
+    num_positions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """What measurements of speed need of a family.
+
+    Attributes:
+        make_endless: takes the directory of a checkpoint of random weights, and changes it so that
+            speech ends by its limit of frames only.
+        frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order.
+    """
+
+    make_endless: Ref
+    frame_products: Ref
+
+
 class NoOptions(BaseModel):
     """The options of a family that has none."""
 
@@ -180,6 +217,7 @@ class Family:
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is told of the bytes written so far and the bytes in all.
+        measuring: what measurements of speed need; ``None`` without a ``checkpoint_maker``.
     """
 
     name: str
@@ -194,3 +232,4 @@ class Family:
     extra: Extra | None = None
     inspector: Ref | None = None
     checkpoint_maker: Ref | None = None
+    measuring: Measuring | None = None

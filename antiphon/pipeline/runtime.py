@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Prompter
 from antiphon.models.registry import resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
-from antiphon.pipeline.stage import build_stage
+from antiphon.pipeline.stage import build_stage, group_name, hosted_together
 from antiphon.types import LoadProgress, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
@@ -27,32 +27,57 @@ _WARM_UP_FRAMES = 16
 class LoadedModel:
     """A model that is ready to be spoken with."""
 
-    def __init__(self, name: str, family: Family, prompter: Prompter, fabric: Fabric) -> None:
+    def __init__(
+        self,
+        name: str,
+        family: Family,
+        prompter: Prompter,
+        fabric: Fabric,
+        hosted: Sequence[str],
+    ) -> None:
+        """Wrap what has been loaded; ``hosted`` names the fabric's stages, first to last."""
         self.name = name
         self.family = family
         self.prompter = prompter
         self.fabric = fabric
+        self._hosted = tuple(hosted)
 
     @classmethod
     async def load(
-        cls, settings: ModelSettings, *, progress: LoadProgress | None = None
+        cls,
+        settings: ModelSettings,
+        *,
+        is_colocated: bool = True,
+        progress: LoadProgress | None = None,
     ) -> "LoadedModel":
         """Load a model's prompter and stages, off the event loop.
 
         Args:
             settings: which, and on what.
+            is_colocated: whether all stages share an engine, as one device wants it; otherwise
+                each is driven by itself, and frames travel between them.
             progress: told, in other threads, how far it is.
 
         Raises:
             ModelLoadError: no family serves it, or its checkpoint is wrong.
         """
         family, path = await asyncio.to_thread(resolve, settings.source)
-        context = LoadContext(path, settings.device, settings.dtype, settings.max_slots, progress)
+        context = LoadContext(
+            path,
+            settings.device,
+            settings.dtype,
+            settings.max_slots,
+            cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
+            is_deterministic=settings.deterministic,
+            progress=progress,
+        )
         prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
         fabric = LocalFabric()
-        for spec in family.pipeline.stages:
-            await fabric.host(spec.name, partial(build_stage, spec, context))
-        return cls(settings.name or served_name(settings.source), family, prompter, fabric)
+        groups = hosted_together(family.pipeline, is_colocated=is_colocated)
+        for specs in groups:
+            await fabric.host(group_name(specs), partial(build_stage, specs, context))
+        name = settings.name or served_name(settings.source)
+        return cls(name, family, prompter, fabric, [group_name(specs) for specs in groups])
 
     @property
     def capabilities(self) -> Capabilities:
@@ -81,10 +106,10 @@ class LoadedModel:
 
     def open(self, request: StageRequest) -> StageStream:
         """Open a request's stream through all stages."""
-        first, *rest = self.family.pipeline.stages
-        stream = self.fabric.open(first.name, request, None)
-        for spec in rest:
-            stream = self.fabric.open(spec.name, request, stream)
+        first, *rest = self._hosted
+        stream = self.fabric.open(first, request, None)
+        for name in rest:
+            stream = self.fabric.open(name, request, stream)
         return stream
 
     async def warm_up(self) -> None:

@@ -87,46 +87,52 @@ class Speech:
         """Speak segment after segment through one chain of transforms."""
         native_hz = model.capabilities.sample_rate_hz
         chain = Chain.build(native_hz, request.sample_rate_hz or native_hz, request.speed)
-        usage = Usage()
+        num_tokens = num_frames = 0
         reason: FinishReason = "stop"
         async with aclosing(self._prompts(request, voice, model)) as prompts:
             async for index, prompt in prompts:
-                usage = replace(usage, input_tokens=usage.input_tokens + prompt.num_tokens)
-                stage_request = StageRequest(f"{request.id}-{index}", prompt)
-                async with aclosing(model.open(stage_request)) as items:
+                num_tokens += prompt.num_tokens
+                part = StageRequest(f"{request.id}-{index}", prompt, is_live=request.is_live)
+                async with aclosing(model.open(part)) as items:
                     async for item in items:
                         if isinstance(item, AudioChunk):
-                            num_frames = usage.output_tokens + item.num_frames
-                            usage = replace(usage, output_tokens=num_frames)
-                            async for chunk in self._transformed(chain, item):
+                            num_frames += item.num_frames
+                            if chain.is_identity:
+                                yield item
+                            elif (chunk := await self._transformed(chain, item)) is not None:
                                 yield chunk
                         elif isinstance(item, Ended):
                             reason = _worse(reason, item.reason)
-        if len(tail := await self._workers.run(chain.flush)):
+        if not chain.is_identity and len(tail := await self._workers.run(chain.flush)):
             yield AudioChunk(tail, chain.sample_rate_hz)
-        yield Ended(reason, usage)
+        yield Ended(reason, Usage(num_tokens, num_frames))
 
     async def _prompts(
         self, request: SpeechRequest, voice: Voice, model: LoadedModel
     ) -> AsyncGenerator[tuple[int, Prompt], None]:
-        """Build the prompt of each segment, when it is wanted."""
+        """Build the prompt of each segment, when it is wanted; all at once if there is but one."""
         assert request.seed is not None
-        limit = model.capabilities.max_segment_characters
-        texts = await self._workers.run(segments, request.input, limit)
-        for index, text in enumerate(texts):
-            part = replace(request, input=text)
-            seed = segment_seed(request.seed, index)
-            yield index, await self._workers.run(model.prompter.build, part, voice, seed)
+        seed = request.seed
 
-    async def _transformed(
-        self, chain: Chain, chunk: AudioChunk
-    ) -> AsyncGenerator[AudioChunk, None]:
-        if chain.is_identity:
-            yield chunk
-            return
+        def build(index: int, text: str) -> Prompt:
+            part = replace(request, input=text)
+            return model.prompter.build(part, voice, segment_seed(seed, index))
+
+        def begin() -> tuple[Prompt, list[str]]:
+            first, *rest = segments(request.input, model.capabilities.max_segment_characters)
+            return build(0, first), rest
+
+        first, rest = await self._workers.run(begin)
+        yield 0, first
+        for index, text in enumerate(rest, start=1):
+            yield index, await self._workers.run(build, index, text)
+
+    async def _transformed(self, chain: Chain, chunk: AudioChunk) -> AudioChunk | None:
+        """Return what the chain has ready once it has heard a chunk, if anything."""
         samples = await self._workers.run(chain.push, chunk.samples)
-        if len(samples):
-            yield AudioChunk(samples, chain.sample_rate_hz, chunk.num_frames)
+        if not len(samples):
+            return None
+        return AudioChunk(samples, chain.sample_rate_hz, chunk.num_frames)
 
     def _check(self, request: SpeechRequest, model: LoadedModel) -> None:
         """Refuse what no model could speak."""

@@ -1,6 +1,7 @@
 """The kinds of stages: each drives one kind of model code and knows no model."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -11,8 +12,9 @@ from antiphon.concurrency import Workers
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.runner import Runner
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import Prompt, SpeechGenerator
-from antiphon.models.spec import LoadContext, StageKind, StageSpec
+from antiphon.models.base import Piece, Prompt, SpeechGenerator
+from antiphon.models.spec import LoadContext, PipelineSpec, StageKind, StageSpec
+from antiphon.pipeline.colocated import CoLocatedRunner
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 
@@ -44,19 +46,21 @@ class GeneratorStage:
         self._generator.close()
 
 
-class AutoregressiveStage:
-    """Hands prompts to an engine and streams its frames."""
+class EngineStage:
+    """Hands prompts to an engine, and streams what its runner makes: frames, or audio.
+
+    Text that arrives late is given to the engine as it comes.
+    """
 
     def __init__(self, runner: Runner, name: str) -> None:
         self._engine = AsyncEngine(runner, name=name)
 
-    async def run(
-        self, request: StageRequest, upstream: StageStream | None
-    ) -> AsyncGenerator[StageItem, None]:
+    def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert upstream is None
-        async with aclosing(self._engine.generate(request.id, request.prompt)) as events:
-            async for event in events:
-                yield event
+        events = self._engine.generate(request.id, request.prompt, is_live=request.is_live)
+        if request.pieces is None:
+            return events
+        return self._fed(request.id, events, request.pieces)
 
     @property
     def failure(self) -> str | None:
@@ -64,6 +68,33 @@ class AutoregressiveStage:
 
     async def close(self) -> None:
         await self._engine.close()
+
+    async def _fed(
+        self, request_id: str, events: StageStream, pieces: AsyncGenerator[Piece, None]
+    ) -> AsyncGenerator[StageItem, None]:
+        """Pass events on while text arrives; what goes wrong with the text ends the request."""
+        feeding = asyncio.create_task(self._feed(request_id, pieces))
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if isinstance(event, Ended) and event.reason == "abort" and feeding.done():
+                        feeding.result()  # raises what has gone wrong
+                    yield event
+        finally:
+            feeding.cancel()  # no-op if it has ended
+            await asyncio.gather(feeding, return_exceptions=True)
+            await pieces.aclose()
+
+    async def _feed(self, request_id: str, pieces: AsyncGenerator[Piece, None]) -> None:
+        is_open = True
+        try:
+            async for piece in pieces:
+                self._engine.append(request_id, piece)
+                is_open = piece.num_frames_allowed is not None
+            assert not is_open, "the last piece closes the text"
+        except BaseException:
+            self._engine.abort(request_id)  # no-op for a request that has ended
+            raise
 
 
 class DecoderStage:
@@ -119,13 +150,30 @@ class DecoderStage:
         await self._decoder.shut_down()
 
 
-def build_stage(spec: StageSpec, context: LoadContext) -> Stage:
-    """Load a stage's model code and put the driver of its kind around it."""
-    loaded = spec.factory.resolve()(context)
-    match spec.kind:
-        case StageKind.GENERATOR:
-            return GeneratorStage(loaded)
-        case StageKind.AUTOREGRESSIVE:
-            return AutoregressiveStage(loaded, spec.name)
-        case StageKind.DECODER:
-            return DecoderStage(loaded, context.max_slots, spec.name)
+def hosted_together(
+    pipeline: PipelineSpec, *, is_colocated: bool
+) -> tuple[tuple[StageSpec, ...], ...]:
+    """Return the groups of stages that share a device and so an engine, first to last."""
+    return (pipeline.stages,) if is_colocated else tuple((spec,) for spec in pipeline.stages)
+
+
+def group_name(specs: Sequence[StageSpec]) -> str:
+    """Return what a fabric knows a group of stages by."""
+    return "+".join(spec.name for spec in specs)
+
+
+def build_stage(specs: Sequence[StageSpec], context: LoadContext) -> Stage:
+    """Load the model code of stages of one device, and put the driver of their kind around it."""
+    name = group_name(specs)
+    model, *rest = [spec.factory.resolve()(context) for spec in specs]
+    match [spec.kind for spec in specs]:
+        case [StageKind.GENERATOR]:
+            return GeneratorStage(model)
+        case [StageKind.AUTOREGRESSIVE]:
+            return EngineStage(model, name)
+        case [StageKind.DECODER]:
+            return DecoderStage(model, context.max_slots, name)
+        case [StageKind.AUTOREGRESSIVE, StageKind.DECODER]:
+            return EngineStage(CoLocatedRunner(model, rest[0]), name)
+        case kinds:
+            raise AssertionError(f"stages {kinds} cannot share a device")

@@ -2,18 +2,20 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TypeVar
 
 import numpy as np
 import pytest
 
 from antiphon.api import encoding
-from antiphon.api.encoding import encoded
-from antiphon.audio.encode import AudioFormat
+from antiphon.api.encoding import MAX_SAMPLES_AT_ONCE, encoded
+from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.concurrency import Workers
 from antiphon.errors import EngineError, UnavailableError
 from antiphon.types import AudioChunk, Ended, FinishReason, Samples, SpeechEvent
 
+T = TypeVar("T")
 CHUNK = AudioChunk(np.ones(4, np.float32), 24_000)
 
 
@@ -133,3 +135,38 @@ def test_leaving_while_the_encoder_opens_closes_it_too(
         assert not spy.is_open
 
     asyncio.run(leave())
+
+
+@pytest.mark.parametrize("format", [AudioFormat.PCM, AudioFormat.WAV])
+def test_plain_samples_wait_for_no_thread(format: AudioFormat) -> None:
+    async def collect() -> bytes:
+        busy = Workers("busy", 1)
+        busy.close()  # whatever is handed to it is refused
+        stream = encoded(Source().stream(), format, 24_000, busy)
+        return b"".join([item async for item in stream if not isinstance(item, Ended)])
+
+    encoder = open_encoder(format, 24_000)
+    expected = encoder.encode(CHUNK.samples) + encoder.encode(CHUNK.samples) + encoder.finish()
+    assert asyncio.run(collect()) == expected
+
+
+def test_a_chunk_too_long_for_the_event_loop_goes_to_a_thread(workers: Workers) -> None:
+    handed_on: list[object] = []
+
+    class Noted(Workers):
+        async def run(self, function: Callable[..., T], *args: object) -> T:
+            handed_on.append(function)
+            return await workers.run(function, *args)
+
+    async def source() -> AsyncGenerator[SpeechEvent, None]:
+        yield AudioChunk(np.zeros(MAX_SAMPLES_AT_ONCE, np.float32), 24_000)
+        assert not handed_on
+        yield AudioChunk(np.zeros(MAX_SAMPLES_AT_ONCE + 1, np.float32), 24_000)
+        assert handed_on
+        yield Ended("stop")
+
+    async def num_bytes() -> int:
+        stream = encoded(source(), AudioFormat.PCM, 24_000, Noted("noted", 1))
+        return sum([len(item) async for item in stream if not isinstance(item, Ended)])
+
+    assert asyncio.run(num_bytes()) == 2 * (2 * MAX_SAMPLES_AT_ONCE + 1)

@@ -14,7 +14,7 @@ import pytest
 from antiphon.config import ModelSettings, Settings
 from antiphon.engine.scheduler import Scheduler
 from antiphon.fabric.local import LocalFabric
-from antiphon.pipeline.stage import AutoregressiveStage
+from antiphon.pipeline.stage import EngineStage
 from tests import faulty
 from tests.decoding import audio_of, events
 from tests.servers import RunningServer, start_server, wait_until
@@ -184,8 +184,8 @@ def test_a_server_that_stops_breaks_what_is_open(monkeypatch: pytest.MonkeyPatch
 def _scheduler(server: RunningServer) -> Scheduler:
     (model,) = server.state.speech.models.values()
     assert isinstance(model.fabric, LocalFabric)
-    stage = model.fabric._stages["talker"]
-    assert isinstance(stage, AutoregressiveStage)
+    (stage,) = model.fabric._stages.values()
+    assert isinstance(stage, EngineStage)
     return stage._engine._core.scheduler
 
 

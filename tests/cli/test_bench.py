@@ -1,11 +1,17 @@
-"""``antiphon bench engine`` measures every load that it is told, and writes what it shows."""
+"""``antiphon bench`` measures every load that it is told, and writes what it shows."""
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pytest
 from typer.testing import CliRunner
 
+from antiphon.cli.bench_serve import ServeBenchFlags, loads_of
 from antiphon.cli.main import app
+from antiphon.errors import SettingsError
+from tests.cli.conftest import Run
+from tests.servers import TOY, start_server
 
 
 def test_every_load_is_measured_and_written(tmp_path: Path) -> None:
@@ -17,3 +23,63 @@ def test_every_load_is_measured_and_written(tmp_path: Path) -> None:
     assert [each["concurrency"] for each in report["results"]] == [1, 2]
     assert all(each["audio_s_per_s"] > 0 for each in report["results"])
     assert "audio-s / s" in result.output
+
+
+def test_a_running_server_is_measured_drawn_and_written(run: Run, tmp_path: Path) -> None:
+    file, plot, texts = tmp_path / "r.json", tmp_path / "r.svg", tmp_path / "texts"
+    texts.write_text("One text.\n\nAnother text.\n", encoding="utf-8")
+    loads = ["--concurrency", "1,2", "--rate", "50", "--requests", "3", "--text-file", str(texts)]
+    files = ["--json", str(file), "--plot", str(plot)]
+    with start_server(TOY) as server:
+        more = ["--field", "seed=7", "--sse", "--processes", "1", "--warmup", "1"]
+        result = run("bench", "serve", "--url", server.base_url, *loads, *files, *more)
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert [each["outcomes"] for each in report["results"]] == [{"ok": 3}] * 3
+    assert all(each["num_tokens"] > 0 for each in report["results"])
+    assert report["fields"] == {"response_format": "pcm", "stream_format": "sse", "seed": 7}
+    assert ElementTree.parse(plot).getroot().tag.endswith("svg")
+
+
+def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    loads = ["--concurrency", "2", "--requests", "4", "--processes", "1", "--json", str(file)]
+    result = run("bench", "serve", "--model", "toy", "--api-key", "secret", *loads)
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert report["results"][0]["outcomes"] == {"ok": 4}
+    assert report["model"] == "toy"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve"],
+        ["serve", "--url", "http://127.0.0.1:1", "--model", "toy"],
+        ["serve", "--model", "toy", "--random", "tiny"],
+        ["serve", "--url", "http://127.0.0.1:1", "--concurrency", "many"],
+        ["serve", "--url", "http://127.0.0.1:1", "--concurrency", "1.5"],
+        ["serve", "--url", "http://127.0.0.1:1", "--rate", "0"],
+        ["serve", "--url", "http://127.0.0.1:1", "--field", "seed"],
+        ["serve", "--url", "http://127.0.0.1:1", "--response-format", "mp3"],
+        ["serve", "--url", "http://127.0.0.1:1", "--text-file", "no such file"],
+        ["engine"],
+        ["engine", "toy", "--random", "tiny"],
+        ["engine", "--random", "no such size"],
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(run: Run, arguments: list[str]) -> None:
+    result = run("bench", *arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("antiphon: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_loads_follow_from_the_flags() -> None:
+    closed = loads_of(ServeBenchFlags(concurrency="1,4"))
+    assert [(each.concurrency, each.num_requests) for each in closed] == [(1, 8), (4, 32)]
+    (open_load,) = loads_of(ServeBenchFlags(rate="2.5", duration_s=3))
+    assert (open_load.is_open, open_load.rate_hz, open_load.num_requests) == (True, 2.5, None)
+    assert [each.concurrency for each in loads_of(ServeBenchFlags())] == [1, 8, 32]
+    with pytest.raises(SettingsError):
+        loads_of(ServeBenchFlags(concurrency=""))

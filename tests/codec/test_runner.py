@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from antiphon.codec.rows import RowDecoder
 from antiphon.codec.runner import BatchedDecoder
 from antiphon.codec.slots import DecoderStream
 from antiphon.errors import EngineError
@@ -21,7 +22,7 @@ DEADLINE_S = 20.0
 """For what must happen at all; how soon is nowhere asserted."""
 
 
-class Echo:
+class Echo(RowDecoder):
     """Two samples per frame, each half the one before plus the frame's number."""
 
     sample_rate_hz = 100
@@ -45,11 +46,14 @@ class Echo:
         self.calls.append([int(slot) for slot in np.flatnonzero(active)])
         if self.fault is not None:
             raise self.fault
-        columns = []
-        for number in np.repeat(frames[:, :, 0], 2, axis=1).T:
-            state[active] = state[active] / 2 + number[active]
-            columns.append(state.copy())
-        return np.stack(columns, axis=1)
+        return super().decode(frames, state, active)
+
+    def decode_row(self, frames: NDArray[Any], state: Samples, slot: int) -> Samples:
+        samples = []
+        for number in np.repeat(frames[:, 0], 2):
+            state[slot] = state[slot] / 2 + number
+            samples.append(state[slot])
+        return np.array(samples)
 
     def close(self) -> None:
         self.is_closed = True

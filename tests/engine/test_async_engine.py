@@ -2,31 +2,52 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
-from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
 from antiphon.engine.runner import Done
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.engine.scheduler import SchedulerLimits
+from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
+from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
+from tests.engine.strict_device import prompt as strict_prompt
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Counts what other threads ask of it."""
+
+    num_calls = 0
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, **more: Any
+    ) -> asyncio.Handle:
+        self.num_calls += 1
+        return super().call_soon_threadsafe(callback, *args, **more)
 
 
 class CountingRunner:
     """Makes 0, 1, 2 ... for each request, stops at ``prompt.data``, fails at a given frame."""
 
-    num_slots = 2
+    cache = None
+    codec = None
 
     def __init__(self, fail_at: int | None = None) -> None:
+        self.num_slots = 2
         self.fail_at = fail_at
         self.slots: dict[int, tuple[Prompt, int]] = {}
         self.num_frames_made = 0
         self.is_closed = False
+        self.num_steps = 0
 
     def launch(self, plan: StepPlan) -> Done:
+        self.num_steps += 1
         for slot in plan.releases:
             del self.slots[slot]
         for start in plan.starts:
@@ -56,6 +77,11 @@ def prompt(num_frames: int | None, **more: Any) -> Prompt:
 async def collect(engine: AsyncEngine, name: str, num_frames: int) -> list[Any]:
     async with aclosing(engine.generate(name, prompt(num_frames))) as events:
         return [event async for event in events]
+
+
+async def collect_all(stream: AsyncGenerator[Any, None]) -> list[Any]:
+    async with aclosing(stream):
+        return [event async for event in stream]
 
 
 async def until(condition: Any) -> None:
@@ -162,3 +188,104 @@ def test_late_text_wakes_a_waiting_request() -> None:
         await engine.close()
 
     asyncio.run(main())
+
+
+def test_audio_arrives_whole_from_a_runner_that_decodes() -> None:
+    async def main() -> None:
+        cache = CacheShape(num_blocks=40, block_positions=4, max_positions=200)
+        engine = AsyncEngine(StrictDevice(3, cache, CODEC))
+
+        async def hear(name: str, num_frames: int) -> list[int]:
+            words = Words(name, tuple(range(5)), num_frames)
+            is_live = num_frames % 2 == 0
+            stream = engine.generate(name, strict_prompt(words), is_live=is_live)
+            async with aclosing(stream):
+                *chunks, end = [event async for event in stream]
+            assert end == Ended("stop")
+            return heard_values(chunks)
+
+        heard = await asyncio.gather(*(hear(f"r{n}", 9 * n) for n in range(9)))
+        for number, values in enumerate(heard):
+            assert values == [frame_value(f"r{number}", each) for each in range(9 * number)]
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_refusals_come_from_the_door() -> None:
+    async def main() -> None:
+        cache = CacheShape(num_blocks=4, block_positions=4, max_positions=16)
+        limits = SchedulerLimits(admission=AdmissionLimits(max_waiting=1))
+        device = StrictDevice(1, cache)
+        engine = AsyncEngine(device, limits=limits)
+        long = strict_prompt(Words("long", tuple(range(16)), 1))
+        with pytest.raises(InvalidRequestError, match="takes 16 positions"):
+            await anext(engine.generate("long", long))
+        open_text = strict_prompt(Words("open", (1, 2), 5), allowed=1)
+        stream = engine.generate("open", open_text)
+        await anext(stream)
+        waiting = asyncio.ensure_future(collect_all(engine.generate("waiting", open_text)))
+        await asyncio.sleep(0.05)
+        with pytest.raises(OverloadedError) as caught:
+            await anext(engine.generate("refused", open_text))
+        assert caught.value.retry_after_s
+        # Those who come at the same time pass the door together, and are refused behind it.
+        await stream.aclose()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await until(lambda: not device.rows)
+        crowd = [engine.generate(f"r{n}", open_text) for n in range(5)]
+        heard = [asyncio.ensure_future(anext(each)) for each in crowd]
+        done, pending = await asyncio.wait(heard, timeout=0.2)
+        errors = [each.exception() for each in done]
+        assert sum(isinstance(each, OverloadedError) for each in errors) == 3
+        for each in pending:
+            each.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        for stream in crowd:
+            await stream.aclose()
+        await until(lambda: not device.rows)
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_a_step_makes_one_call_into_an_event_loop() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        runner = CountingRunner()
+        runner.num_slots = 50
+        engine = AsyncEngine(runner)
+        num_calls = loop.num_calls
+        await asyncio.gather(*(collect(engine, f"r{n}", 100) for n in range(50)))
+        assert loop.num_calls - num_calls < runner.num_steps + 100
+        assert runner.num_steps < 1000
+        await engine.close()
+
+    with asyncio.Runner(loop_factory=Loop) as asyncio_runner:
+        asyncio_runner.run(main())
+
+
+def test_a_closed_event_loop_ends_its_own_requests_alone() -> None:
+    runner = CountingRunner()
+    engine = AsyncEngine(runner, limits=SchedulerLimits(max_unread_frames=10**9))
+
+    async def begin() -> Any:
+        stream = engine.generate("left behind", prompt(None))
+        await anext(stream)
+        return stream
+
+    loop = asyncio.new_event_loop()
+    stream = loop.run_until_complete(begin())
+    loop.close()  # without closing what is open in it
+
+    async def main() -> None:
+        assert len(await collect(engine, "other", 5)) == 6
+        await until(lambda: not runner.slots)
+        await engine.close()
+
+    asyncio.run(main())
+    assert engine.failure is None
+    with contextlib.suppress(StopIteration, RuntimeError):
+        stream.aclose().send(None)

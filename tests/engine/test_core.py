@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
+from antiphon.engine.simulator import VirtualClock
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
 
@@ -29,6 +31,8 @@ class LateRunner:
     """A device: its steps end some time after they are launched. Prompts say when speech stops."""
 
     num_slots = NUM_SLOTS
+    cache = None
+    codec = None
 
     def __init__(self, delays: list[bool]) -> None:
         self.delays = delays
@@ -75,7 +79,7 @@ def test_streams_are_whole_in_order_and_their_own(
     requests: list[tuple[int, int | None]], delays: list[bool], aborted: set[int]
 ) -> None:
     core = EngineCore(LateRunner(delays))
-    heard: dict[str, list[FrameReady | Ended]] = defaultdict(list)
+    heard: dict[str, list[EngineEvent]] = defaultdict(list)
     for number, (num_frames, limit) in enumerate(requests):
         core.scheduler.add(request(f"r{number}", num_frames, limit, None))
     turn = 0
@@ -109,3 +113,83 @@ def test_no_frame_is_launched_beyond_the_limit_or_before_its_text(delays: list[b
     while core.has_work:
         core.step()
     assert runner.num_stepped["open"] == 4
+
+
+class TimedStep:
+    """A step that is over at a time of the virtual clock."""
+
+    def __init__(self, clock: VirtualClock, ends_s: float, output: StepOutput) -> None:
+        self._clock, self._ends_s, self._output = clock, ends_s, output
+
+    @property
+    def is_done(self) -> bool:
+        return self._clock.now_s >= self._ends_s
+
+    def result(self) -> StepOutput:
+        self._clock.now_s = max(self._clock.now_s, self._ends_s)
+        return self._output
+
+
+class TimedDevice:
+    """A device that makes frames without end, each step as long as the next of a list says."""
+
+    num_slots = 4
+    cache = None
+    codec = None
+
+    def __init__(self, clock: VirtualClock, durations_s: list[float]) -> None:
+        self.clock = clock
+        self.durations_s = durations_s
+        self.free_s = 0.0
+        self.idle_s = 0.0
+        self.launches: list[tuple[float, StepPlan]] = []
+
+    def launch(self, plan: StepPlan) -> TimedStep:
+        self.clock.now_s += 0.3e-3
+        begins_s = max(self.free_s, self.clock.now_s)
+        self.idle_s += begins_s - self.free_s
+        self.free_s = begins_s + self.durations_s[len(self.launches) % len(self.durations_s)]
+        self.launches.append((self.clock.now_s, plan))
+        output = StepOutput(dict.fromkeys(plan.slots, 0))
+        return TimedStep(self.clock, self.free_s, output)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+@given(st.lists(st.floats(5e-3, 50e-3), min_size=1, max_size=3), st.floats(0.0, 1.0))
+def test_a_step_is_launched_late_but_the_device_hardly_ever_runs_dry(
+    durations_s: list[float], part: float
+) -> None:
+    clock = VirtualClock()
+    device = TimedDevice(clock, durations_s)
+    core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
+    core.scheduler.add(request("first", 0, None, None))
+    for _ in range(100):
+        clock.now_s += core.wait_s() or 0.0
+        core.step()
+    assert device.idle_s < 0.15 * clock.now_s
+    wait_s = core.wait_s()
+    assert wait_s is not None
+    if len(durations_s) == 1:
+        assert wait_s > 0.5 * durations_s[0]
+    clock.now_s += wait_s * part  # somebody arrives while a step is under way
+    core.scheduler.add(request("second", 0, None, None))
+    core.wake()
+    clock.now_s += core.wait_s() or 0.0
+    core.step()
+    assert [start.prompt.data[0] for start in device.launches[-1][1].starts] == ["second"]
+
+
+def test_an_engine_with_nothing_to_do_waits_for_something_to_happen() -> None:
+    clock = VirtualClock()
+    core = EngineCore(TimedDevice(clock, [0.01]), clock=clock)
+    assert core.wait_s() is None
+    core.scheduler.add(request("open", 9, None, 0))
+    assert core.wait_s() == 0.0
+    core.step()
+    while core.has_work:
+        core.step()
+    assert core.wait_s() is None
+    core.scheduler.append("open", Piece(data=None, num_frames_allowed=1))
+    assert core.wait_s() == 0.0

@@ -22,6 +22,8 @@ class FatefulRunner:
     """Makes three frames for each request, the last of which brings its fate."""
 
     num_slots = 2
+    cache = None
+    codec = None
 
     def __init__(self) -> None:
         self.slots: dict[int, tuple[str, int]] = {}
@@ -40,8 +42,8 @@ class FatefulRunner:
                 ends[fate].add(slot)
             if num_frames < 2 or fate == "length":
                 frames[slot] = num_frames
-        over = (frozenset(ends[fate]) for fate in ("stop", "length", "error"))
-        return Done(StepOutput(frames, *over))
+        stops, lengths, errors = (frozenset(ends[fate]) for fate in ("stop", "length", "error"))
+        return Done(StepOutput(frames, stops, lengths, errors))
 
     def close(self) -> None:
         """Nothing to free."""

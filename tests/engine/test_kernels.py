@@ -11,15 +11,11 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
 
 from antiphon.engine import kernels
-from antiphon.engine.attention import DecodeAttention, PrefillAttention, SlotCache
-from antiphon.engine.heads import Heads, NormedHeads
-from antiphon.engine.kernels import drawing, pointwise, slot_attention
-from antiphon.engine.layers import RMSNorm, Rope
+from antiphon.engine.kernels import drawing, pointwise
+from antiphon.engine.layers import RMSNorm
 from antiphon.engine.sampler import SamplingRows, gumbel_noise, sample, seed_words
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-HEADS = Heads(num_heads=4, num_kv_heads=2, head_dim=16)
-MAX_POSITIONS = 1024
 
 
 @pytest.fixture(autouse=True)
@@ -53,66 +49,6 @@ def test_snake() -> None:
     states, frequency, amplitude = random(2, 7, 12), random(12, seed=1).exp(), random(12, seed=2)
     expected = states + amplitude * (states * frequency).sin() ** 2
     torch.testing.assert_close(pointwise.snake(states, frequency, amplitude), expected)
-
-
-def new_cache() -> SlotCache:
-    shape = (4, MAX_POSITIONS, HEADS.num_kv_heads, HEADS.head_dim)
-    return SlotCache(random(1, 2, *shape, seed=7))
-
-
-def normed_heads() -> NormedHeads:
-    norms = (RMSNorm(random(HEADS.head_dim, seed=seed), 1e-6) for seed in (3, 4))
-    return NormedHeads(HEADS, *norms)
-
-
-def attend(
-    joined: Tensor, cache: SlotCache, rope: Rope, places: tuple[Tensor, Tensor], num_visible: int
-) -> Tensor:
-    """Do by kernels what an attention class does; rotations by position."""
-    heads = normed_heads()
-    rotation = rope.at(places[1].flatten())
-    queries = slot_attention.norm_rotate_keep(
-        joined.flatten(0, 1),
-        slot_attention.HeadShape(HEADS.num_heads, HEADS.num_kv_heads, HEADS.head_dim),
-        (heads.query_norm.weight, heads.key_norm.weight, 1e-6),
-        (rotation.cosines.flatten(0, 1), rotation.sines.flatten(0, 1)),
-        cache.tensor[0],
-        places,
-    )
-    attended = slot_attention.attend(queries, cache.tensor[0], places, num_visible)
-    return attended.view(*joined.shape[:2], -1)
-
-
-WIDTH = (HEADS.num_heads + 2 * HEADS.num_kv_heads) * HEADS.head_dim
-
-
-def test_attention_over_slots_of_any_length() -> None:
-    rope = Rope.build(HEADS.head_dim, 1e4, MAX_POSITIONS, torch.zeros((), device=DEVICE))
-    slots = torch.tensor([2, 0, 3], device=DEVICE)
-    positions = torch.tensor([600, 30, 255], device=DEVICE)
-    joined, ours, theirs = random(3, 1, WIDTH), new_cache(), new_cache()
-    reference = DecodeAttention(theirs, slots, positions, 601)
-    expected = reference(0, joined, normed_heads(), rope.at(positions[:, None]))
-    result = attend(joined, ours, rope, (slots, positions), 601)
-    torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours.tensor, theirs.tensor)
-    assert torch.equal(result, attend(joined, ours, rope, (slots, positions), MAX_POSITIONS))
-    alone = attend(joined[1:2], ours, rope, (slots[1:2], positions[1:2]), 31)
-    assert torch.equal(alone, result[1:2]), "a row's result depends on its company"
-
-
-def test_attention_among_new_positions() -> None:
-    rope = Rope.build(HEADS.head_dim, 1e4, MAX_POSITIONS, torch.zeros((), device=DEVICE))
-    slots = torch.tensor([1, 3], device=DEVICE)
-    joined, ours, theirs = random(2, 5, WIDTH), new_cache(), new_cache()
-    reference = PrefillAttention(theirs, slots, 5)
-    expected = reference(0, joined, normed_heads(), rope.between(0, 5))
-    places = (
-        slots[:, None].expand(2, 5).contiguous(),
-        torch.arange(5, device=DEVICE).expand(2, 5).contiguous(),
-    )
-    torch.testing.assert_close(attend(joined, ours, rope, places, 5), expected)
-    torch.testing.assert_close(ours.tensor, theirs.tensor)
 
 
 def test_noise_is_the_same_to_the_bit() -> None:

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -12,15 +14,18 @@ from antiphon.engine.attention import (
     DecodeAttention,
     FrameAttention,
     FrameCache,
+    PagedCache,
     PrefillAttention,
-    SlotCache,
+    Tokens,
+    cut_tiles,
 )
 from antiphon.engine.heads import Heads
 from antiphon.engine.layers import Linear, RMSNorm, Rope, SwiGLU
 from antiphon.engine.transformer import DecoderLayer, Transformer
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, LAYERS = 24, 4, 2, 8, 40, 2
-NUM_SLOTS, MAX_POSITIONS = 4, 20
+NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 4, 40, 4
+MAX_BLOCKS = MAX_POSITIONS // BLOCK_POSITIONS
 
 Array = NDArray[np.float64]
 
@@ -65,9 +70,14 @@ def transformer() -> Transformer:
     )
 
 
-def new_cache(num_slots: int = NUM_SLOTS) -> SlotCache:
-    shape = (LAYERS, num_slots, MAX_POSITIONS, KV_HEADS, HEAD_DIM)
-    return SlotCache.zeros(shape, like=torch.zeros(()))
+def new_cache() -> PagedCache:
+    """Return a cache whose slots hold blocks that lie anywhere, and whose last slot holds none."""
+    num_blocks = NUM_SLOTS * MAX_BLOCKS
+    shape = (LAYERS, num_blocks, BLOCK_POSITIONS, KV_HEADS, HEAD_DIM)
+    cache = PagedCache.zeros(shape, (NUM_SLOTS + 1, MAX_BLOCKS), like=torch.zeros(()))
+    blocks = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(0))
+    cache.table[:-1] = blocks.view(NUM_SLOTS, MAX_BLOCKS)
+    return cache
 
 
 def plain_norm(x: Array, name: str) -> Array:
@@ -124,14 +134,24 @@ def inputs(num_positions: int, seed: int) -> Tensor:
     return torch.randn(num_positions, HIDDEN, generator=generator)
 
 
-def prefill(model: Transformer, cache: SlotCache, slot: int, states: Tensor) -> Tensor:
-    rotation = model.rope.between(0, len(states))
-    attend = PrefillAttention(cache, torch.tensor([slot]), len(states))
-    return model(states[None], rotation, attend)[0]
+def prefill(
+    model: Transformer, cache: PagedCache, slot: int, states: Tensor, start: int = 0
+) -> Tensor:
+    return prefill_pieces(model, cache, [(slot, start, len(states))], states)
+
+
+def prefill_pieces(
+    model: Transformer, cache: PagedCache, pieces: list[tuple[int, int, int]], states: Tensor
+) -> Tensor:
+    slots = [slot for slot, _, count in pieces for _ in range(count)]
+    positions = torch.tensor([start + at for _, start, count in pieces for at in range(count)])
+    tokens = Tokens(torch.tensor(slots), positions, torch.from_numpy(cut_tiles(pieces)))
+    attend = PrefillAttention(cache, tokens)
+    return model(states[None], model.rope.at(positions[None]), attend)[0]
 
 
 def decode(
-    model: Transformer, cache: SlotCache, slots: list[int], positions: list[int], states: Tensor
+    model: Transformer, cache: PagedCache, slots: list[int], positions: list[int], states: Tensor
 ) -> Tensor:
     at = torch.tensor(positions)
     attend = DecodeAttention(cache, torch.tensor(slots), at, max(positions) + 1)
@@ -173,10 +193,48 @@ def test_what_a_slot_held_before_does_not_matter() -> None:
     assert torch.equal(*results)
 
 
-def test_a_cleared_slot_forgets_what_is_not_a_number() -> None:
+@given(st.lists(st.integers(1, 38), max_size=3), st.lists(st.integers(1, 20), max_size=3))
+@settings(deadline=None, max_examples=25)
+def test_a_prompt_may_be_read_in_any_pieces_beside_any_others(
+    cuts: list[int], other_cuts: list[int]
+) -> None:
+    model, cache = transformer(), new_cache()
+    ends = {2: sorted({*cuts, 39}), 0: sorted({*other_cuts, 21})}
+    states = {slot: inputs(each[-1], seed=slot) for slot, each in ends.items()}
+    parts: dict[int, list[Tensor]] = {slot: [] for slot in ends}
+    for step in range(4):
+        pieces = []
+        for slot, each in ends.items():
+            if step < len(each):
+                start = each[step - 1] if step else 0
+                pieces.append((slot, start, each[step] - start))
+        if pieces:
+            rows = [states[slot][start : start + count] for slot, start, count in pieces]
+            results = prefill_pieces(model, cache, pieces, torch.cat(rows))
+            counts = [count for *_, count in pieces]
+            for (slot, *_), part in zip(pieces, torch.split(results, counts), strict=True):
+                parts[slot].append(part)
+    for slot, read in states.items():
+        plain = plain_transformer(read.double().numpy())
+        np.testing.assert_allclose(torch.cat(parts[slot]).numpy(), plain, atol=5e-5)
+
+
+def test_slots_share_the_blocks_of_an_equal_beginning() -> None:
+    model, cache, alone = transformer(), new_cache(), new_cache()
+    states = inputs(14, seed=1)
+    prefill(model, cache, 1, states[:9])
+    cache.table[3, :2] = cache.table[1, :2]
+    for each, start in ((cache, 8), (alone, 0)):
+        prefill(model, each, 3, states[start:13], start)
+    shared, own = (decode(model, each, [3], [13], states[13:]) for each in (cache, alone))
+    torch.testing.assert_close(shared, own, atol=2e-5, rtol=0)
+
+
+def test_what_is_not_a_number_stays_with_its_own_positions() -> None:
     model, cache = transformer(), new_cache()
     prefill(model, cache, 0, torch.full((9, HIDDEN), math.nan))
-    cache.clear(0)
+    prefill(model, cache, NUM_SLOTS, torch.full((9, HIDDEN), math.nan))  # into the spare block
+    cache.table[0, 1:] = cache.spare_block
     prefill(model, cache, 0, inputs(3, seed=1))
     prefill(model, cache, 1, inputs(8, seed=2))
     rows = torch.cat((inputs(1, seed=3), inputs(1, seed=4)))
@@ -188,7 +246,7 @@ def test_a_frame_run_is_the_plain_transformer_for_every_row() -> None:
     states = torch.stack([inputs(8, seed=seed) for seed in (1, 2, 3)])
     shape = (LAYERS, 5, MAX_POSITIONS, KV_HEADS, HEAD_DIM)
     cache = FrameCache.zeros(shape, like=torch.zeros(()))
-    cache.kept.tensor.fill_(7.0)  # of an earlier frame
+    cache.kept.fill_(7.0)  # of an earlier frame
     attend = FrameAttention(cache, num_rows=3)
     results = []
     for start, end in [(0, 2), *((at, at + 1) for at in range(2, 8))]:

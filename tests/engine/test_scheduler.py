@@ -1,16 +1,21 @@
 """The scheduler over random lives of requests: no slot lost, exactly one end each, order kept."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
+from antiphon.engine.playback import round_up
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
+from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece, Prompt
-from antiphon.types import Ended, FrameReady, Sampling
+from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
+from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
+from tests.engine.strict_device import prompt as strict_prompt
 
 
 def prompt(max_frames: int | None = None, allowed: int | None = None) -> Prompt:
@@ -41,7 +46,7 @@ class Checker:
 
 @given(st.data(), st.integers(1, 4))
 def test_random_lives_lose_no_slot_and_end_exactly_once(data: st.DataObject, slots: int) -> None:
-    scheduler, checker = Scheduler(slots, max_unread_frames=3), Checker()
+    scheduler, checker = Scheduler(slots, limits=SchedulerLimits(max_unread_frames=3)), Checker()
     ends: Counter[str] = Counter()
     added: list[str] = []
     for turn in range(data.draw(st.integers(1, 40))):
@@ -102,7 +107,7 @@ def test_limit_is_reported_as_length_and_stop_as_stop() -> None:
 
 
 def test_unread_frames_hold_a_request_back_until_they_are_read() -> None:
-    scheduler = Scheduler(1, max_unread_frames=2)
+    scheduler = Scheduler(1, limits=SchedulerLimits(max_unread_frames=2))
     scheduler.add(EngineRequest("slow", prompt()))
     for _ in range(2):
         plan = scheduler.schedule()
@@ -126,3 +131,166 @@ def test_a_request_without_text_waits_in_its_slot(arrives: str) -> None:
     assert not scheduler.has_work
     scheduler.append("open", Piece(data="", num_frames_allowed=None))
     assert scheduler.has_work
+
+
+CACHE = CacheShape(num_blocks=16, block_positions=4, max_positions=64)
+
+
+def paged(name: str, num_positions: int, *, voice: int = 0, num_frames: int = 50) -> EngineRequest:
+    positions = tuple(voice * 1000 + position for position in range(num_positions))
+    return EngineRequest(name, strict_prompt(Words(name, positions, num_frames)))
+
+
+def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> list[StepPlan]:
+    plans = []
+    for _ in range(num_steps):
+        plan = scheduler.schedule()
+        plans.append(plan)
+        scheduler.update(plan, device.launch(plan).result())
+        scheduler.check_integrity()
+    return plans
+
+
+def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> None:
+    limits = SchedulerLimits(prefill_positions=8)
+    scheduler, device = Scheduler(2, cache=CACHE, limits=limits), StrictDevice(2, CACHE)
+    scheduler.add(paged("short", 3, voice=1))
+    run(scheduler, device, 1)
+    scheduler.add(paged("long", 20, voice=2))
+    plans = run(scheduler, device, 3)
+    parts = [(each.start, each.end) for plan in plans for each in plan.prefills]
+    assert parts == [(0, 8), (8, 16), (16, 20)]
+    assert [plan.slots for plan in plans] == [(0,), (0,), (0, 1)]
+
+
+def test_an_equal_beginning_is_computed_once_and_only_after_it_was_launched() -> None:
+    scheduler, device = Scheduler(4, cache=CACHE), StrictDevice(4, CACHE)
+    scheduler.add(paged("first", 10, voice=1))
+    scheduler.add(paged("twin", 10, voice=1))  # in the same step: nothing to share yet
+    scheduler.add(paged("other", 10, voice=2))
+    (plan,) = run(scheduler, device, 1)
+    assert [each.start for each in plan.prefills] == [0, 0, 0]
+    scheduler.add(paged("later", 8, voice=1))
+    (plan,) = run(scheduler, device, 1)
+    assert plan.prefills == ()  # all of it is shared
+    assert 3 in plan.slots
+    for name in scheduler.open_ids:
+        scheduler.abort(name)
+    scheduler.add(paged("after all ended", 10, voice=1))
+    (plan,) = run(scheduler, device, 1)
+    assert [(each.start, each.end) for each in plan.prefills] == [(8, 10)]
+
+
+def test_cancelling_frees_slot_and_blocks_at_once() -> None:
+    scheduler, device = Scheduler(1, cache=CACHE), StrictDevice(1, CACHE)
+    scheduler.add(paged("large", 60, voice=1))
+    under_way = scheduler.schedule()
+    step = device.launch(under_way)
+    scheduler.add(paged("next", 60, voice=2))
+    assert scheduler.abort("large")
+    scheduler.check_integrity()
+    plan = scheduler.schedule()
+    assert plan.releases == (0,)
+    assert [each.prompt.data.name for each in plan.starts] == ["next"]
+    device.launch(plan)
+    assert scheduler.update(under_way, step.result()) == []
+
+
+def test_the_listener_with_most_audio_in_hand_gives_way() -> None:
+    now = [0.0]
+    small = CacheShape(num_blocks=8, block_positions=4, max_positions=32)
+    scheduler = Scheduler(2, cache=small, codec=CODEC, clock=lambda: now[0])
+    device = StrictDevice(2, small, CODEC)
+    scheduler.add(paged("ahead", 3, voice=1))
+    run(scheduler, device, 8)
+    scheduler.add(paged("behind", 3, voice=2))
+    now[0] = 0.1
+    resumed = []
+    for _ in range(200):
+        (plan,) = run(scheduler, device, 1)
+        resumed += [each.prompt.data.name for each in plan.starts if each.frames]
+        now[0] += 0.02
+        if not scheduler.open_ids:
+            break
+    assert resumed == ["ahead"]
+    assert not scheduler.open_ids
+
+
+def test_what_does_not_even_fit_alone_is_refused() -> None:
+    scheduler = Scheduler(1, cache=CACHE)
+    with pytest.raises(InvalidRequestError, match="takes 64 positions"):
+        scheduler.add(paged("huge", 64))
+    scheduler.add(paged("fits", 63))
+    assert scheduler.open_ids == ("fits",)
+
+
+def test_a_request_ends_by_length_where_positions_end() -> None:
+    scheduler, device = Scheduler(1, cache=CACHE), StrictDevice(1, CACHE)
+    scheduler.add(paged("endless", 60, num_frames=99))
+    events = []
+    for _ in range(4):
+        plan = scheduler.schedule()
+        events += [event for _, event in scheduler.update(plan, device.launch(plan).result())]
+    assert events[-1] == Ended("length")
+    assert len(events) == 4 + 1
+
+
+@given(st.integers(0, 40), st.none() | st.integers(1, 40), st.none() | st.integers(1, 5))
+def test_audio_is_whole_however_it_is_cut(
+    num_frames: int, limit: int | None, first: int | None
+) -> None:
+    scheduler, device = Scheduler(1, codec=CODEC), StrictDevice(1, codec=CODEC)
+    words = strict_prompt(Words("a", (), num_frames), max_frames=limit)
+    scheduler.add(EngineRequest("a", replace(words, first_chunk_frames=first)))
+    events: list[EngineEvent] = []
+    for _ in range(60):
+        plan = scheduler.schedule()
+        events += [event for _, event in scheduler.update(plan, device.launch(plan).result())]
+    *chunks, end = events
+    num_made = num_frames if limit is None else min(limit, num_frames)
+    assert heard_values(chunks) == [frame_value("a", number) for number in range(num_made)]
+    is_cut = limit is not None and limit <= num_frames
+    assert end == Ended("length" if is_cut else "stop")
+    assert not device.rows or scheduler.has_work
+    if chunks:
+        assert isinstance(chunks[0], AudioChunk)
+        wanted = round_up(first or 1, CODEC.chunk_sizes)
+        assert chunks[0].num_frames == min(wanted, num_made)
+
+
+def test_listeners_go_before_bulk_work_which_still_gets_its_share() -> None:
+    now = [0.0]
+    scheduler, device = Scheduler(2, clock=lambda: now[0]), StrictDevice(2)
+    for number in range(3):
+        scheduler.add(EngineRequest(f"bulk{number}", strict_prompt(Words("b", (), 99)), False))
+    run(scheduler, device, 2)
+    for number in range(4):
+        scheduler.add(EngineRequest(f"live{number}", strict_prompt(Words("l", (), 20)), True))
+    (plan,) = run(scheduler, device, 1)
+    assert [each.prompt.data.name for each in plan.starts] == ["l"]  # one slot stays bulk work's
+    run(scheduler, device, 100)
+    assert set(scheduler.open_ids) <= {"bulk0", "bulk1", "bulk2"}
+
+
+def test_equal_requests_start_in_order_of_arrival_even_if_some_need_more_room() -> None:
+    scheduler, device = Scheduler(4, cache=CACHE), StrictDevice(4, CACHE)
+    sizes = [40, 30, 3, 50, 2, 20]
+    for number, size in enumerate(sizes):
+        scheduler.add(paged(f"r{number}", size, voice=number, num_frames=6))
+    plans = run(scheduler, device, 60)
+    started = [each.prompt.data.name for plan in plans for each in plan.starts if not each.frames]
+    assert list(dict.fromkeys(started)) == [f"r{number}" for number in range(len(sizes))]
+    assert not scheduler.open_ids
+
+
+@given(st.integers(0, 500), st.integers(0, 500), st.none() | st.integers(0, 500))
+def test_no_frame_is_planned_that_would_overwrite_one_not_yet_decoded(
+    num_read: int, num_decoded: int, allowed: int | None
+) -> None:
+    request = EngineRequest("r", prompt(max_frames=400, allowed=allowed))
+    request.num_frames_read, request.num_frames_decoded = num_read, num_decoded
+    request.update_bound(128, has_codec=True)
+    assert request.frames_bound <= num_decoded + FRAME_STORE_FRAMES
+    assert request.frames_bound <= min(400, num_read + 128, 400 if allowed is None else allowed)
+    request.update_bound(128, has_codec=False)
+    assert request.frames_bound == min(400, num_read + 128, 400 if allowed is None else allowed)

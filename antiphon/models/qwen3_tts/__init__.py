@@ -1,7 +1,7 @@
 """Qwen3-TTS in native PyTorch: a talker, a predictor inside each frame and a streaming codec."""
 
 from antiphon.models.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
-from antiphon.models.spec import Extra, Family, PipelineSpec, Ref, StageKind, StageSpec
+from antiphon.models.spec import Extra, Family, Measuring, PipelineSpec, Ref, StageKind, StageSpec
 
 _HERE = "antiphon.models.qwen3_tts"
 
@@ -20,10 +20,13 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.inspect:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        Ref(f"{_HERE}.measuring:make_endless"), Ref(f"{_HERE}.measuring:frame_products")
+    ),
     pipeline=PipelineSpec(
         (
             StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref(f"{_HERE}.runner:Qwen3TTSRunner")),
-            StageSpec("codec", StageKind.DECODER, Ref(f"{_HERE}.codec_stage:Qwen3TTSCodec")),
+            StageSpec("codec", StageKind.DECODER, Ref(f"{_HERE}.codec_stage:load_codec")),
         )
     ),
 )

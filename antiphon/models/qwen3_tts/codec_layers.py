@@ -15,7 +15,7 @@ from antiphon.engine.layers import Linear, Weights
 from antiphon.models.qwen3_tts.codec_state import Part, Past, StateLayout
 
 _DILATIONS = (1, 3, 9)
-_LAYER_NORM_EPSILON = 1e-6
+LAYER_NORM_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class ConvNeXtBlock:
     def __call__(self, x: Tensor, past: Past) -> Tensor:
         hidden = self.depthwise(x, past)
         scale, shift = self.norm.weight, self.norm.bias
-        hidden = F.layer_norm(hidden, scale.shape, scale, shift, _LAYER_NORM_EPSILON)
+        hidden = F.layer_norm(hidden, scale.shape, scale, shift, LAYER_NORM_EPSILON)
         return x + self.narrow(F.gelu(self.wide(hidden)))
 
 

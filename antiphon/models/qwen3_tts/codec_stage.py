@@ -2,6 +2,8 @@
 
 import torch
 
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.engine import kernels
 from antiphon.engine.device import resolve_device
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.codec_batch import CodecBatch
@@ -10,22 +12,32 @@ from antiphon.models.qwen3_tts.weights import codec_decoder_weights
 from antiphon.models.spec import LoadContext
 
 
-class Qwen3TTSCodec(CodecBatch):
-    """Turns codes into 24 kHz audio, in float32 (TF32 on a GPU) whatever the talker computes in."""
+def load_codec(context: LoadContext, dtype: torch.dtype | None = None) -> StreamingDecoder:
+    """Load what turns codes into 24 kHz audio.
 
-    def __init__(self, context: LoadContext) -> None:
-        """Load the decoder.
+    Args:
+        context: its ``dtype`` is the talker's, and means nothing here.
+        dtype: to compute in; ``None``: float16 on a GPU, whose ten bits of fraction are those of
+            TF32 (bfloat16 has seven, and is heard), float32 elsewhere.
 
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
-        assert context.path is not None, "the family needs a checkpoint"
-        config = load_config(context.path)
-        like = torch.empty(0, dtype=torch.float32, device=resolve_device(context.device))
-        progress = context.progress_of("codec")
-        with (
-            torch.inference_mode(),
-            codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
-        ):
-            decoder = CodecDecoder.of(weights, config.codec.decoder)
-        super().__init__(decoder, config.codec, progress=context.progress_of("codec graphs"))
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    like = torch.empty(0, dtype=torch.float32, device=resolve_device(context.device))
+    if dtype is None:
+        dtype = torch.float16 if kernels.run_on(like) else torch.float32
+    progress = context.progress_of("codec")
+    with (
+        torch.inference_mode(),
+        codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
+    ):
+        decoder = CodecDecoder.of(weights, config.codec.decoder)
+        if dtype == torch.float32:
+            return CodecBatch(decoder, config.codec)
+        from antiphon.models.qwen3_tts.codec_device import DeviceCodec
+        from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
+
+        fused = FusedDecoder.of(decoder, dtype)
+    return DeviceCodec(fused, config.codec, progress=context.progress_of("codec graphs"))

@@ -4,22 +4,20 @@ A step reads and writes tensors only; nothing in it waits for the device or asks
 holds. What the host must know (slot numbers, lengths) comes in as numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.attention import (
-    DecodeAttention,
-    FrameCache,
-    PrefillAttention,
-    SlotCache,
-)
+from antiphon.engine import kernels
+from antiphon.engine.attention import DecodeAttention, FrameCache, PagedCache
 from antiphon.engine.graphs import Graphs, buckets, round_up
+from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.engine.sampler import (
     SamplingTable,
     gumbel_noise,
@@ -30,27 +28,30 @@ from antiphon.engine.sampler import (
 from antiphon.engine.transfer import upload
 from antiphon.engine.weights import Progress
 from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
-from antiphon.models.qwen3_tts.predictor import Predictor
-from antiphon.models.qwen3_tts.prompt_layout import SPEAKER, Ids
-from antiphon.models.qwen3_tts.slot_tensors import SlotTensors
-from antiphon.models.qwen3_tts.step_inputs import (
-    Prefill,
-    PrefillShape,
-    SlotStart,
-    StepShape,
+from antiphon.models.qwen3_tts.memory import (
+    BLOCK_POSITIONS,
+    allocated_bytes,
+    log_memory,
+    num_cache_blocks,
 )
+from antiphon.models.qwen3_tts.predictor import Predictor
+from antiphon.models.qwen3_tts.prompt_layout import Ids
+from antiphon.models.qwen3_tts.prompt_reader import PromptReader
+from antiphon.models.qwen3_tts.slot_tensors import SlotTensors
+from antiphon.models.qwen3_tts.step_inputs import Reading, ReadingShape, SlotStart, StepShape
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.models.qwen3_tts.weights import language_model_weights
+
+if TYPE_CHECKING:  # it needs Triton
+    from antiphon.engine.kernels.products import Scaled
 
 FRAME, STOP, FAULT = 0, 1, 2
 """What became of a row in a step: a frame, the end of speech, or numbers that are none."""
 
-
-_NO_ID = -1
+_ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _MIN_VISIBLE = 256
-_MAX_PREFILL_TOKENS = 1024
-_MAX_PREFILL_POSITIONS = 128
 _NUM_VISIBLE_STEP = 4  # from one bucket of visible positions to the next
+_MAX_USUAL_VISIBLE = 1024  # longer requests are rare: their graphs are captured when they come
 
 
 class LanguageModel:
@@ -59,6 +60,8 @@ class LanguageModel:
     Attributes:
         num_slots: requests that fit.
         max_positions: of each, prompt and frames together.
+        cache: keys and values of their positions.
+        slots: all else that the device holds of them.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class LanguageModel:
         *,
         num_slots: int,
         max_positions: int,
+        num_blocks: int,
         uses_graphs: bool = True,
     ) -> None:
         self.num_slots = num_slots
@@ -79,25 +83,25 @@ class LanguageModel:
         self._codec_tokens = config.talker.tokens
         self._device = device = talker.head.weight.device
         num_rows = num_slots + 1  # the last is for padding
-        self._cache: SlotCache = talker.new_cache(num_rows, max_positions)
+        num_groups, vocab_size = config.talker.num_groups, config.talker.vocab_size
+        self.cache: PagedCache = talker.new_cache(num_blocks, BLOCK_POSITIONS, num_rows)
+        self._num_held_blocks = [0] * num_slots
         self._frame_cache: FrameCache = predictor.new_cache(num_slots)
-        vocab_size = config.talker.vocab_size
         table = talker.frame_table.rows
-        self._slots = SlotTensors.zeros(num_rows, max_positions, vocab_size, table)
+        self.slots = SlotTensors.zeros(num_rows, max_positions, vocab_size, num_groups, table)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
         self._predictor_sampling = SamplingTable(num_rows, config.predictor.vocab_size, device)
-        groups = torch.arange(config.talker.num_groups, device=device)
-        self._true = torch.ones((), dtype=torch.bool, device=device)
+        groups = torch.arange(num_groups, device=device)
         self._group_0, self._later_groups = groups[:1], groups[1:]
 
+        uses_graphs = uses_graphs and kernels.run_on(table)
         self.graphs = Graphs(device, is_enabled=uses_graphs, priority=-1)
-        self._row_buckets = buckets(num_slots)
+        self._row_buckets = _row_buckets(num_slots)
         self._visible_buckets = buckets(
             max_positions, smallest=_MIN_VISIBLE, factor=_NUM_VISIBLE_STEP
         )
         self._index = torch.full((num_slots,), num_slots, device=device)
-        self._prefill_index = torch.full((num_slots,), num_slots, device=device)
-        self._prefill_states = table.new_zeros(_MAX_PREFILL_TOKENS, table.shape[1])
+        self._reader = PromptReader(talker, self.cache, self.graphs)
 
     def warm_up(self, progress: Progress | None = None) -> None:
         """Capture the graphs that ordinary requests need; does nothing without graphs."""
@@ -106,58 +110,79 @@ class LanguageModel:
         steps = [
             self._rounded(StepShape(num_rows, num_visible, 1, 1, uses_top_p=False))
             for num_visible in self._visible_buckets
-            for num_rows in self._row_buckets
+            if num_visible <= max(_MAX_USUAL_VISIBLE, self._visible_buckets[0])
+            for num_rows in reversed(self._row_buckets)
         ]
-        lengths = buckets(min(_MAX_PREFILL_POSITIONS, self.max_positions), smallest=16)
-        prefills = [
-            PrefillShape(num_rows, length)
-            for length in lengths
-            for num_rows in self._row_buckets
-            if num_rows * length <= _MAX_PREFILL_TOKENS
-        ]
-        shapes: list[StepShape | PrefillShape] = [*steps, *prefills]
+        shapes: list[StepShape | ReadingShape] = [*steps, *self._reader.shapes]
         for number, shape in enumerate(shapes, start=1):
-            self._capture(shape)
+            if isinstance(shape, StepShape):
+                self._capture(shape)
+            else:
+                self._reader.capture(shape)
             if progress is not None:
                 progress(number, len(shapes))
 
     def start(self, starts: Sequence[SlotStart]) -> None:
-        """Give slots to requests, whatever they held before."""
-        width = max(len(each.text) for each in starts)
-        text = np.full((len(starts), width), self._tokens.tts_pad, np.int64)
-        for row, each in zip(text, starts, strict=True):
-            row[: len(each.text)] = each.text
-        state, device = self._slots, self._device
-        index = upload([each.slot for each in starts], device)
+        """Give slots to requests, whatever they held before; their tables begin empty."""
+        state, device, num_groups = self.slots, self._device, self.slots.frame_store.shape[2]
+        width = min(max(len(each.text) for each in starts), self.max_positions)
+        numbers = np.zeros((len(starts), 6 + num_groups + width), np.int64)
+        numbers[:, 6 + num_groups :] = self._tokens.tts_pad
+        for row, each in zip(numbers, starts, strict=True):
+            num_made, text = len(each.made), each.text[:width]  # what cannot fit is unheard
+            row[:4] = each.slot, each.num_prefilled + num_made, num_made, len(each.lead)
+            row[4:6] = seed_words(each.seed)
+            if len(each.lead):
+                row[6 : 6 + num_groups] = each.lead[-1]
+            row[6 + num_groups : 6 + num_groups + len(text)] = text
+            self._num_held_blocks[each.slot] = 0
+        uploaded = upload(numbers, device)
+        index, positions, frames, num_lead = uploaded[:, :4].unbind(1)
         state.text[index] = self._tokens.tts_pad
-        width = min(width, self.max_positions)  # what cannot fit is unheard
-        state.text[index, :width] = upload(text[:, :width], device)
-        state.positions[index] = upload([each.prompt.num_prefilled for each in starts], device)
-        state.frames[index] = 0
-        state.seeds[index] = upload([seed_words(each.seed) for each in starts], device)
+        state.text[index, :width] = uploaded[:, 6 + num_groups :]
+        state.positions[index] = positions
+        state.frames[index] = frames
+        state.seeds[index] = uploaded[:, 4:6]
         state.has_occurred[index] = False
-        self._talker_sampling.write({each.slot: each.sampling for each in starts})
-        self._predictor_sampling.write(
-            {each.slot: each.prompt.predictor_sampling for each in starts}
-        )
+        last = self.talker.frame_table.frames(uploaded[:, 6 : 6 + num_groups])
+        begin = self.talker.frame_table.rows[self._codec_tokens.bos]
+        state.pending[index] = torch.where((num_lead > 0)[:, None], last, begin)
+        self.cache.table[index] = self.cache.spare_block
+        self._talker_sampling.write({each.slot: each.talker_sampling for each in starts})
+        self._predictor_sampling.write({each.slot: each.predictor_sampling for each in starts})
+        self._restore([each for each in starts if len(each.made)])
 
-    def write_text(self, slot: int, start: int, ids: Ids) -> None:
-        """Set the text beside the frames from number ``start`` on; what cannot fit is unheard."""
-        row = self._slots.text[slot, start : start + len(ids)]
-        row.copy_(upload(ids[: len(row)], self._device))
+    def give(self, blocks: Mapping[int, Sequence[int]]) -> None:
+        """Put blocks at the ends of slots' tables."""
+        places: list[int] = []
+        numbers: list[int] = []
+        width = self.cache.table.shape[1]
+        for slot, given in blocks.items():
+            first, num_held = slot * width, self._num_held_blocks[slot]
+            assert num_held + len(given) <= width, "a slot is given more than its request may hold"
+            places += range(first + num_held, first + num_held + len(given))
+            numbers += given
+            self._num_held_blocks[slot] = num_held + len(given)
+        if numbers:
+            uploaded = upload(np.array((places, numbers), np.int64), self._device)
+            self.cache.table.view(-1)[uploaded[0]] = uploaded[1].int()
 
-    def prefill(self, prompts: Sequence[Prefill]) -> None:
-        """Read prompts, each but for its last position, which is the first step's input."""
-        shape = PrefillShape(len(prompts), max(each.prompt.num_prefilled for each in prompts))
-        rounded = self._rounded_prefill(shape)
-        states, slots = self._embedded(prompts, rounded)
-        if rounded in self.graphs:
-            num_tokens = rounded.num_rows * rounded.num_positions
-            self._prefill_states[:num_tokens].copy_(states.flatten(0, 1))
-            self._prefill_index[: rounded.num_rows].copy_(slots)
-            self.graphs.run(rounded, partial(self._read_buffered, rounded))
-        else:
-            self._read(states, slots)
+    def write_text(self, texts: Sequence[tuple[int, int, Ids]]) -> None:
+        """Set text: slot, number of the first frame, and the ids beside it and those after it."""
+        places: list[int] = []
+        ids: list[int] = []
+        for slot, start, more in texts:
+            heard = more[: max(0, self.max_positions - start)]  # what cannot fit is unheard
+            first = slot * self.max_positions + start
+            places += range(first, first + len(heard))
+            ids += heard
+        if ids:
+            uploaded = upload(np.array((places, ids), np.int64), self._device)
+            self.slots.text.view(-1)[uploaded[0]] = uploaded[1]
+
+    def read(self, readings: Sequence[Reading]) -> None:
+        """Compute keys and values of prompts, or of parts of them."""
+        self._reader.read(readings)
 
     def step(self, slots: Sequence[int], num_visible: int) -> Tensor:
         """Make one frame in each of ``slots``.
@@ -183,10 +208,20 @@ class LanguageModel:
         self._index[: shape.num_rows].copy_(upload([*slots, *padding], self._device))
         return self.graphs.run(shape, partial(self._make_frames, shape))[: len(slots)]
 
-    def clear(self, slot: int) -> None:
-        """Wipe a slot whose numbers went bad, so that the next request in it does not meet them."""
-        self._cache.clear(slot)
-        self._slots.pending[slot] = 0
+    def _restore(self, starts: Sequence[SlotStart]) -> None:
+        """Put back what the frames that requests made before had left in their slots."""
+        if not starts:
+            return
+        said = [(each.slot, code) for each in starts for code in each.made[:, 0]]
+        slots, codes = upload(np.array(said, np.int64).T, self._device)
+        self.slots.has_occurred[slots, codes] = True
+        rows = [
+            (each.slot, number % FRAME_STORE_FRAMES, *each.made[number])
+            for each in starts
+            for number in range(max(0, len(each.made) - FRAME_STORE_FRAMES), len(each.made))
+        ]
+        uploaded = upload(np.array(rows, np.int64), self._device)
+        self.slots.frame_store[uploaded[:, 0], uploaded[:, 1]] = uploaded[:, 2:]
 
     def _rounded(self, shape: StepShape) -> StepShape:
         """Return the shape of the graph that serves ``shape``."""
@@ -198,112 +233,98 @@ class LanguageModel:
             uses_top_p=shape.uses_top_p,
         )
 
-    def _rounded_prefill(self, shape: PrefillShape) -> PrefillShape:
-        """Return the smallest shape with a graph that holds ``shape``, or ``shape`` itself."""
-        num_rows = round_up(shape.num_rows, self._row_buckets)
-        for length in buckets(_MAX_PREFILL_POSITIONS, smallest=16):
-            rounded = PrefillShape(num_rows, length)
-            if length >= shape.num_positions and rounded in self.graphs:
-                return rounded
-        return shape
-
-    def _capture(self, shape: StepShape | PrefillShape) -> None:
+    def _capture(self, shape: StepShape) -> None:
         """Capture a graph, touching the row for padding alone."""
         with self.graphs.on_stream():
             self._index.fill_(self.num_slots)
-            self._prefill_index.fill_(self.num_slots)
-        if isinstance(shape, StepShape):
-            self.graphs.capture(shape, partial(self._make_frames, shape))
-        else:
-            self.graphs.capture(shape, partial(self._read_buffered, shape))
+        self.graphs.capture(shape, partial(self._make_frames, shape))
 
     def _make_frames(self, shape: StepShape) -> Tensor:
         """Compute a step of the slots in the buffer; all that happens on the device."""
         index = self._index[: shape.num_rows]
-        state = self._slots
+        if kernels.run_on(self.slots.pending) and not shape.uses_top_p:
+            return self._make_frames_fused(index, shape)
+        state = self.slots
         last = self.max_positions - 1  # reached only by a step whose result nobody wants
         positions = state.positions[index].clamp(max=last)
-        frames, seeds = state.frames[index].clamp(max=last), state.seeds[index]
-        hidden = self._talk(index, positions, frames, shape.num_visible)
+        frames = state.frames[index].clamp(max=last)
+        text = F.embedding(state.text[index, frames], self.talker.text_table)
+        states = (state.pending[index] + text)[:, None]
+        hidden = self._talk(states, index, positions, shape.num_visible)
 
-        noise = gumbel_noise(seeds, frames, self._group_0, self.talker.config.vocab_size)[:, 0]
+        codes, scores = self._empty_frames(shape.num_rows)
+        noise = self._noise(index, frames)
         rows = self._talker_sampling.rows(index, shape.talker_top_k, shape.uses_top_p)
         logits = self.talker.logits(hidden)
         logits = penalize_repetition(logits, state.has_occurred[index], rows.repetition_penalty)
         logits = self.talker.forbid(logits, frames < MIN_NEW_TOKENS)
-        first_codes, first_scores = sample(logits, rows, noise)
-
-        later_vocab_size = self.predictor.config.vocab_size
-        noise = gumbel_noise(seeds, frames, self._later_groups, later_vocab_size)
+        codes[:, 0], scores[:, 0] = sample(logits, rows, noise[0])
         rows = self._predictor_sampling.rows(index, shape.predictor_top_k, shape.uses_top_p)
-        codes, scores = self.predictor(hidden, first_codes, rows, noise, self._frame_cache)
+        self.predictor.complete(hidden, (codes, scores), rows, noise[1], self._frame_cache)
 
-        state.pending[index] = self.talker.frame_table.frames(codes)
-        state.advance(index, positions, frames)
-        state.has_occurred.index_put_((index, first_codes), self._true)
-        is_sound = first_scores.isfinite() & scores.isfinite().all(dim=1)
-        outcome = torch.where(first_codes == self._codec_tokens.eos, STOP, FRAME)
-        outcome = torch.where(is_sound, outcome, FAULT)
-        return torch.cat((codes, outcome[:, None]), dim=1)
+        said = codes[:, :-1]
+        state.pending[index] = self.talker.frame_table.frames(said)
+        state.advance(index, positions, frames, said)
+        outcome = torch.where(codes[:, 0] == self._codec_tokens.eos, STOP, FRAME)
+        codes[:, -1] = torch.where(scores.isfinite().all(dim=1), outcome, FAULT)
+        return codes
 
-    def _talk(self, index: Tensor, positions: Tensor, frames: Tensor, num_visible: int) -> Tensor:
+    def _make_frames_fused(self, index: Tensor, shape: StepShape) -> Tensor:
+        """Do the same with a kernel for each end of the step."""
+        from antiphon.engine.kernels import frames as ends
+
+        state, talker = self.slots, self.talker
+        counts, norm = (state.positions, state.frames), talker.transformer.first_norm
+        text = (state.text, talker.text_table)
+        states, positions, frames = ends.begin(index, state.pending, text, counts, norm)
+        hidden = self._talk(states, index, positions, shape.num_visible)
+
+        codes, scores = self._empty_frames(shape.num_rows)
+        noise = self._noise(index, frames)
+        said = ends.Said(
+            self._talker_sampling.parameters,
+            state.has_occurred,
+            talker.is_forbidden,
+            state.frames,
+            self._codec_tokens.eos,
+            MIN_NEW_TOKENS,
+        )
+        ends.say(talker.head(hidden), index, said, noise[0], codes[:, 0], scores[:, 0])
+        rows = self._predictor_sampling.rows(index, shape.predictor_top_k, uses_top_p=False)
+        self.predictor.complete(hidden, (codes, scores), rows, noise[1], self._frame_cache)
+
+        table = (talker.frame_table.rows, talker.frame_table.offsets)
+        eos, store = self._codec_tokens.eos, state.frame_store
+        ends.finish(index, (codes, scores), eos, table, counts, state.pending, store)
+        return codes
+
+    def _empty_frames(self, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Return room for codes and what became of each row, and for the codes' scores."""
+        num_groups = self.slots.frame_store.shape[2]
+        codes = torch.empty(num_rows, num_groups + 1, dtype=torch.int64, device=self._device)
+        return codes, torch.empty(num_rows, num_groups, device=self._device)
+
+    def _noise(self, index: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the noise of group 0, and of the groups after it."""
+        seeds, vocab_size = self.slots.seeds[index], self.talker.config.vocab_size
+        first = gumbel_noise(seeds, frames, self._group_0, vocab_size)[:, 0]
+        vocab_size = self.predictor.config.vocab_size
+        return first, gumbel_noise(seeds, frames, self._later_groups, vocab_size)
+
+    def _talk(
+        self, states: "Tensor | Scaled", index: Tensor, positions: Tensor, num_visible: int
+    ) -> Tensor:
         """Run the talker one position on; return its states, ``[num_rows, hidden_size]``."""
-        state = self._slots
-        text = F.embedding(state.text[index, frames], self.talker.text_table)
         rotation = self.talker.transformer.rope.at(positions[:, None])
-        attend = DecodeAttention(self._cache, index, positions, num_visible)
-        return self.talker((state.pending[index] + text)[:, None], rotation, attend)[:, 0]
-
-    def _read_buffered(self, shape: PrefillShape) -> Tensor:
-        num_rows, num_positions = shape.num_rows, shape.num_positions
-        states = self._prefill_states[: num_rows * num_positions].view(num_rows, num_positions, -1)
-        return self._read(states, self._prefill_index[:num_rows])
-
-    def _read(self, states: Tensor, slots: Tensor) -> Tensor:
-        """Run the talker over the first positions of ``slots``."""
-        num_positions = states.shape[1]
-        rotation = self.talker.transformer.rope.between(0, num_positions)
-        return self.talker(states, rotation, PrefillAttention(self._cache, slots, num_positions))
-
-    def _embedded(self, prompts: Sequence[Prefill], shape: PrefillShape) -> tuple[Tensor, Tensor]:
-        """Embed prompts, ``[num_rows, num_positions, hidden_size]``, and set what comes after.
-
-        Returns:
-            The states, padded, and their slots, padded too.
-        """
-        columns = np.full((shape.num_rows, shape.num_positions, 2), _NO_ID, np.int64)
-        for row, each in enumerate(prompts):
-            start, end = len(each.prompt.prefix), each.prompt.num_prefilled
-            columns[row, :start] = each.prompt.prefix
-            columns[row, start:end, 0] = each.text
-            columns[row, start : min(start + 1, end), 1] = self._codec_tokens.bos
-        padding = [self.num_slots] * (shape.num_rows - len(prompts))
-        slots = upload([*(each.slot for each in prompts), *padding], self._device)
-        text, codec = upload(columns, self._device).unbind(2)
-        states = _embed_known(text, self.talker.text_table)
-        states = states + _embed_known(codec, self.talker.frame_table.rows)
-        self._slots.pending[slots] = self.talker.frame_table.rows[self._codec_tokens.bos]
-        for row, each in enumerate(prompts):
-            self._embed_voice(states[row], codec[row], each)
-        return states, slots
-
-    def _embed_voice(self, states: Tensor, codec: Tensor, each: Prefill) -> None:
-        """Add what a prompt has besides ids: a speaker, and a reference's frames."""
-        prompt = each.prompt
-        if prompt.speaker is not None:
-            speaker = torch.tensor(prompt.speaker).to(states)  # copied: it may be read-only
-            states.copy_(torch.where((codec == SPEAKER)[:, None], states + speaker, states))
-        if prompt.reference is not None:
-            frames = self.talker.frame_table.frames(upload(prompt.reference, self._device))
-            start = len(prompt.prefix) + 1
-            states[start : start + len(frames) - 1] += frames[:-1]
-            self._slots.pending[each.slot] = frames[-1]
+        attend = DecodeAttention(self.cache, index, positions, num_visible)
+        return self.talker(states, rotation, attend)[:, 0]
 
 
-def _embed_known(ids: Tensor, table: Tensor) -> Tensor:
-    """Look ids up; negative ones, which stand for no id, give zeros."""
-    rows = F.embedding(ids.clamp(min=0), table)
-    return torch.where((ids >= 0)[..., None], rows, 0.0)
+def _row_buckets(num_slots: int) -> tuple[int, ...]:
+    """Return the numbers of rows that a step is rounded up to."""
+    largest = _ROW_BUCKETS[-1]
+    sizes = [*_ROW_BUCKETS, *range(largest + largest // 2, num_slots, largest // 2)]
+    return (*(size for size in sizes if size < num_slots), num_slots)
 
 
 def load_language_model(
@@ -313,6 +334,8 @@ def load_language_model(
     like: Tensor,
     num_slots: int,
     max_positions: int,
+    cache_bytes: int | None = None,
+    is_batch_invariant: bool = False,
     progress: Progress | None = None,
     uses_graphs: bool = True,
 ) -> LanguageModel:
@@ -324,23 +347,41 @@ def load_language_model(
         like: a tensor of the wanted type, on the wanted device.
         num_slots: requests that fit.
         max_positions: of each, prompt and frames together.
+        cache_bytes: see `antiphon.models.qwen3_tts.memory.num_cache_blocks`.
+        is_batch_invariant: whether on a GPU a frame must not depend on its company by rounding.
         progress: told of every tensor that has been read.
         uses_graphs: where there is a GPU.
 
     Raises:
         ModelLoadError: tensors are missing, or of the wrong shape.
     """
+    num_bytes_before = allocated_bytes(like.device)
     with (
         torch.inference_mode(),
         language_model_weights(path, config, like=like, progress=progress) as weights,
     ):
-        talker = Talker.of(weights, config.talker, max_positions)
-        predictor = Predictor.of(weights, config.predictor, talker.frame_table)
-        return LanguageModel(
+        talker = Talker.of(
+            weights, config.talker, max_positions, is_batch_invariant=is_batch_invariant
+        )
+        predictor = Predictor.of(
+            weights, config.predictor, talker.frame_table, is_batch_invariant=is_batch_invariant
+        )
+        num_weight_bytes = allocated_bytes(like.device) - num_bytes_before
+        num_blocks = num_cache_blocks(
+            config.talker.transformer,
+            like,
+            num_slots=num_slots,
+            max_positions=max_positions,
+            cache_bytes=cache_bytes,
+        )
+        model = LanguageModel(
             config,
             talker,
             predictor,
             num_slots=num_slots,
             max_positions=max_positions,
+            num_blocks=num_blocks,
             uses_graphs=uses_graphs,
         )
+    log_memory(num_weight_bytes, model.cache, model.slots.num_bytes)
+    return model

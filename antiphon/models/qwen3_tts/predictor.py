@@ -4,12 +4,14 @@ Every frame is a run of its own over 16 positions: the talker's state, then the 
 embeds a code is folded with the projection to the predictor's width when the model is loaded.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.engine import kernels
 from antiphon.engine.attention import FrameAttention, FrameCache
 from antiphon.engine.layers import Linear, Weights
 from antiphon.engine.sampler import SamplingRows, sample
@@ -17,6 +19,9 @@ from antiphon.engine.transformer import Transformer
 from antiphon.models.qwen3_tts.config import PredictorConfig
 from antiphon.models.qwen3_tts.qwen3 import build_transformer
 from antiphon.models.qwen3_tts.talker import FrameTable
+
+if TYPE_CHECKING:  # it needs Triton
+    from antiphon.engine.kernels.products import Scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +41,29 @@ class Predictor:
     heads: tuple[Linear, ...]
 
     @classmethod
-    def of(cls, weights: Weights, config: PredictorConfig, frame_table: FrameTable) -> "Predictor":
+    def of(
+        cls,
+        weights: Weights,
+        config: PredictorConfig,
+        frame_table: FrameTable,
+        *,
+        is_batch_invariant: bool = False,
+    ) -> "Predictor":
         """Take the predictor out of a checkpoint's tensors; the talker has its embeddings."""
         name = "talker.code_predictor"
-        projection = (
-            Linear.of(weights, f"{name}.small_to_mtp_projection") if config.has_projection else None
-        )
+        projection = None
+        if config.has_projection:
+            projection = Linear.of(weights, f"{name}.small_to_mtp_projection")
+            projection = replace(projection, is_batch_invariant=is_batch_invariant)
         tables = frame_table.groups[:-1]
         return cls(
             config=config,
             transformer=build_transformer(
-                weights, f"{name}.model", config.transformer, config.num_groups
+                weights,
+                f"{name}.model",
+                config.transformer,
+                config.num_groups,
+                is_batch_invariant=is_batch_invariant,
             ),
             projection=projection,
             tables=tuple(projection(table) for table in tables) if projection else tables,
@@ -65,39 +82,55 @@ class Predictor:
             like=self.heads[0].weight,
         )
 
-    def __call__(
+    def complete(
         self,
         states: Tensor,
-        first_codes: Tensor,
+        frames: tuple[Tensor, Tensor],
         rows: SamplingRows,
         noise: Tensor,
         cache: FrameCache,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> None:
         """Complete frames.
 
         Args:
-            states: the talker's states that said ``first_codes``, ``[rows, talker's width]``.
-            first_codes: group 0, int64, ``[rows]``.
+            states: the talker's states that said the codes of group 0, ``[rows, its width]``.
+            frames: codes of whole frames, int64, and their scores, f32, both ``[rows, 16]`` of
+                any stride; all groups but the first are written.
             rows: sampling parameters.
             noise: for groups 1 to 15, ``[rows, 15, vocab_size]``.
             cache: of `new_cache`, for at least as many rows; what it holds does not matter.
-
-        Returns:
-            Whole frames, int64, ``[rows, 16]``; and the scores of the drawn codes, ``[rows, 15]``.
         """
+        codes, scores = frames
         attend = FrameAttention(cache, len(states))
-        codes, scores = [first_codes], []
         if self.projection is not None:
             states = self.projection(states)
-        inputs = torch.stack((states, F.embedding(first_codes, self.tables[0])), dim=1)
+        first = F.embedding(codes[:, 0], self.tables[0])
+        inputs: Tensor | Scaled = torch.stack((states, first), dim=1)
         for group, head in enumerate(self.heads, start=1):
-            if group > 1:
-                inputs = F.embedding(codes[-1], self.tables[group - 1])[:, None]
-            start, end = attend.num_positions, attend.num_positions + inputs.shape[1]
-            outputs = self.transformer(inputs, self.transformer.rope.between(start, end), attend)
-            attend.advance(inputs.shape[1])
-            logits = head(outputs[:, -1])
-            drawn, score = sample(logits, rows, noise[:, group - 1])
-            codes.append(drawn)
-            scores.append(score)
-        return torch.stack(codes, dim=1), torch.stack(scores, dim=1)
+            start, end = attend.num_positions, group + 1
+            rotation = self.transformer.rope.between(start, end)
+            logits = self.transformer.project(inputs, rotation, attend, head)
+            attend.advance(end - start)
+            drawn = codes[:, group], scores[:, group]
+            table = self.tables[min(group, len(self.tables) - 1)]  # the last is not needed
+            inputs = self._draw(logits, rows, noise[:, group - 1], drawn, table)
+
+    def _draw(
+        self,
+        logits: Tensor,
+        rows: SamplingRows,
+        noise: Tensor,
+        drawn: tuple[Tensor, Tensor],
+        table: Tensor,
+    ) -> "Tensor | Scaled":
+        """Draw codes, and embed them for the next group."""
+        if kernels.run_on(logits) and not rows.uses_top_p:
+            from antiphon.engine.kernels import drawing
+
+            parameters = (rows.temperature, rows.top_k)
+            norm = self.transformer.first_norm
+            return drawing.draw_and_embed(logits, parameters, noise, drawn, table, norm)
+        codes, scores = sample(logits, rows, noise)
+        for target, source in zip(drawn, (codes, scores), strict=True):
+            target.copy_(source)
+        return F.embedding(codes, table)[:, None]

@@ -8,6 +8,7 @@ from antiphon.models.base import Prompt
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.cloning import Clone, PreparesVoices, choose_clone
+from antiphon.models.qwen3_tts.columns import position_keys
 from antiphon.models.qwen3_tts.config import GenerationDefaults, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.demands import check_instructions, check_sampling, check_task
@@ -140,6 +141,8 @@ class Qwen3TTSPrompter:
             num_frames_allowed=data.num_frames_allowed,
             context_frames=data.reference,
             first_chunk_frames=options.initial_codec_chunk_frames or None,
+            num_positions=data.num_prefilled,
+            position_keys=position_keys(config, data),
         )
 
     def _clone(self, options: Qwen3TTSOptions) -> Clone | None:

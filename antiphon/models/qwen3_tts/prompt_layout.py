@@ -23,6 +23,8 @@ NOTHING = -1
 """In a column: no text, or no code."""
 SPEAKER = -2
 """In a column's codec part: the request's own speaker vector."""
+FRAME = -3
+"""In a column's codec part: a whole frame, of the reference or made by the model."""
 
 Column: TypeAlias = tuple[int, int]
 Ids: TypeAlias = tuple[int, ...]

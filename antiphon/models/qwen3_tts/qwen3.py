@@ -7,7 +7,12 @@ from antiphon.models.qwen3_tts.config import TransformerConfig
 
 
 def build_transformer(
-    weights: Weights, name: str, config: TransformerConfig, max_positions: int
+    weights: Weights,
+    name: str,
+    config: TransformerConfig,
+    max_positions: int,
+    *,
+    is_batch_invariant: bool,
 ) -> Transformer:
     """Take the layers and the final norm below ``name``.
 
@@ -16,6 +21,7 @@ def build_transformer(
         name: for example ``talker.model``.
         config: of this transformer.
         max_positions: longest run that will be asked for.
+        is_batch_invariant: see `Transformer`.
     """
     heads = Heads(config.num_heads, config.num_kv_heads, config.head_dim)
     norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
@@ -26,4 +32,5 @@ def build_transformer(
         ),
         norm=norm,
         rope=Rope.build(config.head_dim, config.rope_theta, max_positions, like=norm.weight),
+        is_batch_invariant=is_batch_invariant,
     )

@@ -2,31 +2,27 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from antiphon.engine.device import resolve_device, resolve_dtype
-from antiphon.engine.plan import Append, Start, StepOutput, StepPlan
+from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
 from antiphon.engine.transfer import Download
+from antiphon.models.qwen3_tts.columns import Codes, columns_between, lead_frames, no_frames
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_budget
-from antiphon.models.qwen3_tts.language_model import (
-    FAULT,
-    STOP,
-    load_language_model,
-)
-from antiphon.models.qwen3_tts.prompt_layout import Qwen3TTSPrompt
-from antiphon.models.qwen3_tts.step_inputs import Prefill, SlotStart
+from antiphon.models.qwen3_tts.language_model import FAULT, STOP, load_language_model
+from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS
+from antiphon.models.qwen3_tts.prompt_layout import Ids, Qwen3TTSPrompt
+from antiphon.models.qwen3_tts.step_inputs import Reading, SlotStart
 from antiphon.models.spec import LoadContext
 
 logger = logging.getLogger(__name__)
-
-Codes = NDArray[np.int64]
-"""A frame: one code of each group, shape ``[num_groups]``."""
 
 Item = TypeVar("Item")
 
@@ -36,25 +32,17 @@ class _Slot:
     """What the host knows of a request."""
 
     prompt: Qwen3TTSPrompt
+    lead: Codes  # the reference's frames, and those made before the slot was taken
     text: list[int]
     num_text_tokens: int
     is_open: bool
-    is_prefilled: bool = False
-    num_frames: int = 0
+    num_frames: int
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
 
     @property
     def num_positions(self) -> int:
         """Positions that the cache holds once all frames launched so far are made."""
         return self.prompt.num_prefilled + self.num_frames
-
-    @property
-    def lead_text(self) -> tuple[int, ...] | None:
-        """Text beside the reference's frames, once it is known; it may have ended before."""
-        num_needed = self.prompt.num_reference_frames
-        if self.is_open and len(self.text) < num_needed:
-            return None
-        return tuple(self.text[:num_needed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +79,11 @@ class Qwen3TTSRunner:
 
     Attributes:
         num_slots: requests that can be under way at once.
+        cache: blocks for their positions.
+        codec: none; its frames are for others to decode.
     """
+
+    codec = None
 
     def __init__(
         self,
@@ -100,6 +92,7 @@ class Qwen3TTSRunner:
         is_batched: bool | None = None,
         uses_graphs: bool = True,
         max_positions: int = MAX_POSITIONS,
+        cache_bytes: int | None = None,
     ) -> None:
         """Load a checkpoint's language model.
 
@@ -110,20 +103,23 @@ class Qwen3TTSRunner:
                 Default: together on a GPU, one by one on the CPU.
             uses_graphs: on a GPU; without them a step is exact in its shapes, and slow.
             max_positions: of a request, prompt and frames together.
+            cache_bytes: for keys and values; by default what the slots usually need.
 
         Raises:
             ModelLoadError: the checkpoint cannot be served.
         """
         assert context.path is not None, "the family needs a checkpoint"
         device = resolve_device(context.device)
-        config = load_config(context.path)
+        self._config = load_config(context.path)
         self.num_slots = context.max_slots
         self._model = load_language_model(
             context.path,
-            config,
+            self._config,
             like=torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device),
             num_slots=self.num_slots,
             max_positions=max_positions,
+            cache_bytes=cache_bytes or context.cache_bytes,
+            is_batch_invariant=context.is_deterministic,
             progress=context.progress_of("talker"),
             uses_graphs=uses_graphs,
         )
@@ -131,7 +127,7 @@ class Qwen3TTSRunner:
             torch.cuda.synchronize(device)  # what loading has put on other streams
         with torch.inference_mode():
             self._model.warm_up(context.progress_of("graphs"))
-        self._tts_pad = config.tokens.tts_pad
+        self.cache = CacheShape(self._model.cache.spare_block, BLOCK_POSITIONS, max_positions)
         is_batched = device.type != "cpu" if is_batched is None else is_batched
         self._num_rows = self.num_slots if is_batched else 1
         self._slots: dict[int, _Slot] = {}
@@ -140,17 +136,29 @@ class Qwen3TTSRunner:
         """Carry out one step and wait for it."""
         return self.launch(plan).result()
 
+    @property
+    def frame_store(self) -> Tensor:
+        """The slots' latest frames; see `antiphon.codec.protocol.StreamingDecoder.launch`."""
+        return self._model.slots.frame_store
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Return a context in which work is put after that of all steps launched so far."""
+        return self._model.graphs.on_stream()
+
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> _Step:
         """Begin a step; see `antiphon.engine.runner.Runner`."""
-        with self._model.graphs.on_stream():
+        with self.on_stream():
             for slot in plan.releases:
                 del self._slots[slot]
             if plan.starts:
                 self._model.start([self._started(start) for start in plan.starts])
-            for append in plan.appends:
-                self._append(append)
-            self._prefill()
+            if plan.appends:
+                self._append(plan.appends)
+            if plan.blocks:
+                self._model.give(plan.blocks)
+            for group in self._groups(plan.prefills):
+                self._model.read([self._reading(prefill) for prefill in group])
             return self._step(plan.slots)
 
     @torch.inference_mode()
@@ -161,7 +169,7 @@ class Qwen3TTSRunner:
         for each, row in zip(launched, rows, strict=True):
             slot, codes, outcome = each.slot, row[:-1], int(row[-1])
             if outcome == FAULT:
-                self._wipe(each)
+                logger.error("slot %d: what was computed is no number; its request ends", slot)
                 faults.add(slot)
             elif outcome == STOP:
                 stopped.add(slot)
@@ -179,40 +187,55 @@ class Qwen3TTSRunner:
 
     def _started(self, start: Start) -> SlotStart:
         """Take a request in on the host; return what the device has to know of it."""
-        prompt = start.prompt.data
+        prompt, num_made = start.prompt.data, len(start.frames)
         assert isinstance(prompt, Qwen3TTSPrompt)
         assert prompt.num_prefilled < self._model.max_positions, "the prompter lets none so long by"
-        text = [*prompt.text]
-        self._slots[start.slot] = _Slot(prompt, text, prompt.num_text_tokens, prompt.is_open)
-        beside_frames = tuple(text[prompt.num_reference_frames :])
+        made = np.stack(start.frames) if num_made else no_frames(self._config)
+        state = _Slot(
+            prompt,
+            lead_frames(prompt, made),
+            [*prompt.text],
+            prompt.num_text_tokens,
+            prompt.is_open,
+            num_made,
+        )
+        for code in made[:, 0].tolist():
+            state.loop_detector.observe(code)
+        self._slots[start.slot] = state
         return SlotStart(
-            start.slot, start.prompt.seed, start.prompt.sampling, prompt, beside_frames
+            slot=start.slot,
+            seed=start.prompt.seed,
+            talker_sampling=start.prompt.sampling,
+            predictor_sampling=prompt.predictor_sampling,
+            num_prefilled=prompt.num_prefilled,
+            lead=state.lead,
+            made=made,
+            text=prompt.text[prompt.num_reference_frames :],
         )
 
-    def _append(self, append: Append) -> None:
-        state, ids = self._slots[append.slot], append.piece.data
-        assert state.is_open, "text came after its end"
-        state.is_open = append.piece.num_frames_allowed is not None
-        state.num_text_tokens += len(ids)
-        self._extend_text(append.slot, ids)
+    def _append(self, appends: Sequence[Append]) -> None:
+        """Put text after what slots have; the part beside frames to be made is the device's."""
+        texts: list[tuple[int, int, Ids]] = []
+        for append in appends:
+            state, ids = self._slots[append.slot], append.piece.data
+            assert state.is_open, "text came after its end"
+            state.is_open = append.piece.num_frames_allowed is not None
+            state.num_text_tokens += len(ids)
+            first_frame = len(state.text) - state.prompt.num_reference_frames
+            state.text += ids
+            texts.append((append.slot, max(0, first_frame), ids[max(0, -first_frame) :]))
+        self._model.write_text(texts)
 
-    def _extend_text(self, slot: int, ids: tuple[int, ...]) -> None:
-        """Put text after what a slot has; the part beside frames to be made goes to the device."""
-        state = self._slots[slot]
-        first_frame = len(state.text) - state.prompt.num_reference_frames
-        state.text += ids
-        self._model.write_text(slot, max(0, first_frame), ids[max(0, -first_frame) :])
-
-    def _prefill(self) -> None:
-        """Read prompts as soon as all text beside their references is there."""
-        ready = []
-        for slot, state in self._slots.items():
-            if not state.is_prefilled and (text := state.lead_text) is not None:
-                padding = (self._tts_pad,) * (state.prompt.num_reference_frames - len(text))
-                ready.append(Prefill(slot, state.prompt, text + padding))
-                state.is_prefilled = True
-        for group in self._groups(ready):
-            self._model.prefill(group)
+    def _reading(self, prefill: Prefill) -> Reading:
+        """Return what is to be read."""
+        state = self._slots[prefill.slot]
+        prompt = state.prompt
+        num_beside = prefill.end - len(prompt.prefix)
+        assert not state.is_open or len(state.text) >= num_beside, "its text is not known yet"
+        columns = columns_between(
+            self._config, prompt, tuple(state.text), state.lead, prefill.start, prefill.end
+        )
+        return Reading(prefill.slot, prefill.start, columns, prompt.speaker)
 
     def _step(self, slots: Sequence[int]) -> _Step:
         """Launch one frame in each of ``slots``."""
@@ -233,14 +256,6 @@ class Qwen3TTSRunner:
         """Part what is computed together."""
         size = self._num_rows
         return [items[start : start + size] for start in range(0, len(items), size)]
-
-    def _wipe(self, each: _Launched) -> None:
-        """Clean up after numbers that are none, unless the slot is another request's by now."""
-        if self._slots.get(each.slot) is not each.state:
-            return
-        logger.error("slot %d: what was computed is no number; its request ends", each.slot)
-        with self._model.graphs.on_stream():
-            self._model.clear(each.slot)
 
     def _has_run_away(self, each: _Launched, codes: Codes) -> bool:
         """Whether a frame has to be its request's last."""

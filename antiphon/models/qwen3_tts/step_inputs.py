@@ -2,37 +2,54 @@
 
 from dataclasses import dataclass
 
-from antiphon.models.qwen3_tts.prompt_layout import Ids, Qwen3TTSPrompt
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.models.qwen3_tts.columns import Codes, Columns
+from antiphon.models.qwen3_tts.prompt_layout import Ids
 from antiphon.types import Sampling
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SlotStart:
     """A request that gets a slot.
 
     Attributes:
-        text: beside its frames, as far as it is known.
+        talker_sampling: of group 0.
+        predictor_sampling: of the groups after it.
+        num_prefilled: positions of its prompt.
+        lead: frames that its first new one comes after: the reference's and those made.
+        made: those of them that it has made, before it lost a slot.
+        text: beside its frames from the first one on, as far as it is known.
     """
 
     slot: int
     seed: int
-    sampling: Sampling
-    prompt: Qwen3TTSPrompt
+    talker_sampling: Sampling
+    predictor_sampling: Sampling
+    num_prefilled: int
+    lead: Codes
+    made: Codes
     text: Ids
 
 
-@dataclass(frozen=True, slots=True)
-class Prefill:
-    """A prompt to be read into a slot.
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """Positions to be read into a slot; those before them are there.
 
     Attributes:
-        text: beside begin-of-speech and the reference's frames but the last, padded where it has
-            ended: as many ids as there are reference frames.
+        start: the first position.
+        speaker: vector of the columns that ask for it.
     """
 
     slot: int
-    prompt: Qwen3TTSPrompt
-    text: Ids
+    start: int
+    columns: Columns
+    speaker: NDArray[np.float32] | None
+
+    @property
+    def num_positions(self) -> int:
+        return len(self.columns.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +70,7 @@ class StepShape:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillShape:
-    """All that the host decides when prompts are read together."""
+class ReadingShape:
+    """All that the host decides in a pass over prompts."""
 
-    num_rows: int
-    num_positions: int
+    num_tokens: int

@@ -5,17 +5,21 @@ The text embedding and its projection are folded into one table when the model i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.attention import Attend, SlotCache
+from antiphon.engine.attention import Attend, PagedCache
 from antiphon.engine.layers import Linear, Rotation, Weights
 from antiphon.engine.transformer import Transformer
 from antiphon.models.qwen3_tts.config import TalkerConfig
 from antiphon.models.qwen3_tts.qwen3 import build_transformer
+
+if TYPE_CHECKING:  # it needs Triton
+    from antiphon.engine.kernels.products import Scaled
 
 _FOLD_ROWS = 8192
 
@@ -70,15 +74,28 @@ class Talker:
     is_forbidden: Tensor
 
     @classmethod
-    def of(cls, weights: Weights, config: TalkerConfig, max_positions: int) -> "Talker":
+    def of(
+        cls,
+        weights: Weights,
+        config: TalkerConfig,
+        max_positions: int,
+        *,
+        is_batch_invariant: bool = False,
+    ) -> "Talker":
         """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
         groups = range(config.num_groups - 1)
         name = "talker.code_predictor.model.codec_embedding"
-        head = Linear.of(weights, "talker.codec_head")
+        head = replace(
+            Linear.of(weights, "talker.codec_head"), is_batch_invariant=is_batch_invariant
+        )
         return cls(
             config=config,
             transformer=build_transformer(
-                weights, "talker.model", config.transformer, max_positions
+                weights,
+                "talker.model",
+                config.transformer,
+                max_positions,
+                is_batch_invariant=is_batch_invariant,
             ),
             text_table=_folded_text_table(weights),
             frame_table=FrameTable.of(
@@ -91,16 +108,18 @@ class Talker:
             is_forbidden=_forbidden_ids(config).to(head.weight.device),
         )
 
-    def new_cache(self, num_slots: int, max_positions: int) -> SlotCache:
-        """Return empty keys and values for ``num_slots`` requests."""
+    def new_cache(self, num_blocks: int, block_positions: int, num_slots: int) -> PagedCache:
+        """Return empty keys and values, each slot with a table for as long as a request may be."""
         shape = self.config.transformer
-        return SlotCache.zeros(
-            (shape.num_layers, num_slots, max_positions, shape.num_kv_heads, shape.head_dim),
+        max_positions = len(self.transformer.rope.cosines)
+        return PagedCache.zeros(
+            (shape.num_layers, num_blocks, block_positions, shape.num_kv_heads, shape.head_dim),
+            (num_slots, -(-max_positions // block_positions)),
             like=self.head.weight,
         )
 
-    def __call__(self, states: Tensor, rotation: Rotation, attend: Attend) -> Tensor:
-        """Return the normed states of ``[rows, positions, hidden_size]``, same shape."""
+    def __call__(self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend) -> Tensor:
+        """Return normed states, ``[rows, positions, hidden_size]``; see `Transformer`."""
         return self.transformer(states, rotation, attend)
 
     def logits(self, states: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.codec.rows import RowDecoder
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.prompt import SAMPLE_RATE_HZ
 from antiphon.models.toy.talker import ToyFrame
@@ -19,7 +20,7 @@ class ToneState:
     loudness: float = 0.0
 
 
-class ToneCodec:
+class ToneCodec(RowDecoder):
     """Decodes ``[pitch, loudness]`` frames of 40 ms."""
 
     sample_rate_hz = SAMPLE_RATE_HZ
@@ -34,20 +35,13 @@ class ToneCodec:
     def reset(self, state: list[ToneState], slot: int) -> None:
         state[slot] = ToneState()
 
-    def decode(
-        self, frames: NDArray[np.float64], state: list[ToneState], active: NDArray[np.bool_]
-    ) -> Samples:
-        num_slots, num_frames, _ = frames.shape
-        samples = np.zeros((num_slots, num_frames * self.samples_per_frame), np.float32)
-        for slot in np.flatnonzero(active):
-            tones = [self._decode_one(frame, state[slot]) for frame in frames[slot]]
-            samples[slot] = np.concatenate(tones)
-        return samples
+    def decode_row(self, frames: NDArray[np.float64], state: list[ToneState], slot: int) -> Samples:
+        return np.concatenate([self._tone(frame, state[slot]) for frame in frames])
 
     def close(self) -> None:
         """Nothing to free."""
 
-    def _decode_one(self, frame: ToyFrame, state: ToneState) -> Samples:
+    def _tone(self, frame: ToyFrame, state: ToneState) -> Samples:
         pitch_hz, loudness = frame
         cycles = pitch_hz * self.samples_per_frame / self.sample_rate_hz
         tone = np.sin(2 * np.pi * (state.phase_cycles + cycles * self._ramp))

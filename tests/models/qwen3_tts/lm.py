@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.engine.plan import Append, Start, StepOutput, StepPlan
+from antiphon.engine.plan import Append, Start, StepOutput
 from antiphon.engine.runner import Runner
 from antiphon.models.base import Piece, Prompt
+from antiphon.models.qwen3_tts.columns import position_keys
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.models.qwen3_tts.prompt_layout import (
     SPEAKER,
@@ -18,6 +19,7 @@ from antiphon.models.qwen3_tts.prompt_layout import (
     lay_out,
 )
 from antiphon.types import Sampling
+from tests.engine.drive import Drive
 
 Codes = NDArray[np.int64]
 
@@ -69,7 +71,14 @@ def made_prompt(
         else None,
         predictor_sampling=sampling,
     )
-    return Prompt(data=data, num_tokens=num_tokens, seed=seed, sampling=sampling)
+    return Prompt(
+        data=data,
+        num_tokens=num_tokens,
+        seed=seed,
+        sampling=sampling,
+        num_positions=data.num_prefilled,
+        position_keys=position_keys(config, data),
+    )
 
 
 def opened(prompt: Prompt, num_late: int, cuts: Sequence[int]) -> tuple[Prompt, list[Piece]]:
@@ -87,22 +96,30 @@ def opened(prompt: Prompt, num_late: int, cuts: Sequence[int]) -> tuple[Prompt, 
         allowed = max(0, len(early) + end - data.num_reference_frames)
         is_last = len(pieces) == len(cuts)
         pieces.append(Piece(data=late[start:end], num_frames_allowed=None if is_last else allowed))
-    return replace(prompt, data=data, num_frames_allowed=data.num_frames_allowed), pieces
+    prompt = replace(
+        prompt, data=data, num_frames_allowed=data.num_frames_allowed, position_keys=()
+    )
+    return prompt, pieces
 
 
 def hear(
-    runner: Runner, prompts: Mapping[int, Prompt], *, max_frames: int = 25
+    runner: Runner,
+    prompts: Mapping[int, Prompt],
+    *,
+    max_frames: int = 25,
+    piece_positions: int | None = None,
 ) -> dict[int, Heard]:
     """Start all prompts at once, in the slots that they are keyed by, and run each to its end."""
+    drive = Drive(runner, piece_positions=piece_positions)
     heard = {slot: Heard() for slot in prompts}
     starts = tuple(Start(slot, prompt) for slot, prompt in prompts.items())
     for _ in range(max_frames):
         slots = tuple(slot for slot, each in heard.items() if each.end is None)
         if not slots:
             break
-        take(heard, runner.launch(StepPlan((), starts, (), slots)).result())
+        take(heard, drive.step(slots, starts=starts))
         starts = ()
-    runner.launch(StepPlan(releases=tuple(prompts))).result()
+    drive.step(releases=tuple(prompts))
     return heard
 
 
@@ -110,7 +127,7 @@ def hear_late(
     runner: Runner, prompt: Prompt, pieces: Sequence[Piece], *, max_frames: int = 25
 ) -> Heard:
     """Give a request its text piece by piece, each as late as it can be."""
-    heard = {0: Heard()}
+    drive, heard = Drive(runner), {0: Heard()}
     waiting, allowed = list(pieces), prompt.num_frames_allowed
     starts: tuple[Start, ...] = (Start(0, prompt),)
     while heard[0].end is None and len(heard[0].frames) < max_frames:
@@ -119,9 +136,9 @@ def hear_late(
             piece = waiting.pop(0)
             appends.append(Append(0, piece))
             allowed = piece.num_frames_allowed
-        take(heard, runner.launch(StepPlan((), starts, tuple(appends), (0,))).result())
+        take(heard, drive.step((0,), starts=starts, appends=appends))
         starts = ()
-    runner.launch(StepPlan(releases=(0,))).result()
+    drive.step(releases=(0,))
     return heard[0]
 
 

@@ -30,7 +30,7 @@ def first_codes(
 ) -> Callable[[Drawing], NDArray[np.int64]]:
     """Return what many seeds say first, ``[NUM_DRAWS, 16]``."""
     context = LoadContext(parity_checkpoint(CHECKPOINT), "cpu", "float32", NUM_DRAWS)
-    runner = Qwen3TTSRunner(context, is_batched=True, max_positions=64)
+    runner = Qwen3TTSRunner(context, is_batched=True, max_positions=64, cache_bytes=2**26)
     prompter = Qwen3TTSPrompter(context)
 
     def draw(drawing: Drawing) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.models.prepared import PreparedVoice
-from antiphon.models.qwen3_tts.codec_stage import Qwen3TTSCodec
+from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
@@ -73,7 +73,7 @@ def spoken_codes(case: Case, path: Path, reference: PreparedVoice | None) -> Cod
 
 def streamed_audio(path: Path, codes: Codes, reference: Codes | None) -> Samples:
     """Decode piece by piece, as a stream does, after what leads to the first frame."""
-    codec = Qwen3TTSCodec(LoadContext(path, "cpu"))
+    codec = load_codec(LoadContext(path, "cpu"))
     state, active = codec.open(1), np.ones(1, np.bool_)
     if reference is not None:
         codec.decode(reference[None], state, active)

@@ -1,7 +1,7 @@
 """Frames depend on their own request alone: not on company, slot, history, or when text came."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from antiphon.engine.plan import Start, StepPlan
+from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.guards import frame_budget
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.spec import LoadContext
+from tests.engine.drive import Drive
 from tests.models.qwen3_tts.lm import GREEDY, Heard, hear, hear_late, made_prompt, opened
 
 NUM_SLOTS = 5
 MAX_POSITIONS = 256
+CACHE_BYTES = 2**22
 
 
 class Loaded:
@@ -30,7 +32,9 @@ class Loaded:
     def __init__(self, path: Path, **more: bool) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
         context = LoadContext(path, "cpu", "float32", NUM_SLOTS)
-        self.runner = Qwen3TTSRunner(context, max_positions=MAX_POSITIONS, **more)
+        self.runner = Qwen3TTSRunner(
+            context, max_positions=MAX_POSITIONS, cache_bytes=CACHE_BYTES, **more
+        )
 
     def alone(self, prompt: Prompt, slot: int = 0, max_frames: int = 25) -> Heard:
         return hear(self.runner, {slot: prompt}, max_frames=max_frames)[slot]
@@ -92,21 +96,24 @@ def test_computing_a_crowd_together_gives_the_same_codes(
 def test_requests_that_join_and_leave_do_not_disturb_each_other(small: Loaded) -> None:
     prompts = [made_prompt(small.config, seed=seed, num_tokens=5 + seed) for seed in range(4)]
     expected = [small.alone(prompt, max_frames=12).codes for prompt in prompts]
-    run = small.runner.run
+    drive = Drive(small.runner)
     heard: list[list[list[int]]] = [[] for _ in prompts]
 
-    def step(plan: StepPlan) -> None:
-        for slot, frame in run(plan).frames.items():
+    def step(
+        slots: Sequence[int], starts: Sequence[int] = (), releases: Sequence[int] = ()
+    ) -> None:
+        new = [Start(slot, prompts[slot]) for slot in starts]
+        for slot, frame in drive.step(slots, starts=new, releases=releases).frames.items():
             heard[slot].append(frame.tolist())
 
-    step(StepPlan((), (Start(0, prompts[0]), Start(1, prompts[1])), (), (0, 1)))
-    step(StepPlan((), (Start(2, prompts[2]),), (), (0, 2)))  # 1 sits out
-    step(StepPlan((1,), (), (), (0, 2)))
-    step(StepPlan((), (Start(3, prompts[3]), Start(1, prompts[1])), (), (3, 2, 1)))
+    step((0, 1), starts=(0, 1))
+    step((0, 2), starts=(2,))  # 1 sits out
+    step((0, 2), releases=(1,))
+    step((3, 2, 1), starts=(3, 1))
     heard[1] = heard[1][1:]  # it began again
     for _ in range(3):
-        step(StepPlan((), (), (), (1, 0, 3)))
-    run(StepPlan((0, 1, 2, 3)))
+        step((1, 0, 3))
+    step((), releases=(0, 1, 2, 3))
     for codes, whole in zip(heard, expected, strict=True):
         assert codes
         assert codes == whole[: len(codes)]

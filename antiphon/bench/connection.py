@@ -1,0 +1,219 @@
+"""A small HTTP/1.1 client that notes when every byte arrived, and costs next to nothing.
+
+One connection carries one request at a time, on a bare asyncio transport: hundreds of streams must
+not make the client the bottleneck of what it measures.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httptools
+
+from antiphon.bench.bodies import DEFAULT_SAMPLE_RATE_HZ, Body, open_body
+from antiphon.bench.load import Target
+from antiphon.bench.record import Record, outcome_of
+
+_MAX_ERROR_BYTES = 2000
+
+
+class Exchange:
+    """One request under way, and what has come back so far."""
+
+    def __init__(self, response_format: str, done: "asyncio.Future[None]") -> None:
+        self.done = done
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.is_complete = False
+        self.arrivals_s: list[float] = []
+        self.durations_s: list[float] = []
+        self.body: Body | None = None
+        self.error = bytearray()
+        self._format = response_format
+        self._rate_hz = DEFAULT_SAMPLE_RATE_HZ
+        self._sound_arrived_s = 0.0
+
+    def begin(self, status: int) -> None:
+        """Take the end of the response's head."""
+        self.status = status
+        self._rate_hz = int(self.headers.get("x-sample-rate", DEFAULT_SAMPLE_RATE_HZ))
+        if status == 200:
+            self.body = open_body(self._format, self.headers.get("content-type", ""))
+
+    def take(self, data: bytes, now_s: float) -> None:
+        """Take a part of the response's body, which has just arrived."""
+        if self.body is None:
+            self.error += data[: _MAX_ERROR_BYTES - len(self.error)]
+            return
+        num_before = self.body.num_samples
+        was_silent = self.body.first_sound_sample is None
+        self.body.feed(data)
+        if num_new := self.body.num_samples - num_before:
+            self.arrivals_s.append(now_s)
+            self.durations_s.append(num_new / self._rate_hz)
+        if was_silent and self.body.first_sound_sample is not None:
+            self._sound_arrived_s = now_s
+
+    def first_sound_s(self) -> float | None:
+        """Return when the first sound would be heard: silence before it is played too."""
+        if self.body is None or self.body.first_sound_sample is None:
+            return None
+        silence_s = self.body.first_sound_sample / self._rate_hz
+        return max(self._sound_arrived_s, self.arrivals_s[0] + silence_s)
+
+    def end(self) -> None:
+        """Let whoever waits for the response go on."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class Connection(asyncio.Protocol):
+    """A connection to a server; `exchange` is what it is carrying."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._exchange: Exchange | None = None
+        self._now_s = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether another request can be sent."""
+        return self._transport is not None and self._exchange is None
+
+    def send(self, request: bytes, exchange: Exchange) -> None:
+        """Send a request; its response goes to ``exchange``.
+
+        Raises:
+            ConnectionResetError: the server has closed the connection.
+        """
+        if self._transport is None:
+            raise ConnectionResetError("The server has closed the connection.")
+        self._exchange = exchange
+        self._transport.write(request)
+
+    def close(self) -> None:
+        """Break the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        self._now_s = time.monotonic()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._exchange is not None:
+            self._exchange.end()
+            self._exchange = None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._exchange is not None:
+            self._exchange.headers[name.decode().lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        if self._exchange is not None:
+            self._exchange.begin(self._parser.get_status_code())
+
+    def on_body(self, data: bytes) -> None:
+        if self._exchange is not None:
+            self._exchange.take(data, self._now_s)
+
+    def on_message_complete(self) -> None:
+        if self._exchange is None:
+            return
+        self._exchange.is_complete = True
+        self._exchange.end()
+        self._exchange = None
+        if self._parser.should_keep_alive():
+            self._parser = httptools.HttpResponseParser(self)
+        else:
+            self.close()
+
+
+class SpeechClient:
+    """Speaks to one server over as many connections as are needed at a time, which are kept."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._idle: list[Connection] = []
+
+    async def speak(self, index: int, text: str, due_s: float) -> Record:
+        """Send one request and return what became of it."""
+        fields = dict(self._target.fields)
+        request = request_bytes(self._target, {**fields, "input": text})
+        sent_s = time.monotonic()
+        exchange = Exchange(
+            str(fields.get("response_format")), asyncio.get_running_loop().create_future()
+        )
+        message = ""
+        try:
+            connection = await self._connection()
+            connection.send(request, exchange)
+            await exchange.done
+            if connection.is_idle:
+                self._idle.append(connection)
+        except OSError as error:
+            message = str(error)
+        return _record(index, text, (due_s, sent_s), exchange, message)
+
+    def close(self) -> None:
+        """Break all connections."""
+        for connection in self._idle:
+            connection.close()
+
+    async def _connection(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_idle:  # the server may have closed it meanwhile
+                return connection
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            Connection, self._target.host, self._target.port
+        )
+        return connection
+
+
+def request_bytes(target: Target, body: Mapping[str, Any]) -> bytes:
+    """Return a whole HTTP request."""
+    content = json.dumps(body).encode()
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    lines = [
+        f"POST {target.path} HTTP/1.1",
+        f"Host: {host}:{target.port}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+    ]
+    if target.api_key is not None:
+        lines.append(f"Authorization: Bearer {target.api_key}")
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+def _record(
+    index: int, text: str, times_s: tuple[float, float], exchange: Exchange, message: str
+) -> Record:
+    due_s, sent_s = times_s
+    retry_after_ms = exchange.headers.get("retry-after-ms")
+    return Record(
+        index=index,
+        due_s=due_s,
+        sent_s=sent_s,
+        ended_s=time.monotonic(),
+        outcome=outcome_of(exchange.status, is_complete=exchange.is_complete),
+        status=exchange.status,
+        num_characters=len(text),
+        arrivals_s=tuple(exchange.arrivals_s),
+        durations_s=tuple(exchange.durations_s),
+        first_sound_s=exchange.first_sound_s(),
+        num_tokens=exchange.body.num_tokens if exchange.body is not None else None,
+        retry_after_s=float(retry_after_ms) / 1000 if retry_after_ms else None,
+        message=message or exchange.error.decode(errors="replace"),
+    )

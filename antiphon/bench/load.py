@@ -1,0 +1,101 @@
+"""What is asked of a server in one measurement, as data that goes to client processes."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A server, and what every request says to it.
+
+    Attributes:
+        host: name or address.
+        port: of the server.
+        path: of the endpoint.
+        api_key: sent as a bearer token; ``None`` sends none.
+        fields: members of each request's body beside its text.
+    """
+
+    host: str
+    port: int
+    path: str = "/v1/audio/speech"
+    api_key: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLoad:
+    """One measurement to be made.
+
+    A closed load has ``concurrency`` streams, each of which begins its next request when one has
+    ended. An open load sends requests at random times whether or not earlier ones have been
+    answered, as strangers do.
+
+    Attributes:
+        concurrency: streams of a closed load; 0 makes the load open.
+        rate_hz: requests a second of an open load, on average.
+        num_requests: all together; ``None`` if the duration limits them.
+        duration_s: no request begins later than this.
+        seed: of texts and arrival times.
+        first_index: number of the first request; later ones go on from there.
+        stride: between the numbers of two requests, so that processes share them.
+    """
+
+    concurrency: int = 0
+    rate_hz: float = 0.0
+    num_requests: int | None = None
+    duration_s: float | None = None
+    seed: int = 0
+    first_index: int = 0
+    stride: int = 1
+
+    @property
+    def is_open(self) -> bool:
+        return self.concurrency == 0
+
+    def split(self, num_parts: int) -> list["HttpLoad"]:
+        """Deal the load out to processes: the parts together are the whole.
+
+        A closed load has no more parts than streams.
+        """
+        if not self.is_open:
+            num_parts = min(num_parts, self.concurrency)
+        return [
+            replace(
+                self,
+                concurrency=_share(self.concurrency, part, num_parts),
+                num_requests=None
+                if self.num_requests is None
+                else _share(self.num_requests, part, num_parts),
+                first_index=self.first_index + part * self.stride,
+                stride=self.stride * num_parts,
+            )
+            for part in range(num_parts)
+        ]
+
+
+def arrivals_s(load: HttpLoad) -> list[float]:
+    """Return when an open load's requests are due, from its start: a Poisson process.
+
+    Every part of a split load draws the whole process and keeps its own requests, so that the
+    parts together are the whole.
+    """
+    assert load.is_open
+    draws = random.Random(f"{load.seed}/arrivals")
+    own: list[float] = []
+    index, time_s = 0, 0.0
+    while load.num_requests is None or len(own) < load.num_requests:
+        time_s += draws.expovariate(load.rate_hz)
+        if load.duration_s is not None and time_s > load.duration_s:
+            break
+        if index >= load.first_index and (index - load.first_index) % load.stride == 0:
+            own.append(time_s)
+        index += 1
+    return own
+
+
+def _share(amount: int, part: int, num_parts: int) -> int:
+    """Return a part's share; shares differ by one at most."""
+    return amount // num_parts + (part < amount % num_parts)

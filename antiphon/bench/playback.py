@@ -1,0 +1,41 @@
+"""What a listener hears who plays a stream while it arrives: when it begins and where it halts.
+
+All times are in seconds; ``arrivals_s[i]`` is when the piece that plays for ``durations_s[i]`` was
+there. Pieces arrive in order.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+
+def begins_s(
+    arrivals_s: Sequence[float], durations_s: Sequence[float], prebuffer_s: float = 0.0
+) -> float:
+    """Return when playback begins: with the first piece, or once ``prebuffer_s`` have arrived.
+
+    A stream that is shorter than that begins when it is complete.
+    """
+    for arrival_s, buffered_s in zip(arrivals_s, accumulate(durations_s), strict=True):
+        if buffered_s >= prebuffer_s:
+            return arrival_s
+    return arrivals_s[-1]
+
+
+def underrun_s(
+    arrivals_s: Sequence[float], durations_s: Sequence[float], prebuffer_s: float = 0.0
+) -> float:
+    """Return for how long playback halts in all, waiting for what has not arrived.
+
+    A piece can play once it is there and all before it has been heard. So the last piece, whichever
+    it is, that the player waits for tells the sum of all halts: how much later it was there than it
+    would have been played.
+    """
+    if not arrivals_s:
+        return 0.0
+    playing_from_s = begins_s(arrivals_s, durations_s, prebuffer_s)
+    heard_before_s = accumulate(durations_s, initial=0.0)
+    late_s = (
+        arrival_s - playing_from_s - before_s
+        for arrival_s, before_s in zip(arrivals_s, heard_before_s, strict=False)
+    )
+    return max(0.0, *late_s)

@@ -1,0 +1,126 @@
+"""Measures a server over HTTP: each load is warmed, driven and summarized, one after the other."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from antiphon.bench.driver import Runs, client_processes
+from antiphon.bench.load import HttpLoad, Target
+from antiphon.bench.machine import provenance
+from antiphon.bench.summary import HttpResult, summarize
+from antiphon.bench.texts import TEXTS
+from antiphon.concurrency import num_usable_cores
+from antiphon.errors import SettingsError
+
+_MOST_PROCESSES = 4
+_CORES_PER_PROCESS = 4
+_WARM_UP_SEED = 1_000_003
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpPlan:
+    """All that is measured in one go.
+
+    Attributes:
+        target: the server.
+        loads: in this order.
+        texts: to choose from.
+        warm_up_requests: sent before each load and not counted; ``None``: one a stream.
+        prebuffer_s: that listeners wait for before they begin to play.
+        num_processes: of clients; ``None``: by the machine's cores.
+    """
+
+    target: Target
+    loads: Sequence[HttpLoad]
+    texts: Sequence[str] = TEXTS
+    warm_up_requests: int | None = None
+    prebuffer_s: float = 0.0
+    num_processes: int | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def target_of(url: str, *, api_key: str | None, fields: Mapping[str, Any]) -> Target:
+    """Return the endpoint of a server's address, with or without ``/v1`` at its end.
+
+    Raises:
+        SettingsError: it is no ``http://`` address, or no audio whose length can be told.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise SettingsError(f"'{url}' is no http:// address.")
+    if fields.get("response_format") not in ("pcm", "wav"):
+        raise SettingsError(
+            "Only pcm and wav can be measured: how long a piece plays must be known.",
+        )
+    base = parts.path.rstrip("/").removesuffix("/v1")
+    return Target(
+        host=parts.hostname,
+        port=parts.port or 80,
+        path=f"{base}/v1/audio/speech",
+        api_key=api_key,
+        fields=fields,
+    )
+
+
+def default_processes() -> int:
+    """Return how many client processes leave enough cores to a server beside them."""
+    return max(1, min(_MOST_PROCESSES, num_usable_cores() // _CORES_PER_PROCESS))
+
+
+def measure(plan: HttpPlan, told: Callable[[HttpResult], None]) -> dict[str, Any]:
+    """Make all loads happen.
+
+    Args:
+        plan: what to do.
+        told: called with each load's figures as soon as they are known.
+
+    Returns:
+        What was measured and on what, ready for JSON.
+    """
+    results = []
+    num_processes = plan.num_processes or default_processes()
+    with client_processes(num_processes, plan.target, plan.texts) as run:
+        for load in plan.loads:
+            warm_up(run, plan, load)
+            parts = run(load)
+            records = [record for part in parts for record in part.records]
+            if not records:
+                raise SettingsError("The load is so short that it has no request.")
+            result = summarize(
+                load,
+                records,
+                prebuffer_s=plan.prebuffer_s,
+                client_cpu_share=max(part.cpu_share for part in parts),
+            )
+            told(result)
+            results.append(asdict(result))
+    return {
+        **provenance(),
+        "kind": "serve",
+        "fields": dict(plan.target.fields),
+        "prebuffer_s": plan.prebuffer_s,
+        "client_processes": num_processes,
+        **plan.notes,
+        "loads": [asdict(load) for load in plan.loads],
+        "results": results,
+    }
+
+
+def warm_up(run: Runs, plan: HttpPlan, load: HttpLoad) -> None:
+    """Send requests that do not count, as many at a time as the load will."""
+    num_requests = plan.warm_up_requests
+    if num_requests is None:
+        num_requests = max(1, load.concurrency)
+    if num_requests:
+        concurrency = load.concurrency or min(num_requests, 8)
+        run(
+            replace(
+                load,
+                concurrency=concurrency,
+                rate_hz=0.0,
+                num_requests=num_requests,
+                duration_s=None,
+                seed=load.seed + _WARM_UP_SEED,
+            )
+        )

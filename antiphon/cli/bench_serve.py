@@ -1,0 +1,296 @@
+"""``antiphon bench serve``: how soon and how steadily a server's listeners hear something."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from antiphon.bench.load import HttpLoad
+    from antiphon.bench.serve import HttpPlan
+
+_REQUESTS_A_STREAM = 8
+_TABLE_WIDTH = 150
+
+
+@dataclass(frozen=True, slots=True)
+class ServeBenchFlags:
+    """The flags of ``antiphon bench serve``."""
+
+    url: Annotated[
+        str | None, typer.Option(help="A server that is running.", show_default=False)
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(help="Start a server of our own for this model.", show_default=False),
+    ] = None
+    random: Annotated[
+        str | None,
+        typer.Option(
+            help="Start one for random weights of this size: 1.7b, 0.6b or tiny.",
+            show_default=False,
+        ),
+    ] = None
+    task: Annotated[str, typer.Option(help="Of the random weights.")] = "custom_voice"
+    device: Annotated[str, typer.Option(help="Of a server of our own.")] = "auto"
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            help="Streams at a time, comma-separated; each goes on with its next request.",
+            show_default="1,8,32",
+        ),
+    ] = None
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="Requests a second at random times, comma-separated.", show_default=False
+        ),
+    ] = None
+    requests: Annotated[
+        int | None,
+        typer.Option(help="Of each load.", min=1, show_default="8 a stream"),
+    ] = None
+    duration_s: Annotated[
+        float | None,
+        typer.Option(help="No request begins later than this.", show_default=False),
+    ] = None
+    warmup: Annotated[
+        int | None,
+        typer.Option(help="Requests before each load.", min=0, show_default="one a stream"),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Of texts and arrival times.")] = 0
+    text_file: Annotated[
+        Path | None, typer.Option(help="One text a line.", show_default="thirty of our own")
+    ] = None
+    voice: Annotated[
+        str | None, typer.Option(help="Who speaks.", show_default="the server's default")
+    ] = None
+    response_format: Annotated[str, typer.Option(help="pcm or wav.")] = "pcm"
+    sse: Annotated[bool, typer.Option("--sse", help="Ask for events, which also tell tokens.")] = (
+        False
+    )
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Further member KEY=VALUE of each request; VALUE may be JSON. Repeatable.",
+            show_default=False,
+        ),
+    ] = None
+    api_key: Annotated[str | None, typer.Option(help="Of the server.", show_default=False)] = None
+    prebuffer_ms: Annotated[
+        float, typer.Option(help="Audio that a listener collects before playing.", min=0)
+    ] = 0.0
+    processes: Annotated[
+        int | None,
+        typer.Option(help="Of clients.", min=1, show_default="a quarter of the cores, up to 4"),
+    ] = None
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write everything here.", show_default=False)
+    ] = None
+    plot: Annotated[Path | None, typer.Option(help="Draw it here, as SVG.", show_default=False)] = (
+        None
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """Return what each request says beside its text."""
+        fields: dict[str, Any] = {"response_format": self.response_format}
+        if self.voice is not None:
+            fields["voice"] = self.voice
+        if self.sse:
+            fields["stream_format"] = "sse"
+        return fields | dict(_field(each) for each in self.field or ())
+
+
+def bench_serve(flags: ServeBenchFlags) -> None:
+    """Measure a server over HTTP: one that runs (--url), or one of our own (--model, --random)."""
+    from antiphon.bench.plot import panels_of, svg
+    from antiphon.bench.serve import measure
+
+    loads = loads_of(flags)
+    with _served(flags, max((load.concurrency for load in loads), default=0)) as url:
+        plan = _plan(flags, url, loads)
+        report = measure(plan, lambda result: typer.echo(_line(result), err=True))
+    if flags.json_file is not None:
+        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    if flags.plot is not None:
+        caption = f"{report['measured_at']}, {', '.join(report['gpus']) or report['machine']}"
+        flags.plot.write_text(svg(panels_of(report), caption), encoding="utf-8")
+    wide_console().print(_table(report["results"]))
+
+
+def wide_console() -> "Console":
+    """Return a console that a table of many columns fits on, if need be beyond its edge."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.width >= _TABLE_WIDTH else Console(width=_TABLE_WIDTH)
+
+
+def loads_of(flags: ServeBenchFlags) -> "list[HttpLoad]":
+    """Return all loads that the flags ask for: the closed ones first.
+
+    Raises:
+        SettingsError: a list is none.
+    """
+    from antiphon.bench.load import HttpLoad
+
+    wanted = flags.concurrency
+    if wanted is None and flags.rate is None:
+        wanted = "1,8,32"
+    loads = [
+        HttpLoad(
+            concurrency=count,
+            num_requests=_num_requests(flags, _REQUESTS_A_STREAM * count),
+            duration_s=flags.duration_s,
+            seed=flags.seed,
+        )
+        for count in (counts_of(wanted, "concurrency") if wanted is not None else ())
+    ]
+    return loads + [
+        HttpLoad(
+            rate_hz=rate_hz,
+            num_requests=_num_requests(flags, round(10 * rate_hz) or 1),
+            duration_s=flags.duration_s,
+            seed=flags.seed,
+        )
+        for rate_hz in (_numbers_of(flags.rate, "rate") if flags.rate is not None else ())
+    ]
+
+
+def counts_of(given: str, name: str) -> list[int]:
+    """Read a list of numbers of streams, as ``"1,8,32"``.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    from antiphon.errors import SettingsError
+
+    numbers = _numbers_of(given, name)
+    if any(number != int(number) for number in numbers):
+        raise SettingsError(f"--{name}: '{given}': whole numbers are wanted.")
+    return [int(number) for number in numbers]
+
+
+def _numbers_of(given: str, name: str) -> list[float]:
+    from antiphon.errors import SettingsError
+
+    try:
+        numbers = [float(each) for each in given.split(",")]
+    except ValueError as error:
+        raise SettingsError(f"--{name}: '{given}' is no list of numbers.") from error
+    if not all(0 < number < 1e6 for number in numbers):
+        raise SettingsError(f"--{name}: '{given}': numbers above 0 are wanted.")
+    return numbers
+
+
+def _num_requests(flags: ServeBenchFlags, default: int) -> int | None:
+    """Return how many requests a load has; none if its duration limits it."""
+    if flags.requests is not None:
+        return flags.requests
+    return None if flags.duration_s is not None else default
+
+
+def _field(given: str) -> tuple[str, Any]:
+    from antiphon.errors import SettingsError
+
+    name, separator, value = given.partition("=")
+    if not separator or not name:
+        raise SettingsError(f"--field: '{given}' is not KEY=VALUE.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "HttpPlan":
+    from antiphon.bench.random_model import shortened
+    from antiphon.bench.serve import HttpPlan, target_of
+    from antiphon.bench.texts import TEXTS, read_texts
+
+    texts = TEXTS if flags.text_file is None else read_texts(flags.text_file)
+    if flags.random is not None:
+        texts = tuple(shortened(text) for text in texts)
+    return HttpPlan(
+        target=target_of(url, api_key=flags.api_key, fields=flags.fields()),
+        loads=loads,
+        texts=texts,
+        warm_up_requests=flags.warmup,
+        prebuffer_s=flags.prebuffer_ms / 1000,
+        num_processes=flags.processes,
+        notes={"model": flags.model, "random": flags.random, "task": flags.task},
+    )
+
+
+@contextmanager
+def _served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
+    """Yield the URL of the server to be measured.
+
+    Raises:
+        SettingsError: not exactly one of the three ways to name it is used.
+    """
+    from antiphon.bench.server import own_server
+    from antiphon.cli.bench_model import model_to_measure
+    from antiphon.errors import SettingsError
+
+    if (flags.url is None) == (flags.model is None and flags.random is None):
+        raise SettingsError("Give either --url, or --model, or --random.")
+    if flags.url is not None:
+        yield flags.url
+        return
+    with model_to_measure(flags.model, flags.random, flags.task) as source:
+        arguments = [source, "--device", flags.device]
+        if max_slots:
+            arguments += ["--max-slots", str(max_slots)]
+        if flags.api_key is not None:
+            arguments += ["--api-key", flags.api_key]
+        with own_server(arguments) as url:
+            yield url
+
+
+def _line(result: Any) -> str:
+    what = f"{result.concurrency} streams" if result.concurrency else f"{result.rate_hz:g} / s"
+    return f"{what}: {result.audio_s_per_s:.1f} audio-s/s, {result.outcomes}"
+
+
+def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(
+        *("load", "audio-s / s", "req / s", "RTF p50"),
+        *("first ms p50", "p90", "p95", "p99", "sound p50"),
+        *("continuity", "halts s", "ok", "429", "errors", "client"),
+        box=SIMPLE,
+    )
+    for row in results:
+        first, sound, rtf = (
+            row[name] or {} for name in ("first_audio_ms", "first_sound_ms", "real_time_factor")
+        )
+        playback, outcomes = row["playback"] or {}, row["outcomes"]
+        num_errors = sum(outcomes.get(name, 0) for name in ("rejected", "failed", "broken"))
+        is_closed = bool(row["concurrency"])
+        table.add_row(
+            f"{row['concurrency']} streams" if is_closed else f"{row['rate_hz']:g} / s",
+            f"{row['audio_s_per_s']:.1f}",
+            f"{row['requests_per_s']:.1f}",
+            _shown(rtf, "p50", 3),
+            *(_shown(first, name, 1) for name in ("p50", "p90", "p95", "p99")),
+            _shown(sound, "p50", 1),
+            f"{playback['continuity']:.1%}" if playback else "",
+            _shown(playback, "underrun_s", 2),
+            *(str(outcomes.get(name, 0)) for name in ("ok", "refused")),
+            str(num_errors),
+            f"{row['client_cpu_share']:.0%}",
+        )
+    return table
+
+
+def _shown(figures: Mapping[str, float], name: str, num_digits: int) -> str:
+    return f"{figures[name]:.{num_digits}f}" if name in figures else ""

@@ -1,0 +1,53 @@
+"""A streaming decoder on the host, row by row: whoever can decode one row can do all the rest."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.engine.plan import Decode
+from antiphon.types import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedAudio:
+    """A `PendingAudio` of a decoder that computes where it is called."""
+
+    chunks: Mapping[int, Samples]
+    is_done: bool = True
+
+    def result(self) -> Mapping[int, Samples]:
+        return self.chunks
+
+
+class RowDecoder(ABC):
+    """The calls of a `StreamingDecoder` that decode, made of `decode_row`."""
+
+    samples_per_frame: int
+    chunk_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+
+    @abstractmethod
+    def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
+        """Decode the next frames of one row, ``[n, ...]``; return ``[n * samples_per_frame]``."""
+
+    def lead(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+        self.decode_row(frames, state, slot)
+
+    def launch(
+        self, decodes: Sequence[Decode], frame_store: NDArray[Any], state: Any
+    ) -> DecodedAudio:
+        chunks = {}
+        for each in decodes:
+            places = np.arange(each.start, each.start + each.num_frames) % frame_store.shape[1]
+            chunks[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
+        return DecodedAudio(chunks)
+
+    def decode(self, frames: NDArray[Any], state: Any, active: NDArray[np.bool_]) -> Samples:
+        num_slots, num_frames = frames.shape[:2]
+        samples = np.zeros((num_slots, num_frames * self.samples_per_frame), np.float32)
+        for slot in np.flatnonzero(active):
+            samples[slot] = self.decode_row(frames[slot], state, int(slot))
+        return samples

@@ -1,0 +1,118 @@
+"""A step of decoding over a single block a row, with one new position: for the smallest caches.
+
+There is too little work in it for matrix instructions: one warp a head does it without waiting for
+others.
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra import cuda
+
+
+@triton.jit
+def _rounded(value, kind):
+    """Round to a type and go on in f32, as PyTorch does between its operations."""
+    return value.to(kind).to(tl.float32)
+
+
+@triton.jit
+def _halves(source, weight, cosine, sine, epsilon, HALF: tl.constexpr):
+    """Norm and rotate heads, pointers ``[num_heads, HALF]`` to their first halves."""
+    first = tl.load(source)
+    second = tl.load(source + HALF)
+    kind = first.dtype
+    a, b = first.to(tl.float32), second.to(tl.float32)
+    mean = (tl.sum(a * a, axis=1) + tl.sum(b * b, axis=1)) / (2 * HALF)
+    scale = tl.rsqrt(mean + epsilon)[:, None]
+    columns = tl.arange(0, HALF)[None, :]
+    a = _rounded(_rounded(a * scale, kind) * tl.load(weight + columns).to(tl.float32), kind)
+    b = _rounded(_rounded(b * scale, kind) * tl.load(weight + HALF + columns).to(tl.float32), kind)
+    turned = _rounded(a * cosine, kind) - _rounded(b * sine, kind)
+    partner = _rounded(b * cosine, kind) + _rounded(a * sine, kind)
+    return turned.to(kind), partner.to(kind)
+
+
+@triton.jit
+def _scores(query, query_2, key, key_2, HALF: tl.constexpr):
+    """Return ``[GROUP, RUN]`` of queries ``[GROUP, HALF]`` and keys ``[RUN, HALF]``, in halves."""
+    total = query.to(tl.float32)[:, None, :] * key.to(tl.float32)[None, :, :]
+    total += query_2.to(tl.float32)[:, None, :] * key_2.to(tl.float32)[None, :, :]
+    return tl.sum(total, axis=2) * ((2 * HALF) ** -0.5)
+
+
+@triton.jit
+def decode_short(
+    joined,
+    query_weight,
+    key_weight,
+    epsilon,
+    cosines,
+    sines,
+    num_rotations,
+    kept,
+    kind_stride,
+    table,
+    table_stride,
+    slots,
+    positions,
+    result,
+    weights,
+    num_splits,
+    NUM_KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    HALF: tl.constexpr,
+    RUN: tl.constexpr,
+    SPLIT: tl.constexpr,
+    BLOCK_POSITIONS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """Keep the newest position of each row and attend with it; see `paged_attention.decode`."""
+    if PDL:
+        cuda.gdc_launch_dependents()
+    HEAD_DIM: tl.constexpr = 2 * HALF
+    NUM_HEADS: tl.constexpr = NUM_KV_HEADS * GROUP
+    WIDTH: tl.constexpr = (NUM_HEADS + 2 * NUM_KV_HEADS) * HEAD_DIM
+    row, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    columns = tl.arange(0, HALF)[None, :]
+    place = tl.load(positions + row).to(tl.int32)
+    block = tl.load(table + tl.load(slots + row) * table_stride).to(tl.int64)
+    keys = kept + (block * BLOCK_POSITIONS * NUM_KV_HEADS + kv_head) * HEAD_DIM + columns
+    turn = (row % num_rotations) * HEAD_DIM + columns
+    cosine, sine = tl.load(cosines + turn).to(tl.float32), tl.load(sines + turn).to(tl.float32)
+    if PDL:
+        cuda.gdc_wait()
+    at = tl.arange(0, RUN)
+    there = at < place
+    past, mask = keys + at[:, None] * NUM_KV_HEADS * HEAD_DIM, there[:, None]
+    key, key_2 = tl.load(past, mask, 0.0), tl.load(past + HALF, mask, 0.0)
+    value = tl.load(past + kind_stride, mask, 0.0)
+    value_2 = tl.load(past + kind_stride + HALF, mask, 0.0)
+    heads = kv_head * GROUP + tl.arange(0, GROUP)
+    source = joined + row * WIDTH
+    query, query_2 = _halves(
+        source + heads[:, None] * HEAD_DIM + columns, query_weight, cosine, sine, epsilon, HALF
+    )
+    own = source + (NUM_HEADS + kv_head) * HEAD_DIM + columns
+    new_value = tl.load(own + NUM_KV_HEADS * HEAD_DIM)
+    new_value_2 = tl.load(own + NUM_KV_HEADS * HEAD_DIM + HALF)
+    new_key, new_key_2 = _halves(own, key_weight, cosine, sine, epsilon, HALF)
+    target = keys + place * NUM_KV_HEADS * HEAD_DIM
+    tl.store(target, new_key)
+    tl.store(target + HALF, new_key_2)
+    tl.store(target + kind_stride, new_value)
+    tl.store(target + kind_stride + HALF, new_value_2)
+
+    score = tl.where(there[None, :], _scores(query, query_2, key, key_2, HALF), -float("inf"))
+    own_score = tl.sum(query.to(tl.float32) * new_key.to(tl.float32), axis=1)
+    own_score += tl.sum(query_2.to(tl.float32) * new_key_2.to(tl.float32), axis=1)
+    own_score = own_score * (HEAD_DIM**-0.5)
+    largest = tl.maximum(tl.max(score, axis=1), own_score)
+    weight, own_weight = tl.exp(score - largest[:, None]), tl.exp(own_score - largest)
+    total = (tl.sum(weight, axis=1) + own_weight)[:, None]
+    sums = tl.sum(weight[:, :, None] * value.to(tl.float32)[None, :, :], axis=1)
+    sums_2 = tl.sum(weight[:, :, None] * value_2.to(tl.float32)[None, :, :], axis=1)
+    sums += own_weight[:, None] * new_value.to(tl.float32)
+    sums_2 += own_weight[:, None] * new_value_2.to(tl.float32)
+    target = result + (row * NUM_HEADS + heads[:, None]) * HEAD_DIM + columns
+    tl.store(target, sums / total)
+    tl.store(target + HALF, sums_2 / total)

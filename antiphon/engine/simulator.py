@@ -1,0 +1,315 @@
+"""Hours of traffic in a virtual time: the engine's own scheduler over a device of formulas."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from random import Random
+from statistics import fmean
+
+import numpy as np
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
+from antiphon.engine.playback import PlaybackPolicy
+from antiphon.engine.request import EngineRequest
+from antiphon.engine.scheduler import SchedulerLimits
+from antiphon.engine.step_times import ROW_BUCKETS, StepShape
+from antiphon.errors import OverloadedError
+from antiphon.models.base import Prompt
+from antiphon.types import AudioChunk, Ended, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """How long the parts of a step take; between the points it is a straight line.
+
+    Attributes:
+        rows_s: seconds of a frame for so many slots.
+        prefill_s: of ``prefill_positions``.
+        prefill_positions: that are computed at a time.
+        chunk_s: of a chunk of one frame.
+        chunk_frame_s: of each frame that is decoded beside it.
+        host_s: that scheduling and launching take.
+        chunk_sizes: frames that are decoded together.
+    """
+
+    rows_s: tuple[tuple[int, float], ...] = ((1, 2.5e-3), (64, 4e-3), (256, 9e-3), (1024, 29e-3))
+    prefill_s: float = 3e-3
+    prefill_positions: int = 64
+    chunk_s: float = 0.7e-3
+    chunk_frame_s: float = 1.8e-3 / 127
+    host_s: float = 0.6e-3
+    chunk_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+
+    def step_s(self, shape: StepShape) -> float:
+        """Return how long a step takes."""
+        seconds = ceil(shape.num_positions / self.prefill_positions) * self.prefill_s
+        if shape.num_rows:
+            sizes, times_s = zip(*self.rows_s, strict=True)
+            num_rows = next(size for size in ROW_BUCKETS if size >= shape.num_rows)
+            seconds += float(np.interp(num_rows, sizes, times_s))
+        for num_frames, num_chunks in shape.chunks.items():
+            num_rows = next(size for size in ROW_BUCKETS if size >= num_chunks)
+            seconds += self.chunk_s + (num_rows * num_frames - 1) * self.chunk_frame_s
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Who comes.
+
+    Attributes:
+        duration_s: in which requests arrive.
+        rate_hz: of arrivals at random; or
+        num_clients: who each ask again as soon as they have been answered.
+        median_frames: of a request; they vary by half of it, up and down.
+        max_frames: that none is longer than.
+        num_positions: least and most, of prompts.
+        bulk_share: of requests that nobody listens to.
+        seed: of all that is drawn.
+    """
+
+    duration_s: float
+    rate_hz: float = 0.0
+    num_clients: int = 0
+    median_frames: int = 75
+    max_frames: int = 600
+    num_positions: tuple[int, int] = (20, 100)
+    bulk_share: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it.
+
+    Attributes:
+        num_ended: requests that were answered.
+        num_rejected: that were turned away.
+        first_sound_s: of listeners; the 50th, 95th and 99th of a hundred.
+        gapless: share of the listeners' streams that never fell silent.
+        longest_gap_s: silence in the middle of a stream.
+        audio_s_per_s: of all requests.
+        mean_rows: of steps that made frames.
+        mean_step_s: of all steps.
+    """
+
+    num_ended: int
+    num_rejected: int
+    first_sound_s: tuple[float, float, float]
+    gapless: float
+    longest_gap_s: float
+    audio_s_per_s: float
+    mean_rows: float
+    mean_step_s: float
+
+
+class VirtualClock:
+    """A time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    clock: VirtualClock
+    ends_s: float
+    output: StepOutput
+
+    @property
+    def is_done(self) -> bool:
+        return self.clock.now_s >= self.ends_s
+
+    def result(self) -> StepOutput:
+        self.clock.now_s = max(self.clock.now_s, self.ends_s)
+        return self.output
+
+
+class SimulatedDevice:
+    """A `Runner` whose steps take as long as a model says; a prompt says when its speech stops."""
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        num_slots: int,
+        *,
+        model: DeviceModel | None = None,
+        cache: CacheShape | None = None,
+    ) -> None:
+        self.num_slots = num_slots
+        self.cache = cache
+        self.num_rows: list[int] = []
+        self.busy_s: list[float] = []
+        self._clock = clock
+        self._model = model or DeviceModel()
+        self.codec = CodecShape(2, 25, self._model.chunk_sizes)
+        self._free_s = 0.0
+        self._left: dict[int, int] = {}
+        self._silence = np.zeros(2 * self.codec.chunk_sizes[-1], np.float32)
+
+    def launch(self, plan: StepPlan) -> _Step:
+        self._clock.now_s += self._model.host_s
+        for slot in plan.releases:
+            del self._left[slot]
+        for start in plan.starts:
+            self._left[start.slot] = start.prompt.data - len(start.frames)
+        stopped = set()
+        for slot in plan.slots:
+            self._left[slot] -= 1
+            if self._left[slot] < 0:
+                stopped.add(slot)
+        seconds = self._model.step_s(StepShape.of(plan))
+        self._free_s = max(self._free_s, self._clock.now_s) + seconds
+        self.busy_s.append(seconds)
+        if plan.slots:
+            self.num_rows.append(len(plan.slots))
+        frames = {slot: 0 for slot in plan.slots if slot not in stopped}
+        chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.decodes}
+        output = StepOutput(frames, frozenset(stopped), chunks=chunks)
+        return _Step(self._clock, self._free_s, output)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+@dataclass(slots=True)
+class _Listener:
+    """Who hears a stream, as it comes."""
+
+    arrived_s: float
+    is_live: bool
+    first_sound_s: float | None = None
+    silent_at_s: float = 0.0
+    longest_gap_s: float = 0.0
+    audio_s: float = 0.0
+
+    def hear(self, chunk: AudioChunk, now_s: float) -> None:
+        if self.first_sound_s is None:
+            self.first_sound_s = now_s - self.arrived_s
+            self.silent_at_s = now_s
+        self.longest_gap_s = max(self.longest_gap_s, now_s - self.silent_at_s)
+        self.silent_at_s = max(self.silent_at_s, now_s) + chunk.duration_s
+        self.audio_s += chunk.duration_s
+
+
+@dataclass(slots=True)
+class Simulation:
+    """One run; see `simulate`."""
+
+    core: EngineCore
+    clock: VirtualClock
+    traffic: Traffic
+    check: Callable[[EngineCore], None] | None = None
+    num_rejected: int = 0
+    ended: list[_Listener] = field(default_factory=list)
+    _random: Random = field(init=False)
+    _arrivals: list[float] = field(init=False, default_factory=list)
+    _open: dict[str, _Listener] = field(init=False, default_factory=dict)
+    _num_arrived: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.traffic.seed)
+        self._arrivals = [0.001 * number for number in range(self.traffic.num_clients)]
+        if self.traffic.rate_hz:
+            self._arrivals.append(0.0)
+
+    def run(self) -> None:
+        """Run until everybody has been answered."""
+        while self._arrivals or self.core.has_work:
+            wait_s = self.core.wait_s()
+            due_s = self.clock.now_s + (float("inf") if wait_s is None else wait_s)
+            if self._arrivals and self._arrivals[0] <= due_s:
+                arrived_s = heapq.heappop(self._arrivals)
+                self.clock.now_s = max(self.clock.now_s, arrived_s)
+                self._arrive(arrived_s)
+                continue
+            self.clock.now_s = due_s
+            for name, event in self.core.step():
+                self._hear(name, event)
+            if self.check:
+                self.check(self.core)
+
+    def _arrive(self, arrived_s: float) -> None:
+        traffic, random = self.traffic, self._random
+        if traffic.rate_hz:
+            self._come_back(arrived_s + random.expovariate(traffic.rate_hz))
+        length = traffic.median_frames * random.lognormvariate(0.0, 0.5)
+        prompt = Prompt(
+            data=min(max(1, round(length)), traffic.max_frames),
+            num_tokens=max(1, round(length / 4)),
+            seed=0,
+            sampling=Sampling(max_frames=traffic.max_frames),
+            num_positions=random.randint(*traffic.num_positions),
+        )
+        self._num_arrived += 1
+        name = str(self._num_arrived)
+        is_live = random.random() >= traffic.bulk_share
+        try:
+            self.core.scheduler.add(EngineRequest(name, prompt, is_live))
+        except OverloadedError as error:
+            self.num_rejected += 1
+            if not traffic.rate_hz:
+                self._come_back(arrived_s + (error.retry_after_s or 1.0))
+            return
+        self.core.wake()
+        self._open[name] = _Listener(arrived_s, is_live)
+
+    def _hear(self, name: str, event: object) -> None:
+        if isinstance(event, AudioChunk):
+            self._open[name].hear(event, self.clock.now_s)
+            self.core.scheduler.read(name, event.num_frames)
+        elif isinstance(event, Ended):
+            self.ended.append(self._open.pop(name))
+            if not self.traffic.rate_hz:
+                self._come_back(self.clock.now_s)
+
+    def _come_back(self, at_s: float) -> None:
+        if at_s < self.traffic.duration_s:
+            heapq.heappush(self._arrivals, at_s)
+
+
+def simulate(
+    traffic: Traffic,
+    num_slots: int,
+    *,
+    model: DeviceModel | None = None,
+    cache: CacheShape | None = None,
+    policy: PlaybackPolicy | None = None,
+    limits: SchedulerLimits | None = None,
+) -> Report:
+    """Run traffic over an engine.
+
+    Args:
+        traffic: who comes.
+        num_slots: of the device.
+        model: how quick the device is.
+        cache: its blocks; ``None``: it needs none.
+        policy: of whom a step serves.
+        limits: of what is let in and worked on.
+    """
+    clock = VirtualClock()
+    device = SimulatedDevice(clock, num_slots, model=model, cache=cache)
+    core = EngineCore(device, policy=policy, limits=limits, clock=clock)
+    simulation = Simulation(core, clock, traffic)
+    simulation.run()
+    core.scheduler.check_integrity()
+    heard = [each for each in simulation.ended if each.is_live and each.first_sound_s is not None]
+    first_s = sorted(each.first_sound_s or 0.0 for each in heard) or [0.0]
+    p50, p95, p99 = (
+        first_s[min(len(first_s) - 1, len(first_s) * part // 100)] for part in (50, 95, 99)
+    )
+    return Report(
+        num_ended=len(simulation.ended),
+        num_rejected=simulation.num_rejected,
+        first_sound_s=(p50, p95, p99),
+        gapless=fmean(each.longest_gap_s <= 1e-9 for each in heard) if heard else 1.0,
+        longest_gap_s=max((each.longest_gap_s for each in heard), default=0.0),
+        audio_s_per_s=sum(each.audio_s for each in simulation.ended) / clock.now_s,
+        mean_rows=fmean(device.num_rows),
+        mean_step_s=fmean(device.busy_s),
+    )

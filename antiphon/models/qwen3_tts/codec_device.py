@@ -1,0 +1,252 @@
+"""The codec's decoder on a GPU: frames are read where the model has put them, nobody waits.
+
+A run is one graph over a number of rows and frames. Rows are padded with a row that is nobody's;
+what a row sounds like depends neither on its neighbours nor on how its frames are grouped.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.engine.graphs import Graphs, round_up
+from antiphon.engine.plan import Decode
+from antiphon.engine.transfer import Download, upload
+from antiphon.engine.weights import Progress
+from antiphon.models.qwen3_tts.codec_fused import FusedDecoder, FusedState
+from antiphon.models.qwen3_tts.config import CodecConfig
+from antiphon.types import Samples
+
+_CHUNK_SIZES = (1, 2, 4, 8, 16)
+_ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+_MAX_RUN_FRAMES = 512
+"""Of all rows: a GPU is full long before, and each frame takes 1.5 MB while it is decoded."""
+_NUM_LEADS = 8
+"""Led states that are kept, of a few MB each."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """The streams of one batch, and the buffers that graphs read.
+
+    Attributes:
+        streams: one row each, and a last one for padding.
+        graphs: by numbers of rows and frames.
+        slots: rows of a run, int64, as many as the largest run has.
+        codes: of a run, int64 ``[num_rows, n, num_quantizers]``, by number of frames.
+        leads: what streams were after frames that they were led through, latest last.
+    """
+
+    streams: FusedState
+    graphs: Graphs
+    slots: Tensor
+    codes: Mapping[int, Tensor]
+    leads: OrderedDict[bytes, tuple[Tensor, ...]] = field(default_factory=OrderedDict)
+
+    @property
+    def nobody(self) -> int:
+        """The row for padding."""
+        return len(self.streams.positions) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChunks:
+    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way."""
+
+    downloads: tuple[tuple[tuple[int, ...], Download], ...]
+
+    @property
+    def is_done(self) -> bool:
+        return all(download.is_done for _, download in self.downloads)
+
+    def result(self) -> dict[int, Samples]:
+        return {
+            slot: samples
+            for slots, download in self.downloads
+            for slot, samples in zip(slots, download.wait().numpy(), strict=True)
+        }
+
+
+class DeviceCodec:
+    """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``.
+
+    All work is put on the current stream.
+    """
+
+    chunk_sizes = _CHUNK_SIZES
+
+    def __init__(
+        self,
+        decoder: FusedDecoder,
+        config: CodecConfig,
+        *,
+        uses_graphs: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Wrap a decoder.
+
+        Args:
+            decoder: on a GPU.
+            config: of the codec.
+            uses_graphs: false launches kernel by kernel.
+            progress: told of every graph that has been captured.
+        """
+        self._decoder = decoder
+        self._num_quantizers = config.num_quantizers
+        self._uses_graphs = uses_graphs
+        self._progress = progress
+        self.sample_rate_hz = config.sample_rate_hz
+        self.samples_per_frame = config.samples_per_frame
+
+    @torch.inference_mode()
+    def open(self, num_slots: int) -> DeviceState:
+        """Return fresh streams, their graphs captured."""
+        streams = self._decoder.open(num_slots + 1)
+        device = streams.memory.device
+        num_rows = _row_buckets(num_slots, 1)[-1]
+        codes = {
+            num_frames: torch.zeros(
+                (_row_buckets(num_slots, num_frames)[-1], num_frames, self._num_quantizers),
+                dtype=torch.int64,
+                device=device,
+            )
+            for num_frames in self.chunk_sizes
+        }
+        graphs = Graphs(device, is_enabled=self._uses_graphs)
+        slots = torch.full((num_rows,), num_slots, device=device)
+        state = DeviceState(streams, graphs, slots, codes)
+        if graphs.is_enabled:
+            torch.cuda.synchronize(device)
+            self._capture(state, num_slots)
+            torch.cuda.synchronize(device)
+        return state
+
+    @torch.inference_mode()
+    def reset(self, state: DeviceState, slot: int) -> None:
+        state.streams.reset(slot)
+
+    @torch.inference_mode()
+    def lead(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
+        """Lead a fresh row through frames; what it is then is kept for whoever comes with them."""
+        key = np.ascontiguousarray(frames, np.int64).tobytes()
+        if key not in state.leads:
+            self._decode_rows([slot], frames[None], state)
+            state.leads[key] = state.streams.copy_of(slot)
+            if len(state.leads) > _NUM_LEADS:
+                state.leads.popitem(last=False)
+            return
+        state.leads.move_to_end(key)
+        state.streams.put(slot, state.leads[key])
+
+    @torch.inference_mode()
+    def launch(
+        self, decodes: Sequence[Decode], frame_store: Tensor, state: DeviceState
+    ) -> PendingChunks:
+        """Begin to decode chunks; see the protocol."""
+        downloads = []
+        num_kept = frame_store.shape[1]
+        frames = frame_store.flatten(0, 1)
+        by_size = sorted(decodes, key=lambda decode: decode.num_frames)
+        for num_frames, same_size in groupby(by_size, key=lambda decode: decode.num_frames):
+            group, most = list(same_size), _MAX_RUN_FRAMES // num_frames
+            for part in (group[first : first + most] for first in range(0, len(group), most)):
+                slots = np.array([decode.slot for decode in part])
+                starts = np.array([decode.start for decode in part])
+                kept = (starts[:, None] + np.arange(num_frames)) % num_kept
+                audio = self._run(slots, slots[:, None] * num_kept + kept, frames, state)
+                downloads.append((tuple(slots.tolist()), Download(audio)))
+        return PendingChunks(tuple(downloads))
+
+    @torch.inference_mode()
+    def decode(
+        self, frames: NDArray[np.integer[Any]], state: DeviceState, active: NDArray[np.bool_]
+    ) -> Samples:
+        """Decode ``[num_slots, n, num_quantizers]``; see the protocol."""
+        num_slots, num_frames, _ = frames.shape
+        samples = np.zeros((num_slots, num_frames * self.samples_per_frame), np.float32)
+        slots = np.flatnonzero(active).tolist()
+        at = 0
+        for download in [Download(each) for each in self._decode_rows(slots, frames[slots], state)]:
+            chunk = download.wait().numpy()
+            width = chunk.shape[1]
+            samples[slots, at : at + width] = chunk
+            at += width
+        return samples
+
+    def close(self) -> None:
+        """Nothing to free that does not go with it."""
+
+    def _decode_rows(
+        self, slots: Sequence[int], frames: NDArray[Any], state: DeviceState
+    ) -> Iterable[Tensor]:
+        """Decode frames of the host, ``[k, n, num_quantizers]``; return chunks, ``[k, ...]``."""
+        num_rows, num_frames, _ = frames.shape
+        store = upload(frames, state.slots.device).flatten(0, 1)
+        places = np.arange(num_rows * num_frames).reshape(num_rows, num_frames)
+        chunks = []
+        at = 0
+        for size in self._sizes(num_frames):
+            most = _MAX_RUN_FRAMES // size
+            parts = [
+                self._run(
+                    np.array(slots[first : first + most]),
+                    places[first : first + most, at : at + size],
+                    store,
+                    state,
+                ).clone()
+                for first in range(0, num_rows, most)
+            ]
+            chunks.append(torch.cat(parts))
+            at += size
+        return chunks
+
+    def _sizes(self, num_frames: int) -> Iterable[int]:
+        """Cut a number of frames into chunks that there are graphs for."""
+        for size in reversed(self.chunk_sizes):
+            while num_frames >= size:
+                yield size
+                num_frames -= size
+
+    def _run(
+        self, slots: NDArray[Any], places: NDArray[Any], frames: Tensor, state: DeviceState
+    ) -> Tensor:
+        """Decode ``frames[places]``, int ``[k, n]``; the result holds until the next run."""
+        num_rows, num_frames = places.shape
+        sizes = _row_buckets(state.nobody, num_frames)
+        key = (round_up(num_rows, sizes), num_frames)
+        both = np.zeros((key[0], 1 + num_frames), np.int64)
+        both[:, 0] = state.nobody
+        both[:num_rows, 0], both[:num_rows, 1:] = slots, places
+        chosen = upload(both, state.slots.device)
+        state.slots[: key[0]].copy_(chosen[:, 0])
+        state.codes[num_frames][: key[0]].copy_(frames[chosen[:, 1:]])
+        return state.graphs.run(key, partial(self._decode_buffered, state, *key))[:num_rows]
+
+    def _decode_buffered(self, state: DeviceState, num_rows: int, num_frames: int) -> Tensor:
+        codes = state.codes[num_frames][:num_rows]
+        return self._decoder.decode(codes, state.slots[:num_rows], state.streams)
+
+    def _capture(self, state: DeviceState, num_slots: int) -> None:
+        keys = [
+            (num_rows, num_frames)
+            for num_frames in self.chunk_sizes
+            for num_rows in _row_buckets(num_slots, num_frames)
+        ]
+        largest_first = sorted(keys, key=lambda key: -key[0] * key[1])  # others fit in its memory
+        for number, key in enumerate(largest_first, start=1):
+            state.graphs.capture(key, partial(self._decode_buffered, state, *key))
+            if self._progress is not None:
+                self._progress(number, len(keys))
+
+
+def _row_buckets(num_slots: int, num_frames: int) -> tuple[int, ...]:
+    """Return the numbers of rows that runs are padded to."""
+    most = min(num_slots, _MAX_RUN_FRAMES // num_frames)
+    return (*(size for size in _ROW_BUCKETS if size < most), most)

@@ -1,0 +1,71 @@
+"""How many blocks of keys and values a device gets, and what its memory is used for."""
+
+import logging
+
+import torch
+from torch import Tensor
+
+from antiphon.engine.attention import PagedCache
+from antiphon.models.qwen3_tts.config import TransformerConfig
+
+logger = logging.getLogger(__name__)
+
+BLOCK_POSITIONS = 16
+_USUAL_POSITIONS = 512  # of a request: half a minute of speech with its prompt
+_USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
+_STREAM_FRAMES = 375  # 30 s
+_MIB = 2**20
+
+
+def num_cache_blocks(
+    config: TransformerConfig,
+    like: Tensor,
+    *,
+    num_slots: int,
+    max_positions: int,
+    cache_bytes: int | None,
+) -> int:
+    """Return how many blocks there shall be: at least as many as the longest request takes.
+
+    Args:
+        config: of the transformer whose keys and values they hold.
+        like: a tensor of their type, on their device.
+        num_slots: requests under way at once.
+        max_positions: of a request.
+        cache_bytes: for all of them; ``None``: on a GPU enough for requests of half a minute in
+            all slots, elsewhere for a quarter of that.
+    """
+    if cache_bytes is not None:
+        position_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+        num_blocks = cache_bytes // (position_bytes * like.element_size() * BLOCK_POSITIONS)
+    else:
+        usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
+        num_blocks = num_slots * min(usual, max_positions) // BLOCK_POSITIONS
+    return max(num_blocks, num_blocks_of(max_positions))
+
+
+def num_blocks_of(num_positions: int) -> int:
+    """Return how many blocks so many positions of one request take."""
+    return -(-num_positions // BLOCK_POSITIONS)
+
+
+def allocated_bytes(device: torch.device) -> int:
+    """Return what is allocated on a GPU; 0 elsewhere, where nobody counts."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
+def log_memory(num_weight_bytes: int, cache: PagedCache, num_slot_bytes: int) -> None:
+    """Tell what memory is used for."""
+    num_blocks = cache.spare_block
+    weights = f"weights {num_weight_bytes / _MIB:.0f} MiB, " if num_weight_bytes else ""
+    logger.info(
+        "memory: %scache %.0f MiB (%d blocks, %d positions, %d streams of 30 s), "
+        "%d slots' state %.0f MiB",
+        weights,
+        cache.tensor.nbytes / _MIB,
+        num_blocks,
+        num_blocks * cache.block_positions,
+        num_blocks // num_blocks_of(_STREAM_FRAMES),
+        len(cache.table) - 1,
+        num_slot_bytes / _MIB,
+    )

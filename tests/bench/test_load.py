@@ -1,0 +1,60 @@
+"""Loads are dealt out to processes without loss, and the same seed gives the same load."""
+
+from itertools import chain
+from statistics import fmean
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.bench.load import HttpLoad, arrivals_s
+from antiphon.bench.texts import TEXTS, text_of
+
+
+def numbers_of(load: HttpLoad) -> list[int]:
+    assert load.num_requests is not None
+    return [load.first_index + load.stride * each for each in range(load.num_requests)]
+
+
+@given(st.integers(1, 300), st.integers(0, 500), st.integers(1, 9))
+def test_parts_of_a_closed_load_are_the_whole(
+    concurrency: int, num_requests: int, num_parts: int
+) -> None:
+    load = HttpLoad(concurrency=concurrency, num_requests=num_requests)
+    parts = load.split(num_parts)
+    assert sum(part.concurrency for part in parts) == concurrency
+    assert all(part.concurrency for part in parts)
+    assert sorted(chain.from_iterable(map(numbers_of, parts))) == list(range(num_requests))
+
+
+@given(st.integers(0, 60), st.integers(1, 9), st.integers(0, 99))
+def test_parts_of_an_open_load_are_the_whole(num_requests: int, num_parts: int, seed: int) -> None:
+    load = HttpLoad(rate_hz=20, num_requests=num_requests, seed=seed)
+    whole = arrivals_s(load)
+    assert len(whole) == num_requests
+    assert sorted(chain.from_iterable(map(arrivals_s, load.split(num_parts)))) == whole
+
+
+@given(st.integers(0, 99), st.floats(0.5, 5))
+def test_arrivals_follow_from_the_seed_and_end_in_time(seed: int, duration_s: float) -> None:
+    load = HttpLoad(rate_hz=40, duration_s=duration_s, seed=seed)
+    first = arrivals_s(load)
+    assert first == arrivals_s(load) == sorted(first)
+    assert all(0 < each <= duration_s for each in first)
+    assert first != arrivals_s(HttpLoad(rate_hz=40, duration_s=duration_s, seed=seed + 1))
+
+
+def test_the_rate_is_the_mean() -> None:
+    times_s = arrivals_s(HttpLoad(rate_hz=20, num_requests=20_000))
+    gaps_s = [after - before for before, after in zip([0.0, *times_s], times_s, strict=False)]
+    assert abs(fmean(gaps_s) * 20 - 1) < 0.05  # seven standard errors
+    # Gaps of a Poisson process are as spread as they are long.
+    assert abs(fmean(gap * gap for gap in gaps_s) * 20**2 / 2 - 1) < 0.15
+
+
+def test_texts_follow_from_seed_and_number() -> None:
+    chosen = [text_of(TEXTS, 1, index) for index in range(400)]
+    assert chosen == [text_of(TEXTS, 1, index) for index in range(400)]
+    assert chosen != [text_of(TEXTS, 2, index) for index in range(400)]
+    assert set(chosen) == set(TEXTS)
+    assert sorted(TEXTS, key=len)[0] == TEXTS[0]
+    assert len(set(TEXTS)) == len(TEXTS) == 30

@@ -1,0 +1,47 @@
+"""A decoder of rows finds its frames wherever they are, and moves the rows that it is told to."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from antiphon.codec.rows import RowDecoder
+from antiphon.engine.plan import Decode
+from antiphon.types import Samples
+
+NUM_KEPT = 8
+
+
+class Summing(RowDecoder):
+    """A sample is the sum of all numbers so far."""
+
+    samples_per_frame = 1
+
+    def decode_row(self, frames: NDArray[np.int64], state: NDArray[np.int64], slot: int) -> Samples:
+        sums = state[slot] + np.cumsum(frames)
+        state[slot] = sums[-1]
+        return np.asarray(sums, np.float32)
+
+
+@given(st.lists(st.integers(1, NUM_KEPT), min_size=1, max_size=8), st.integers(0, 2))
+def test_chunks_are_read_where_the_store_has_come_round(sizes: list[int], slot: int) -> None:
+    numbers = np.arange(1, sum(sizes) + 1)
+    store = np.full((3, NUM_KEPT), -1)
+    state = np.zeros(3, np.int64)
+    heard: list[float] = []
+    for size in sizes:
+        made = np.arange(len(heard), len(heard) + size)
+        store[slot, made % NUM_KEPT] = numbers[made]
+        pending = Summing().launch((Decode(slot, len(heard), size),), store, state)
+        assert pending.is_done
+        heard += pending.result()[slot].tolist()
+    assert heard == np.cumsum(numbers).tolist()
+    assert np.flatnonzero(state).tolist() == [slot]
+
+
+def test_a_row_that_was_led_goes_on_from_there_and_the_others_stay() -> None:
+    state = np.zeros(2, np.int64)
+    Summing().lead(state, 1, np.array([5, 6]))
+    samples = Summing().decode(np.array([[1, 1], [1, 1]]), state, np.array([False, True]))
+    assert samples.tolist() == [[0, 0], [12, 13]]
+    assert state.tolist() == [0, 13]

@@ -1,0 +1,196 @@
+"""A device that holds plans to their protocol: it remembers what each block and each row holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from antiphon.engine.plan import (
+    FRAME_STORE_FRAMES,
+    CacheShape,
+    CodecShape,
+    Decode,
+    StepOutput,
+    StepPlan,
+)
+from antiphon.engine.runner import Done
+from antiphon.models.base import Prompt
+from antiphon.types import Sampling
+
+SAMPLES_PER_FRAME = 2
+CODEC = CodecShape(SAMPLES_PER_FRAME, 25, (1, 2, 4, 8, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A prompt's data: whose it is, what its positions hold, and after which frame it stops."""
+
+    name: str
+    positions: tuple[int, ...]
+    num_frames: int
+    fails_at: int | None = None
+
+
+def frame_value(name: str, number: int) -> int:
+    """Return the frame that a request makes, whatever has happened to it before."""
+    return crc32(f"{name} {number}".encode()) % 1_000_003
+
+
+@dataclass(slots=True)
+class _Row:
+    prompt: Prompt
+    num_frames: int
+    num_decoded: int
+    has_begun: bool = False
+    table: list[int] = field(default_factory=list)
+    pieces: list[Any] = field(default_factory=list)
+
+    @property
+    def words(self) -> Words:
+        words = self.prompt.data
+        assert isinstance(words, Words)
+        return words
+
+
+class StrictDevice:
+    """A `Runner` that asserts that every plan can be carried out and gives what it must."""
+
+    def __init__(
+        self, num_slots: int, cache: CacheShape | None = None, codec: CodecShape | None = None
+    ) -> None:
+        self.num_slots = num_slots
+        self.cache = cache
+        self.codec = codec
+        self.rows: dict[int, _Row] = {}
+        self.memory: dict[tuple[int, int], Any] = {}
+        self.store: dict[tuple[int, int], int] = {}
+        self.pieces: dict[str, list[Any]] = {}
+        self.num_shared_positions = 0
+        self.num_resumed = 0
+
+    def launch(self, plan: StepPlan) -> Done:
+        for slot in plan.releases:
+            del self.rows[slot]
+        self._start(plan)
+        for append in plan.appends:
+            self.rows[append.slot].pieces.append(append.piece.data)
+        for slot, blocks in plan.blocks.items():
+            assert set(blocks).isdisjoint(self.rows[slot].table)
+            self.rows[slot].table += blocks
+        self._prefill(plan)
+        assert len(set(plan.slots)) == len(plan.slots)
+        outcomes = {slot: self._frame(slot) for slot in plan.slots}
+        slots_of_decodes = [each.slot for each in plan.decodes]
+        assert len(set(slots_of_decodes)) == len(slots_of_decodes)
+        chunks = {each.slot: self._decode(each) for each in plan.decodes}
+        output = StepOutput(
+            {slot: frame for slot, frame in outcomes.items() if isinstance(frame, int)},
+            frozenset(slot for slot, frame in outcomes.items() if frame == "stop"),
+            faults=frozenset(slot for slot, frame in outcomes.items() if frame == "error"),
+            chunks=chunks,
+        )
+        return Done(output)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _start(self, plan: StepPlan) -> None:
+        for start in plan.starts:
+            assert start.slot not in self.rows, "started in a slot that was not released"
+            name = start.prompt.data.name
+            expected = [frame_value(name, number) for number in range(len(start.frames))]
+            assert list(start.frames) == expected, "it does not come back with what it had made"
+            assert start.num_frames_decoded <= len(start.frames)
+            self.num_resumed += bool(start.frames)
+            row = _Row(start.prompt, len(start.frames), start.num_frames_decoded)
+            self.rows[start.slot] = row
+            for number, frame in enumerate(start.frames):
+                self.store[start.slot, number % FRAME_STORE_FRAMES] = frame
+
+    def _prefill(self, plan: StepPlan) -> None:
+        """Compute what does not depend on what this very step computes for others."""
+        before = dict(self.memory)
+        for each in plan.prefills:
+            row = self.rows[each.slot]
+            assert each.start < each.end <= row.prompt.num_positions + row.num_frames
+            if not row.has_begun:
+                self.num_shared_positions += each.start
+            row.has_begun = True
+            for position in range(each.start):
+                assert self._read(before, row, position) == _content(row, position)
+            for position in range(each.start, each.end):
+                self._write(row, position)
+
+    def _frame(self, slot: int) -> int | str:
+        row = self.rows[slot]
+        if self.cache is not None:
+            position = row.prompt.num_positions + row.num_frames
+            assert position < self.cache.max_positions
+            for each in range(position):
+                assert self._read(self.memory, row, each) == _content(row, each)
+            self._write(row, position)
+        number = row.num_frames
+        row.num_frames += 1
+        if number == row.words.fails_at:
+            return "error"
+        if number >= row.words.num_frames:
+            return "stop"
+        frame = frame_value(row.words.name, number)
+        self.store[slot, number % FRAME_STORE_FRAMES] = frame
+        self.pieces[row.words.name] = list(row.pieces)
+        return frame
+
+    def _decode(self, decode: Decode) -> np.ndarray[Any, np.dtype[np.float32]]:
+        assert self.codec is not None, "it decodes nothing"
+        row = self.rows[decode.slot]
+        assert decode.num_frames in self.codec.chunk_sizes
+        assert decode.start == row.num_decoded, "a chunk is not where the last one ended"
+        row.num_decoded += decode.num_frames
+        frames = [
+            self.store.get((decode.slot, number % FRAME_STORE_FRAMES), -1)
+            for number in range(decode.start, row.num_decoded)
+        ]
+        return np.repeat(np.array(frames, np.float32), SAMPLES_PER_FRAME)
+
+    def _read(self, memory: dict[tuple[int, int], Any], row: _Row, position: int) -> Any:
+        if self.cache is None:
+            return _content(row, position)
+        index, place = divmod(position, self.cache.block_positions)
+        return memory.get((row.table[index], place))
+
+    def _write(self, row: _Row, position: int) -> None:
+        assert self.cache is not None
+        index, place = divmod(position, self.cache.block_positions)
+        self.memory[row.table[index], place] = _content(row, position)
+
+
+def _content(row: _Row, position: int) -> Any:
+    """Return what keys and values at a position say: all that was read up to it."""
+    words = row.words
+    if position < len(words.positions):
+        return words.positions[: position + 1]
+    return (words.name, position)
+
+
+def prompt(
+    words: Words, *, max_frames: int | None = None, allowed: int | None = None, keyed: bool = True
+) -> Prompt:
+    """Return a prompt for the strict device."""
+    return Prompt(
+        data=words,
+        num_tokens=4,
+        seed=0,
+        sampling=Sampling(max_frames=max_frames),
+        num_frames_allowed=allowed,
+        num_positions=len(words.positions),
+        position_keys=words.positions if keyed else (),
+    )
+
+
+def heard_values(chunks: Sequence[Any]) -> list[int]:
+    """Return the frames that audio was made of."""
+    samples = np.concatenate([each.samples for each in chunks]) if chunks else np.zeros(0)
+    assert len(samples) % SAMPLES_PER_FRAME == 0
+    return [int(each) for each in samples[::SAMPLES_PER_FRAME]]

@@ -1,0 +1,81 @@
+"""The door: generous until something is known, then gapless before all else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.engine.admission import Admission, AdmissionLimits, Forecast, Lengths, live_capacity
+from antiphon.engine.request import EngineRequest
+from antiphon.engine.step_times import StepShape, StepTimes
+from antiphon.errors import OverloadedError
+from antiphon.models.base import Prompt
+from antiphon.types import Sampling
+from tests.engine.strict_device import CODEC
+
+LIMITS = AdmissionLimits(max_waiting=3, max_waiting_bulk=9, max_wait_s=2.0)
+
+
+def num_let_in(admission: Admission, *, is_live: bool) -> int:
+    for num_open in range(1000):
+        try:
+            admission.check(num_open, 0.0, is_live=is_live)
+        except OverloadedError:
+            return num_open
+    return 1000
+
+
+def test_before_anything_is_known_only_the_line_is_bounded() -> None:
+    admission = Admission(4, LIMITS)
+    assert num_let_in(admission, is_live=True) == 4 + 3
+    assert num_let_in(admission, is_live=False) == 4 + 9
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=6), st.integers(1, 6))
+def test_a_listener_waits_for_a_place_that_is_soon_free(
+    ends_s: list[float], num_streams: int
+) -> None:
+    admission = Admission(8, LIMITS)
+    admission.forecast = Forecast(num_streams, tuple(sorted(ends_s)))
+    for num_ahead in range(3):
+        end_s = sorted(ends_s)[min(num_ahead, len(ends_s) - 1)]
+        if end_s <= 2.0:
+            admission.check(num_streams + num_ahead, 0.0, is_live=True)
+        else:
+            with pytest.raises(OverloadedError) as caught:
+                admission.check(num_streams + num_ahead, 0.0, is_live=True)
+            assert caught.value.retry_after_s == pytest.approx(end_s)
+            assert caught.value.status == 429
+    admission.check(num_streams - 1, 0.0, is_live=True)
+
+
+@given(st.floats(1e-3, 0.1), st.integers(1, 200))
+def test_capacity_is_what_fits_into_a_frame(row_s: float, num_slots: int) -> None:
+    times = StepTimes()
+    assert live_capacity(times, CODEC, num_slots, 0.85) == num_slots
+    for _ in range(60):
+        for rows in (1, 16, 256):
+            times.observe(StepShape(rows), row_s * (1 + rows / 16))
+    capacity = live_capacity(times, CODEC, num_slots, 0.85)
+    assert 1 <= capacity <= num_slots
+    if capacity > 1:
+        assert times.rows_s(capacity) <= 0.85 * CODEC.frame_s
+    if capacity < num_slots:
+        more_s = times.rows_s(capacity + 1) + times.chunks_s(-(-(capacity + 1) // 4), 4)
+        assert more_s > 0.85 * CODEC.frame_s or capacity == 1
+
+
+def test_lengths_are_learned_and_never_beyond_the_limit() -> None:
+    def request(num_tokens: int) -> EngineRequest:
+        sampling = Sampling(max_frames=50)
+        prompt = Prompt(data=None, num_tokens=num_tokens, seed=0, sampling=sampling)
+        return EngineRequest("r", prompt)
+
+    lengths = Lengths()
+    assert lengths.num_frames_left(request(10)) == 0
+    for _ in range(5):
+        lengths.observe(request(10).prompt, 30)
+    assert lengths.num_frames_left(request(10)) == pytest.approx(30)
+    assert lengths.num_frames_left(request(1000)) == 50
+    running = request(10)
+    running.num_frames = 45
+    assert lengths.num_frames_left(running) > 0

@@ -1,0 +1,173 @@
+"""Thousands of random lives over a device that checks every plan: all that comes out is right."""
+
+from collections import defaultdict, deque
+from random import Random
+from typing import Any
+
+import pytest
+
+from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
+from antiphon.engine.playback import PlaybackPolicy
+from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import Done
+from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
+from antiphon.errors import OverloadedError
+from antiphon.models.base import Piece
+from antiphon.types import AudioChunk, Ended, FrameReady
+from tests.engine.strict_device import (
+    CODEC,
+    StrictDevice,
+    Words,
+    frame_value,
+    heard_values,
+    prompt,
+)
+
+NUM_SLOTS = 6
+LIMITS = SchedulerLimits(max_unread_frames=24, prefill_positions=20, idle_prefill_positions=40)
+EAGER = PlaybackPolicy(min_saving_s=0.0, free_share=-9.0, comfort_s=0.2)  # leaves out whom it can
+
+
+class World:
+    """Requests of all kinds, their listeners, and an engine that is a step behind."""
+
+    def __init__(self, seed: int, cache: CacheShape | None, codec: CodecShape | None) -> None:
+        self.random = Random(seed)
+        self.now_s = 0.0
+        self.device = StrictDevice(NUM_SLOTS, cache, codec)
+        self.scheduler = Scheduler(
+            NUM_SLOTS,
+            cache=cache,
+            codec=codec,
+            limits=LIMITS,
+            policy=EAGER,
+            clock=lambda: self.now_s,
+        )
+        self.words: dict[str, Words] = {}
+        self.heard: dict[str, list[Any]] = defaultdict(list)
+        self.ends: dict[str, Ended] = {}
+        self.limits: dict[str, int | None] = {}
+        self.open_text: dict[str, int] = {}
+        self.sent: dict[str, list[Any]] = defaultdict(list)
+        self.slow: dict[str, int] = {}
+        self.under_way: deque[tuple[StepPlan, Done]] = deque()
+
+    def arrive(self) -> None:
+        random, name = self.random, f"r{len(self.words)}"
+        voice = random.randrange(3)  # those of one voice begin alike
+        positions = tuple(voice * 100 + n for n in range(random.randint(0, 30)))
+        positions += tuple(random.randrange(10**6) for _ in range(random.randint(1, 12)))
+        fails_at = 2 if random.random() < 0.03 else None
+        words = Words(name, positions, random.randint(0, 60), fails_at)
+        limit = random.choice([None, 1, 7, 30, 200])
+        allowed = random.choice([None, None, None, 0, 3])
+        request = EngineRequest(
+            name,
+            prompt(words, max_frames=limit, allowed=allowed, keyed=random.random() < 0.9),
+            is_live=random.random() < 0.8,
+        )
+        try:
+            self.scheduler.add(request)
+        except OverloadedError:
+            return
+        self.words[name], self.limits[name] = words, limit
+        if allowed is not None:
+            self.open_text[name] = allowed
+        if random.random() < 0.2:
+            self.slow[name] = 0
+
+    def write(self) -> None:
+        """Send a little more text for one request."""
+        if self.open_text:
+            name = self.random.choice(list(self.open_text))
+            is_last = self.random.random() < 0.5
+            allowed = None if is_last else self.open_text[name] + self.random.randint(0, 5)
+            piece = Piece(data=len(self.sent[name]), num_frames_allowed=allowed)
+            self.scheduler.append(name, piece)
+            if name in self.scheduler.open_ids:
+                self.sent[name].append(piece.data)
+            if allowed is None:
+                del self.open_text[name]
+            else:
+                self.open_text[name] = allowed
+
+    def leave(self) -> None:
+        if names := self.scheduler.open_ids:
+            name = self.random.choice(names)
+            assert self.scheduler.abort(name)
+            self.ends[name] = Ended("abort")
+            self.open_text.pop(name, None)
+
+    def read(self) -> None:
+        """Let the slow listeners read a little."""
+        for name, num_unread in self.slow.items():
+            num_frames = min(num_unread, self.random.randint(0, 8))
+            self.slow[name] -= num_frames
+            self.scheduler.read(name, num_frames)
+
+    def step(self) -> None:
+        self.now_s += self.random.choice([0.002, 0.01, 0.05])
+        plan = self.scheduler.schedule()
+        if not plan.is_empty:
+            self.under_way.append((plan, self.device.launch(plan)))
+        while len(self.under_way) > (0 if plan.is_empty else 1):
+            done, pending = self.under_way.popleft()
+            for name, event in self.scheduler.update(done, pending.result()):
+                self.take(name, event)
+        self.scheduler.check_integrity()
+
+    def take(self, name: str, event: EngineEvent) -> None:
+        assert name not in self.ends, "told something after its end"
+        if isinstance(event, Ended):
+            self.ends[name] = event
+            self.open_text.pop(name, None)
+            return
+        self.heard[name].append(event)
+        num_frames = event.num_frames if isinstance(event, AudioChunk) else 1
+        if name in self.slow:
+            self.slow[name] += num_frames
+            assert self.slow[name] <= LIMITS.max_unread_frames
+        else:
+            self.scheduler.read(name, num_frames)
+
+    def check_all(self) -> None:
+        """Assert that everybody was told what it had to be told."""
+        assert set(self.ends) == set(self.words)
+        for name, words in self.words.items():
+            events, end, limit = self.heard[name], self.ends[name].reason, self.limits[name]
+            if self.device.codec is None:
+                frames = [each.frame for each in events if isinstance(each, FrameReady)]
+            else:
+                frames = heard_values(events)
+            assert frames == [frame_value(name, number) for number in range(len(frames))]
+            if end in ("stop", "length"):
+                is_cut = limit is not None and limit <= words.num_frames
+                assert end == ("length" if is_cut else "stop")
+                assert len(frames) == (limit if is_cut else words.num_frames)
+                if frames:
+                    assert self.device.pieces[name] == self.sent[name][: len(self.device.pieces[name])]
+            elif end == "error":
+                assert len(frames) <= 2
+
+
+@pytest.mark.parametrize("codec", [None, CODEC], ids=["frames", "audio"])
+@pytest.mark.parametrize("num_blocks", [None, 30, 200], ids=["no cache", "small", "large"])
+def test_random_lives(num_blocks: int | None, codec: CodecShape | None) -> None:
+    cache = None if num_blocks is None else CacheShape(num_blocks, 4, 110)
+    world = World(seed=(num_blocks or 0) + (codec is not None), cache=cache, codec=codec)
+    while len(world.words) < 700:
+        world.random.choices(
+            [world.arrive, world.step, world.write, world.leave, world.read],
+            weights=[2, 12, 4, 0.3, 4],
+        )[0]()
+    while world.scheduler.open_ids:
+        world.write()
+        world.read()
+        world.step()
+    world.step()
+    world.step()
+    assert not world.device.rows, "somebody was not released"
+    assert not world.scheduler.has_work
+    world.check_all()
+    assert world.device.num_resumed > 0 or num_blocks == 200 or num_blocks is None
+    assert bool(world.device.num_shared_positions) == (cache is not None)

@@ -1,0 +1,138 @@
+"""The decoder for GPUs: as the exact one, whoever else is there and however frames are grouped."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+
+from antiphon.engine.plan import FRAME_STORE_FRAMES, Decode
+from antiphon.models.qwen3_tts.codec import CodecDecoder
+from antiphon.models.qwen3_tts.codec_device import DeviceCodec, DeviceState
+from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
+from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.types import Samples
+from tests.models.qwen3_tts.codec_models import codec_weights, tiny_config
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+NUM_SLOTS = 3
+NUM_FRAMES = 5
+FIRST_FRAME = 62
+"""Frames of the store that its end lies between."""
+MIN_SNR_DB = 35.0
+
+
+@cache
+def mini_config() -> Qwen3TTSConfig:
+    """Return a configuration whose decoder has one layer of each kind, and one fused unit."""
+    config = tiny_config()
+    decoder = replace(
+        config.codec.decoder,
+        transformer=replace(config.codec.decoder.transformer, num_layers=1, window=4),
+        codebook_size=32,
+        decoder_dim=96,
+        upsampling_ratios=(2,),
+        upsample_rates=(2, 2),
+    )
+    return replace(config, codec=replace(config.codec, decoder=decoder, samples_per_frame=8))
+
+
+@cache
+def exact_decoder() -> CodecDecoder:
+    weights = {name: each.to(DEVICE) for name, each in codec_weights(mini_config).items()}
+    return CodecDecoder.of(weights, mini_config().codec.decoder)
+
+
+@cache
+def codec() -> DeviceCodec:
+    return DeviceCodec(FusedDecoder.of(exact_decoder()), mini_config().codec)
+
+
+@cache
+def frames() -> Tensor:
+    """Return frames of each slot, ``[NUM_SLOTS, NUM_FRAMES, 16]``."""
+    random = np.random.Generator(np.random.PCG64(3))
+    return torch.from_numpy(random.integers(0, 32, (NUM_SLOTS, NUM_FRAMES, 16))).to(DEVICE)
+
+
+def frame_store() -> Tensor:
+    store = torch.zeros(NUM_SLOTS + 1, FRAME_STORE_FRAMES, 16, dtype=torch.int64, device=DEVICE)
+    places = torch.arange(FIRST_FRAME, FIRST_FRAME + NUM_FRAMES) % FRAME_STORE_FRAMES
+    store[:NUM_SLOTS, places] = frames()
+    return store
+
+
+def decode_in(groups: Sequence[int], slots: Sequence[int], state: DeviceState) -> Samples:
+    """Decode the first frames of some slots; return ``[k, ...]``."""
+    store, chunks, at = frame_store(), [], FIRST_FRAME
+    for size in groups:
+        pending = codec().launch([Decode(slot, at, size) for slot in slots], store, state)
+        result = pending.result()
+        assert pending.is_done
+        chunks.append(np.stack([result[slot] for slot in slots]))
+        at += size
+    return np.concatenate(chunks, axis=1)
+
+
+def assert_same(actual: Samples, expected: Samples) -> None:
+    if DEVICE.type == "cuda":
+        np.testing.assert_array_equal(actual, expected)
+    else:  # the interpreter adds as NumPy does, by shape
+        np.testing.assert_allclose(actual, expected, atol=2e-3)
+
+
+def snr_db(actual: Samples, exact: Samples) -> float:
+    return float(10 * np.log10(np.square(exact).sum() / np.square(actual - exact).sum()))
+
+
+def test_audio_is_that_of_the_exact_decoder_in_any_grouping_and_company() -> None:
+    exact = exact_decoder().decode_whole(frames().transpose(1, 2)).cpu().numpy()
+    state = codec().open(NUM_SLOTS)
+    together = decode_in([4, 1], range(NUM_SLOTS), state)
+    for row, expected in zip(together, exact, strict=True):
+        assert snr_db(row, expected) > MIN_SNR_DB
+    codec().reset(state, 1)
+    assert_same(decode_in([1, 2], [1], state)[0], together[1, :24])
+
+
+def test_chunks_of_several_sizes_are_launched_at_once() -> None:
+    state = codec().open(NUM_SLOTS)
+    expected = decode_in([2], range(NUM_SLOTS), state)
+    for slot in range(NUM_SLOTS):
+        codec().reset(state, slot)
+    decodes = [Decode(2, FIRST_FRAME, 1), Decode(0, FIRST_FRAME, 2)]
+    chunks = codec().launch(decodes, frame_store(), state).result()
+    assert sorted(chunks) == [0, 2]
+    assert_same(chunks[0], expected[0])
+    assert_same(chunks[2], expected[2, :8])
+
+
+def test_frames_of_the_host_are_decoded_like_those_of_the_device() -> None:
+    expected = decode_in([2, 1], [0, 2], codec().open(NUM_SLOTS))
+    state = codec().open(NUM_SLOTS)
+    active = np.array([True, False, True])
+    audio = codec().decode(frames()[:, :3].cpu().numpy(), state, active)
+    assert not audio[1].any()
+    assert not state.streams.positions[1]
+    assert_same(audio[active], expected)
+
+
+def test_a_lead_is_decoded_once_and_copied_after() -> None:
+    expected = decode_in([2, 1], [1], codec().open(NUM_SLOTS))[0, 16:]
+    state = codec().open(NUM_SLOTS)
+    lead = frames()[1, :2].cpu().numpy()
+    store = frame_store()
+    store[:NUM_SLOTS] = store[1].clone()
+    for slot in range(2):
+        codec().lead(state, slot, lead)
+        chunks = codec().launch([Decode(slot, FIRST_FRAME + 2, 1)], store, state).result()
+        assert_same(chunks[slot], expected)
+    assert len(state.leads) == 1
