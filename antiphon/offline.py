@@ -117,7 +117,8 @@ class Antiphon(SpeechTasks):
         self._exit.close()
 
     async def _collected(self, request: SpeechRequest | str) -> Audio:
-        return await collect(self._speech.stream(_as_request(request)))
+        # Nobody listens before the end: those who do, on the same engine, come first.
+        return await collect(self._speech.stream(replace(_as_request(request), is_live=False)))
 
     async def _collected_all(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
         tasks = [asyncio.create_task(self._collected(request)) for request in requests]

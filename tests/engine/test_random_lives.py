@@ -145,7 +145,9 @@ class World:
                 assert end == ("length" if is_cut else "stop")
                 assert len(frames) == (limit if is_cut else words.num_frames)
                 if frames:
-                    assert self.device.pieces[name] == self.sent[name][: len(self.device.pieces[name])]
+                    assert (
+                        self.device.pieces[name] == self.sent[name][: len(self.device.pieces[name])]
+                    )
             elif end == "error":
                 assert len(frames) <= 2
 

@@ -163,5 +163,6 @@ class SpeechBody(BaseModel):
                 repetition_penalty=self.repetition_penalty,
                 max_frames=self.max_new_tokens,
             ),
+            is_live=self.delivery is not Delivery.WHOLE,
             id=request_id,
         )

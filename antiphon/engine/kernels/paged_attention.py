@@ -80,17 +80,22 @@ def decode(
         rows = max(MIN_DOT, triton.next_power_of_2(num_new * shape.group))
         _decode[grid](*arguments, NEW=num_new, ROWS=rows, num_warps=4, num_stages=2, **options)
     if not is_whole:
-        _join_splits[(num_tokens, shape.num_heads)](
-            *(parts, weights, positions, result, num_splits),
-            NEW=num_new,
-            HEAD_DIM=shape.head_dim,
-            SPLITS=triton.next_power_of_2(num_splits),
-            SPLIT=_SPLIT_POSITIONS,
-            PDL=has_pdl(kept),
-            num_warps=1,
-            **launch_options(kept),
-        )
+        _join(parts, weights, positions, num_new, result)
     return result
+
+
+def _join(parts: Tensor, weights: Tensor, positions: Tensor, num_new: int, result: Tensor) -> None:
+    num_tokens, num_heads, num_splits, head_dim = parts.shape
+    _join_splits[(num_tokens, num_heads)](
+        *(parts, weights, positions, result, num_splits),
+        NEW=num_new,
+        HEAD_DIM=head_dim,
+        SPLITS=triton.next_power_of_2(num_splits),
+        SPLIT=_SPLIT_POSITIONS,
+        PDL=has_pdl(parts),
+        num_warps=1,
+        **launch_options(parts),
+    )
 
 
 def _is_power_of_2(number: int) -> bool:

@@ -68,9 +68,7 @@ def _rounded(value, kind):
 
 
 @triton.jit
-def normed_and_rotated(  # noqa: ANN201
-    heads, weight, cosines, sines, turns, there, epsilon, HALF: tl.constexpr
-):
+def normed_and_rotated(heads, weight, cosines, sines, turns, there, epsilon, HALF: tl.constexpr):
     """Norm and rotate heads.
 
     ``heads`` are pointers to them, ``turns`` rows of the rotation; zeros where not ``there``.
@@ -94,7 +92,7 @@ def normed_and_rotated(  # noqa: ANN201
 
 
 @triton.jit
-def offsets(  # noqa: ANN201
+def offsets(
     blocks,
     positions,
     there,
@@ -108,7 +106,7 @@ def offsets(  # noqa: ANN201
 
 
 @triton.jit
-def take_in(query, key, value, visible, largest, total, sums):  # noqa: ANN201
+def take_in(query, key, value, visible, largest, total, sums):
     """Go on with a softmax: largest score, sum of weights and weighted sum of values so far."""
     scale: tl.constexpr = query.shape[1] ** -0.5
     score = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
@@ -123,7 +121,7 @@ def take_in(query, key, value, visible, largest, total, sums):  # noqa: ANN201
 
 
 @triton.jit
-def attend_kept(  # noqa: ANN201
+def attend_kept(
     query,
     limits,
     keys,

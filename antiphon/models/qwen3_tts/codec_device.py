@@ -24,7 +24,7 @@ from antiphon.models.qwen3_tts.codec_fused import FusedDecoder, FusedState
 from antiphon.models.qwen3_tts.config import CodecConfig
 from antiphon.types import Samples
 
-_CHUNK_SIZES = (1, 2, 4, 8, 16)
+_CHUNK_SIZES = (1, 4, 16)  # more sizes mean smaller batches of each
 _ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _MAX_RUN_FRAMES = 512
 """Of all rows: a GPU is full long before, and each frame takes 1.5 MB while it is decoded."""

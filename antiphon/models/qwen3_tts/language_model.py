@@ -30,6 +30,7 @@ from antiphon.engine.weights import Progress
 from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.memory import (
     BLOCK_POSITIONS,
+    Room,
     allocated_bytes,
     log_memory,
     num_cache_blocks,
@@ -330,11 +331,9 @@ def _row_buckets(num_slots: int) -> tuple[int, ...]:
 def load_language_model(
     path: Path,
     config: Qwen3TTSConfig,
+    room: Room,
     *,
     like: Tensor,
-    num_slots: int,
-    max_positions: int,
-    cache_bytes: int | None = None,
     is_batch_invariant: bool = False,
     progress: Progress | None = None,
     uses_graphs: bool = True,
@@ -344,10 +343,8 @@ def load_language_model(
     Args:
         path: the directory.
         config: read from it.
+        room: for requests.
         like: a tensor of the wanted type, on the wanted device.
-        num_slots: requests that fit.
-        max_positions: of each, prompt and frames together.
-        cache_bytes: see `antiphon.models.qwen3_tts.memory.num_cache_blocks`.
         is_batch_invariant: whether on a GPU a frame must not depend on its company by rounding.
         progress: told of every tensor that has been read.
         uses_graphs: where there is a GPU.
@@ -361,25 +358,19 @@ def load_language_model(
         language_model_weights(path, config, like=like, progress=progress) as weights,
     ):
         talker = Talker.of(
-            weights, config.talker, max_positions, is_batch_invariant=is_batch_invariant
+            weights, config.talker, room.max_positions, is_batch_invariant=is_batch_invariant
         )
         predictor = Predictor.of(
             weights, config.predictor, talker.frame_table, is_batch_invariant=is_batch_invariant
         )
         num_weight_bytes = allocated_bytes(like.device) - num_bytes_before
-        num_blocks = num_cache_blocks(
-            config.talker.transformer,
-            like,
-            num_slots=num_slots,
-            max_positions=max_positions,
-            cache_bytes=cache_bytes,
-        )
+        num_blocks = num_cache_blocks(config.talker.transformer, like, room)
         model = LanguageModel(
             config,
             talker,
             predictor,
-            num_slots=num_slots,
-            max_positions=max_positions,
+            num_slots=room.num_slots,
+            max_positions=room.max_positions,
             num_blocks=num_blocks,
             uses_graphs=uses_graphs,
         )

@@ -1,6 +1,7 @@
 """How many blocks of keys and values a device gets, and what its memory is used for."""
 
 import logging
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,31 +18,37 @@ _STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
 
 
-def num_cache_blocks(
-    config: TransformerConfig,
-    like: Tensor,
-    *,
-    num_slots: int,
-    max_positions: int,
-    cache_bytes: int | None,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much shall fit.
+
+    Attributes:
+        num_slots: requests under way at once.
+        max_positions: of each, prompt and frames together.
+        cache_bytes: for the keys and values of all; ``None``: on a GPU enough for requests of half
+            a minute in all slots, elsewhere for a quarter of that.
+    """
+
+    num_slots: int
+    max_positions: int
+    cache_bytes: int | None = None
+
+
+def num_cache_blocks(config: TransformerConfig, like: Tensor, room: Room) -> int:
     """Return how many blocks there shall be: at least as many as the longest request takes.
 
     Args:
         config: of the transformer whose keys and values they hold.
         like: a tensor of their type, on their device.
-        num_slots: requests under way at once.
-        max_positions: of a request.
-        cache_bytes: for all of them; ``None``: on a GPU enough for requests of half a minute in
-            all slots, elsewhere for a quarter of that.
+        room: that there shall be.
     """
-    if cache_bytes is not None:
+    if room.cache_bytes is not None:
         position_bytes = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-        num_blocks = cache_bytes // (position_bytes * like.element_size() * BLOCK_POSITIONS)
+        num_blocks = room.cache_bytes // (position_bytes * like.element_size() * BLOCK_POSITIONS)
     else:
         usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
-        num_blocks = num_slots * min(usual, max_positions) // BLOCK_POSITIONS
-    return max(num_blocks, num_blocks_of(max_positions))
+        num_blocks = room.num_slots * min(usual, room.max_positions) // BLOCK_POSITIONS
+    return max(num_blocks, num_blocks_of(room.max_positions))
 
 
 def num_blocks_of(num_positions: int) -> int:

@@ -17,7 +17,7 @@ from antiphon.models.qwen3_tts.columns import Codes, columns_between, lead_frame
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_budget
 from antiphon.models.qwen3_tts.language_model import FAULT, STOP, load_language_model
-from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS
+from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS, Room
 from antiphon.models.qwen3_tts.prompt_layout import Ids, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.step_inputs import Reading, SlotStart
 from antiphon.models.spec import LoadContext
@@ -115,10 +115,8 @@ class Qwen3TTSRunner:
         self._model = load_language_model(
             context.path,
             self._config,
+            Room(self.num_slots, max_positions, cache_bytes or context.cache_bytes),
             like=torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device),
-            num_slots=self.num_slots,
-            max_positions=max_positions,
-            cache_bytes=cache_bytes or context.cache_bytes,
             is_batch_invariant=context.is_deterministic,
             progress=context.progress_of("talker"),
             uses_graphs=uses_graphs,

@@ -100,15 +100,15 @@ def test_audio_is_that_of_the_exact_decoder_in_any_grouping_and_company() -> Non
     for row, expected in zip(together, exact, strict=True):
         assert snr_db(row, expected) > MIN_SNR_DB
     codec().reset(state, 1)
-    assert_same(decode_in([1, 2], [1], state)[0], together[1, :24])
+    assert_same(decode_in([1, 1, 1], [1], state)[0], together[1, :24])
 
 
 def test_chunks_of_several_sizes_are_launched_at_once() -> None:
     state = codec().open(NUM_SLOTS)
-    expected = decode_in([2], range(NUM_SLOTS), state)
+    expected = decode_in([4], range(NUM_SLOTS), state)
     for slot in range(NUM_SLOTS):
         codec().reset(state, slot)
-    decodes = [Decode(2, FIRST_FRAME, 1), Decode(0, FIRST_FRAME, 2)]
+    decodes = [Decode(2, FIRST_FRAME, 1), Decode(0, FIRST_FRAME, 4)]
     chunks = codec().launch(decodes, frame_store(), state).result()
     assert sorted(chunks) == [0, 2]
     assert_same(chunks[0], expected[0])
@@ -116,7 +116,7 @@ def test_chunks_of_several_sizes_are_launched_at_once() -> None:
 
 
 def test_frames_of_the_host_are_decoded_like_those_of_the_device() -> None:
-    expected = decode_in([2, 1], [0, 2], codec().open(NUM_SLOTS))
+    expected = decode_in([1, 1, 1], [0, 2], codec().open(NUM_SLOTS))
     state = codec().open(NUM_SLOTS)
     active = np.array([True, False, True])
     audio = codec().decode(frames()[:, :3].cpu().numpy(), state, active)
@@ -126,7 +126,7 @@ def test_frames_of_the_host_are_decoded_like_those_of_the_device() -> None:
 
 
 def test_a_lead_is_decoded_once_and_copied_after() -> None:
-    expected = decode_in([2, 1], [1], codec().open(NUM_SLOTS))[0, 16:]
+    expected = decode_in([1, 1, 1], [1], codec().open(NUM_SLOTS))[0, 16:]
     state = codec().open(NUM_SLOTS)
     lead = frames()[1, :2].cpu().numpy()
     store = frame_store()

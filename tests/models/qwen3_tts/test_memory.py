@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.models.qwen3_tts.config import Task, TransformerConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS, num_cache_blocks
+from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS, Room, num_cache_blocks
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.spec import LoadContext
 
@@ -35,9 +35,7 @@ def test_the_longest_request_fits_and_memory_is_kept_to(
     config: TransformerConfig, num_slots: int, max_positions: int, cache_bytes: int | None
 ) -> None:
     like = torch.empty(0, dtype=torch.bfloat16)
-    num_blocks = num_cache_blocks(
-        config, like, num_slots=num_slots, max_positions=max_positions, cache_bytes=cache_bytes
-    )
+    num_blocks = num_cache_blocks(config, like, Room(num_slots, max_positions, cache_bytes))
     at_least = -(-max_positions // BLOCK_POSITIONS)
     assert num_blocks >= at_least
     if num_blocks > at_least and cache_bytes is not None:
