@@ -28,6 +28,7 @@ _CHUNK_SIZES = (1, 4, 16)  # more sizes mean smaller batches of each
 _ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _MAX_RUN_FRAMES = 512
 """Of all rows: a GPU is full long before, and each frame takes 1.5 MB while it is decoded."""
+_RUN_FRAMES_A_SLOT = 4
 _NUM_LEADS = 8
 """Led states that are kept, of a few MB each."""
 
@@ -155,7 +156,7 @@ class DeviceCodec:
         frames = frame_store.flatten(0, 1)
         by_size = sorted(decodes, key=lambda decode: decode.num_frames)
         for num_frames, same_size in groupby(by_size, key=lambda decode: decode.num_frames):
-            group, most = list(same_size), _MAX_RUN_FRAMES // num_frames
+            group, most = list(same_size), _max_rows(state.nobody, num_frames)
             for part in (group[first : first + most] for first in range(0, len(group), most)):
                 slots = np.array([decode.slot for decode in part])
                 starts = np.array([decode.start for decode in part])
@@ -193,7 +194,7 @@ class DeviceCodec:
         chunks = []
         at = 0
         for size in self._sizes(num_frames):
-            most = _MAX_RUN_FRAMES // size
+            most = _max_rows(state.nobody, size)
             parts = [
                 self._run(
                     np.array(slots[first : first + most]),
@@ -248,5 +249,11 @@ class DeviceCodec:
 
 def _row_buckets(num_slots: int, num_frames: int) -> tuple[int, ...]:
     """Return the numbers of rows that runs are padded to."""
-    most = min(num_slots, _MAX_RUN_FRAMES // num_frames)
+    most = _max_rows(num_slots, num_frames)
     return (*(size for size in _ROW_BUCKETS if size < most), most)
+
+
+def _max_rows(num_slots: int, num_frames: int) -> int:
+    """Return how many rows a run has at most; few slots shall not take memory for many."""
+    max_frames = min(_MAX_RUN_FRAMES, max(_CHUNK_SIZES[-1], _RUN_FRAMES_A_SLOT * num_slots))
+    return min(num_slots, max_frames // num_frames)
