@@ -148,8 +148,8 @@ class SpeechClient:
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
         """Send one request and return what became of it."""
-        fields = dict(self._target.fields)
-        request = request_bytes(self._target, {**fields, "input": text})
+        fields = {**self._target.fields, **self._target.lengths(index), "input": text}
+        request = request_bytes(self._target, fields)
         sent_s = time.monotonic()
         exchange = Exchange(
             str(fields.get("response_format")), asyncio.get_running_loop().create_future()

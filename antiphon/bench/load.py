@@ -16,6 +16,8 @@ class Target:
         path: of the endpoint.
         api_key: sent as a bearer token; ``None`` sends none.
         fields: members of each request's body beside its text.
+        frames: fewest and most frames of an answer, by which each is cut at random; ``None`` lets
+            each end by itself. Random weights never do.
     """
 
     host: str
@@ -23,6 +25,13 @@ class Target:
     path: str = "/v1/audio/speech"
     api_key: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
+    frames: tuple[int, int] | None = None
+
+    def lengths(self, index: int) -> dict[str, int]:
+        """Return the members that say where request number ``index`` is cut."""
+        if self.frames is None:
+            return {}
+        return {"max_new_tokens": random.Random(f"frames/{index}").randint(*self.frames)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

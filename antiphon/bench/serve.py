@@ -40,7 +40,13 @@ class HttpPlan:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def target_of(url: str, *, api_key: str | None, fields: Mapping[str, Any]) -> Target:
+def target_of(
+    url: str,
+    *,
+    api_key: str | None,
+    fields: Mapping[str, Any],
+    frames: tuple[int, int] | None = None,
+) -> Target:
     """Return the endpoint of a server's address, with or without ``/v1`` at its end.
 
     Raises:
@@ -60,6 +66,7 @@ def target_of(url: str, *, api_key: str | None, fields: Mapping[str, Any]) -> Ta
         path=f"{base}/v1/audio/speech",
         api_key=api_key,
         fields=fields,
+        frames=frames,
     )
 
 
@@ -99,6 +106,7 @@ def measure(plan: HttpPlan, told: Callable[[HttpResult], None]) -> dict[str, Any
         **provenance(),
         "kind": "serve",
         "fields": dict(plan.target.fields),
+        "frames": plan.target.frames,
         "prebuffer_s": plan.prebuffer_s,
         "client_processes": num_processes,
         **plan.notes,

@@ -83,6 +83,12 @@ class ServeBenchFlags:
             show_default=False,
         ),
     ] = None
+    frames: Annotated[
+        str | None,
+        typer.Option(
+            help="Cut each answer at a random number of frames, FEWEST-MOST.", show_default=False
+        ),
+    ] = None
     api_key: Annotated[str | None, typer.Option(help="Of the server.", show_default=False)] = None
     prebuffer_ms: Annotated[
         float, typer.Option(help="Audio that a listener collects before playing.", min=0)
@@ -209,6 +215,22 @@ def _field(given: str) -> tuple[str, Any]:
         return name, value
 
 
+def _frames(given: str | None) -> tuple[int, int] | None:
+    """Read ``--frames``: two numbers, or one."""
+    from antiphon.errors import SettingsError
+
+    if given is None:
+        return None
+    fewest, _, most = given.partition("-")
+    try:
+        frames = int(fewest), int(most or fewest)
+    except ValueError:
+        frames = 0, 0
+    if not 1 <= frames[0] <= frames[1]:
+        raise SettingsError(f"--frames: '{given}' is not FEWEST-MOST, as in 60-140.")
+    return frames
+
+
 def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "HttpPlan":
     from antiphon.bench.random_model import shortened
     from antiphon.bench.serve import HttpPlan, target_of
@@ -218,7 +240,9 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
     if flags.random is not None:
         texts = tuple(shortened(text) for text in texts)
     return HttpPlan(
-        target=target_of(url, api_key=flags.api_key, fields=flags.fields()),
+        target=target_of(
+            url, api_key=flags.api_key, fields=flags.fields(), frames=_frames(flags.frames)
+        ),
         loads=loads,
         texts=texts,
         warm_up_requests=flags.warmup,

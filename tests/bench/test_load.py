@@ -6,7 +6,7 @@ from statistics import fmean
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.bench.load import HttpLoad, arrivals_s
+from antiphon.bench.load import HttpLoad, Target, arrivals_s
 from antiphon.bench.texts import TEXTS, text_of
 
 
@@ -58,3 +58,11 @@ def test_texts_follow_from_seed_and_number() -> None:
     assert set(chosen) == set(TEXTS)
     assert sorted(TEXTS, key=len)[0] == TEXTS[0]
     assert len(set(TEXTS)) == len(TEXTS) == 30
+
+
+def test_answers_are_cut_at_lengths_that_follow_from_the_number() -> None:
+    target = Target(host="here", port=1, frames=(5, 9))
+    lengths = [target.lengths(index)["max_new_tokens"] for index in range(200)]
+    assert lengths == [target.lengths(index)["max_new_tokens"] for index in range(200)]
+    assert set(lengths) == set(range(5, 10))
+    assert Target(host="here", port=1).lengths(0) == {}
