@@ -1,5 +1,13 @@
-"""The codec's decoder on the host, or in float32: exact, row by row, with PyTorch alone."""
+"""The codec's decoder on the host, or in float32: exact, row by row, with PyTorch alone.
 
+PyTorch adds in an order that depends on shapes: a row would differ in its last bits by who is
+decoded beside it, and by how its frames are grouped. So rows are decoded one by one, and frames in
+groups that follow from their numbers: the first by itself, then always as many at a time. A call
+that ends within a group decodes all of it, whatever the frames to come will be, since they change
+nothing before them; the next call does it again.
+"""
+
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,13 +21,27 @@ from antiphon.models.qwen3_tts.codec_state import DecoderState
 from antiphon.models.qwen3_tts.config import CodecConfig
 from antiphon.types import Samples
 
+_FIRST_GROUP, _GROUP = 1, 4
+
+
+@dataclass(frozen=True, slots=True)
+class RowStreams:
+    """The streams of all slots.
+
+    Attributes:
+        state: of each, after its last whole group.
+        begun: the frames of the group after that, as far as they have been decoded, by slot.
+            A slot whose first group is still to come is not in it.
+    """
+
+    state: DecoderState
+    begun: dict[int, NDArray[Any]] = field(default_factory=dict)
+
 
 class CodecBatch(RowDecoder):
-    """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``.
+    """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``."""
 
-    Rows are decoded one by one: PyTorch's kernels add in an order that depends on the batch, and a
-    stream would differ in its last bit by who its neighbours are.
-    """
+    chunk_sizes = (_FIRST_GROUP, _GROUP)
 
     def __init__(self, decoder: CodecDecoder, config: CodecConfig) -> None:
         self._decoder = decoder
@@ -27,24 +49,49 @@ class CodecBatch(RowDecoder):
         self.samples_per_frame = config.samples_per_frame
 
     @torch.inference_mode()
-    def open(self, num_slots: int) -> DecoderState:
-        return self._decoder.open(num_slots)
+    def open(self, num_slots: int) -> RowStreams:
+        return RowStreams(self._decoder.open(num_slots))
 
     @torch.inference_mode()
-    def reset(self, state: DecoderState, slot: int) -> None:
-        self._decoder.reset(state, slot)
+    def reset(self, state: RowStreams, slot: int) -> None:
+        self._decoder.reset(state.state, slot)
+        state.begun.pop(slot, None)
 
-    @torch.inference_mode()
-    def decode_row(self, frames: NDArray[Any], state: DecoderState, slot: int) -> Samples:
-        device = state.memory.device
-        row = upload([slot], device)
-        part = state.gather(row)
-        codes = upload(np.ascontiguousarray(np.asarray(frames).T)[None], device)
-        is_active = torch.ones(1, dtype=torch.bool, device=device)
-        audio = self._decoder.decode(codes, part, is_active)
-        state.scatter(row, part)
-        samples: Samples = audio[0].cpu().numpy()
-        return samples
+    def lead(self, state: RowStreams, slot: int, frames: NDArray[Any]) -> None:
+        """Lead a fresh slot; what is decoded after it begins with a first group."""
+        self._decode(frames, state, slot, is_kept=True)
+
+    def decode_row(self, frames: NDArray[Any], state: RowStreams, slot: int) -> Samples:
+        frames = np.asarray(frames)
+        parts: list[Samples] = [np.zeros(0, np.float32)]
+        while len(frames):
+            begun = state.begun.get(slot, frames[:0])
+            size = _GROUP if slot in state.begun else _FIRST_GROUP
+            group = np.concatenate((begun, frames[: size - len(begun)]))
+            is_whole = len(group) == size
+            padded = np.pad(group, ((0, size - len(group)), (0, 0)), mode="edge")
+            audio = self._decode(padded, state, slot, is_kept=is_whole)
+            start, end = (len(each) * self.samples_per_frame for each in (begun, group))
+            parts.append(audio[start:end])
+            frames = frames[len(group) - len(begun) :]
+            state.begun[slot] = group[:0] if is_whole else group
+        return np.concatenate(parts)
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
+
+    @torch.inference_mode()
+    def _decode(
+        self, frames: NDArray[Any], state: RowStreams, slot: int, *, is_kept: bool
+    ) -> Samples:
+        """Decode frames after a slot's last group; they become its last if they are kept."""
+        device = state.state.memory.device
+        row = upload([slot], device)
+        part = state.state.gather(row)
+        codes = upload(np.ascontiguousarray(np.asarray(frames).T)[None], device)
+        is_active = torch.ones(1, dtype=torch.bool, device=device)
+        audio = self._decoder.decode(codes, part, is_active)
+        if is_kept:
+            state.state.scatter(row, part)
+        samples: Samples = audio[0].cpu().numpy()
+        return samples

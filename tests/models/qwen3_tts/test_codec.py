@@ -169,6 +169,25 @@ def test_a_batch_of_arrays_decodes_its_active_rows(plan: list[Step]) -> None:
                 assert not samples[row].any()
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(0, 5))
+def test_arrays_in_any_grouping_give_the_same_to_the_last_bit(
+    sizes: list[int], num_lead: int
+) -> None:
+    codec = CodecBatch(small_decoder(), small_config().codec)
+    frames = streams()[0].T.numpy()
+    state = codec.open(2)
+    for slot in (0, 1):
+        if num_lead:
+            codec.lead(state, slot, frames[:num_lead])
+    frames = frames[num_lead : num_lead + sum(sizes)]
+    whole = codec.decode_row(frames, state, 0)
+    parts = [codec.decode_row(part, state, 1) for part in np.split(frames, np.cumsum(sizes))]
+    assert np.array_equal(np.concatenate(parts), whole)
+    codec.reset(state, 0)
+    assert 0 not in state.begun
+
+
 def test_streams_through_a_batched_decoder_are_what_they_would_be_alone() -> None:
     async def listen(decoder: BatchedDecoder, row: int) -> Samples:
         stream = decoder.open()
