@@ -61,6 +61,9 @@ class SpeechRequest:
         seed: makes the audio repeatable; ``None`` draws one.
         sampling: overrides of the family's sampling defaults.
         options: family-only fields, validated by the family's options model.
+        is_live: whether somebody listens while it is made; else only its end matters.
+        pronunciations: what is read instead of a word, beside those of the server.
+        normalize: whether numbers, units and the like are written out, in English.
         id: names the request in logs, metrics and the engine.
     """
 
@@ -74,6 +77,9 @@ class SpeechRequest:
     seed: int | None = None
     sampling: Sampling = Sampling()
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    is_live: bool = True
+    pronunciations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    normalize: bool = False
     id: str = field(default_factory=new_request_id)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from antiphon.engine.core import EngineCore
+from antiphon.engine.heartbeat import Heartbeat
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent
@@ -62,6 +63,7 @@ class AsyncEngine:
 
     def __init__(self, runner: Runner, *, name: str = "engine") -> None:
         self._core = EngineCore(runner)
+        self.heartbeat = Heartbeat()
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, _Mailbox] = {}
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
@@ -117,7 +119,9 @@ class AsyncEngine:
         try:
             while self._take_commands():
                 if self._core.has_work:
-                    self._deliver(self._core.step())
+                    with self.heartbeat.step():
+                        events = self._core.step()
+                    self._deliver(events)
                 else:
                     self._core.scheduler.check_integrity()
         except Exception as error:  # the engine's one door for faults

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 StageItem: TypeAlias = FrameReady | AudioChunk | Ended
@@ -13,10 +13,18 @@ StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """What every stage of a pipeline is told of one request."""
+    """What every stage of a pipeline is told of one request.
+
+    Attributes:
+        is_live: whether somebody listens while it is made; else only its end matters.
+        pieces: the rest of a text that is still arriving, for the stage that reads it; ends with
+            the one that completes it.
+    """
 
     id: str
     prompt: Prompt
+    is_live: bool = True
+    pieces: AsyncGenerator[Piece, None] | None = None
 
 
 class Stage(Protocol):
@@ -33,6 +41,11 @@ class Stage(Protocol):
     @property
     def failure(self) -> str | None:
         """What broke the stage for good, or ``None`` while it works."""
+        ...
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the step under way has taken so far, 0 between steps."""
         ...
 
     async def close(self) -> None:
@@ -59,6 +72,11 @@ class Fabric(Protocol):
     @property
     def failure(self) -> str | None:
         """What broke a stage for good, or ``None`` while all work."""
+        ...
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the longest step under way has taken so far, over all stages."""
         ...
 
     async def drain(self) -> None:

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from antiphon.config import ModelSettings
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.base import Fabric, StageRequest, StageStream
+from antiphon.fabric.lazy import LazyFabric, ModelMemory
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Prompter
 from antiphon.models.registry import resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.stage import build_stage
+from antiphon.tracing import until_first
 from antiphon.types import LoadProgress, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
@@ -27,21 +30,36 @@ _WARM_UP_FRAMES = 16
 class LoadedModel:
     """A model that is ready to be spoken with."""
 
-    def __init__(self, name: str, family: Family, prompter: Prompter, fabric: Fabric) -> None:
+    def __init__(
+        self,
+        name: str,
+        family: Family,
+        prompter: Prompter,
+        fabric: Fabric,
+        *,
+        path: Path | None = None,
+    ) -> None:
         self.name = name
         self.family = family
         self.prompter = prompter
         self.fabric = fabric
+        self.path = path
 
     @classmethod
     async def load(
-        cls, settings: ModelSettings, *, progress: LoadProgress | None = None
+        cls,
+        settings: ModelSettings,
+        *,
+        progress: LoadProgress | None = None,
+        memory: ModelMemory | None = None,
     ) -> "LoadedModel":
         """Load a model's prompter and stages, off the event loop.
 
         Args:
             settings: which, and on what.
             progress: told, in other threads, how far it is.
+            memory: shared by models whose stages are loaded when they are wanted; default: the
+                stages are loaded now, and stay.
 
         Raises:
             ModelLoadError: no family serves it, or its checkpoint is wrong.
@@ -49,10 +67,11 @@ class LoadedModel:
         family, path = await asyncio.to_thread(resolve, settings.source)
         context = LoadContext(path, settings.device, settings.dtype, settings.max_slots, progress)
         prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
-        fabric = LocalFabric()
+        fabric: Fabric = LocalFabric() if memory is None else LazyFabric(memory)
         for spec in family.pipeline.stages:
             await fabric.host(spec.name, partial(build_stage, spec, context))
-        return cls(settings.name or served_name(settings.source), family, prompter, fabric)
+        name = settings.name or served_name(settings.source)
+        return cls(name, family, prompter, fabric, path=path)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -63,12 +82,24 @@ class LoadedModel:
         """What broke the model for good, or ``None`` while it works."""
         return self.fabric.failure
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the step under way has taken so far, 0 between steps."""
+        return self.fabric.stalled_s
+
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.
 
         Raises:
             UnknownVoiceError: there is none.
         """
+        found = self.own_voice(name, aliases)
+        if found is None:
+            raise self.unknown_voice(name, aliases)
+        return found
+
+    def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
+        """Return the voice of this name or alias, if it is one that the model comes with."""
         voices = self.capabilities.voices
         wanted = (name or DEFAULT_VOICE).casefold()
         by_id = {voice.id.casefold(): voice for voice in voices}
@@ -77,7 +108,13 @@ class LoadedModel:
                 return voices[0]
             if candidate in by_id:
                 return by_id[candidate]
-        raise UnknownVoiceError(name or "", [*(voice.id for voice in voices), *aliases])
+        return None
+
+    def unknown_voice(self, name: str | None, aliases: Mapping[str, str]) -> UnknownVoiceError:
+        """Return the error for a voice that is not among the model's own."""
+        return UnknownVoiceError(
+            name or "", [*(voice.id for voice in self.capabilities.voices), *aliases]
+        )
 
     def open(self, request: StageRequest) -> StageStream:
         """Open a request's stream through all stages."""
@@ -85,7 +122,7 @@ class LoadedModel:
         stream = self.fabric.open(first.name, request, None)
         for spec in rest:
             stream = self.fabric.open(spec.name, request, stream)
-        return stream
+        return until_first("first frame", stream)
 
     async def warm_up(self) -> None:
         """Speak a few words to nobody, so that the first listener does not wait for caches."""

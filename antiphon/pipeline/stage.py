@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from antiphon.codec.protocol import StreamingDecoder
@@ -11,8 +12,9 @@ from antiphon.concurrency import Workers
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.runner import Runner
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import Prompt, SpeechGenerator
+from antiphon.models.base import Piece, Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
+from antiphon.pipeline.feeding import fed
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 
@@ -39,6 +41,10 @@ class GeneratorStage:
     def failure(self) -> str | None:
         return None  # a generator that raises fails its own request alone
 
+    @property
+    def stalled_s(self) -> float:
+        return 0.0  # a thread of many: the others go on
+
     async def close(self) -> None:
         self._workers.close()
         self._generator.close()
@@ -54,13 +60,25 @@ class AutoregressiveStage:
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         assert upstream is None
-        async with aclosing(self._engine.generate(request.id, request.prompt)) as events:
+        events: StageStream = self._engine.generate(request.id, request.prompt)
+        if request.pieces is not None:
+            events = fed(events, partial(self._feed, request.id, request.pieces))
+        async with aclosing(events):
             async for event in events:
                 yield event
+
+    async def _feed(self, request_id: str, pieces: AsyncGenerator[Piece, None]) -> None:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                self._engine.append(request_id, piece)
 
     @property
     def failure(self) -> str | None:
         return self._engine.failure
+
+    @property
+    def stalled_s(self) -> float:
+        return self._engine.heartbeat.stalled_s
 
     async def close(self) -> None:
         await self._engine.close()
@@ -114,6 +132,10 @@ class DecoderStage:
     @property
     def failure(self) -> str | None:
         return self._decoder.failure
+
+    @property
+    def stalled_s(self) -> float:
+        return 0.0  # it has no steps of its own
 
     async def close(self) -> None:
         await self._decoder.shut_down()

@@ -6,6 +6,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import get_type_hints
 
 import httpx
@@ -129,6 +130,7 @@ def test_every_flag_sets_its_setting() -> None:
         cors_origin=["c"],
         max_input_characters=3,
         log_level="debug",
+        data_dir=Path("d"),
     )
     settings = load_settings(flags.as_settings(), environment={})
     model, server = settings.model, settings.server
@@ -139,6 +141,7 @@ def test_every_flag_sets_its_setting() -> None:
     assert (server.host, server.port, server.log_level) == ("h", 1, "debug")
     assert (server.api_keys, server.cors_origins) == (("a", "b"), ("c",))
     assert settings.speech.max_input_characters == 3
+    assert settings.data.folder == Path("d")
 
 
 def test_help_tells_the_true_defaults() -> None:

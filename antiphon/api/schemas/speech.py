@@ -113,6 +113,12 @@ class SpeechBody(BaseModel):
     max_new_tokens: int | None = Field(
         None, ge=1, le=_MAX_INT32, description="The most frames that a segment of text may take."
     )
+    pronunciations: dict[Text, Text] | None = Field(
+        None, description="What is read instead of words.", examples=[{"SQL": "sequel"}]
+    )
+    normalize: bool = Field(
+        False, description="Write numbers, dates, money and units out in English words first."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -163,5 +169,7 @@ class SpeechBody(BaseModel):
                 repetition_penalty=self.repetition_penalty,
                 max_frames=self.max_new_tokens,
             ),
+            pronunciations=self.pronunciations or {},
+            normalize=self.normalize,
             id=request_id,
         )
