@@ -73,6 +73,11 @@ class ModelsSettings(Section):
         30.0, ge=0, description="Requests wait this long for a model to be loaded, then get 503."
     )
 
+    @property
+    def unloads(self) -> bool:
+        """Whether models that are in memory may leave it."""
+        return bool(self.max_loaded or self.idle_s)
+
 
 class SpeechSettings(Section):
     """What the speech API accepts."""

@@ -24,6 +24,7 @@ from antiphon.api import (
     voices,
 )
 from antiphon.api.adapters import deepgram, elevenlabs, elevenlabs_ws
+from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
 from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
 from antiphon.api.keys import KeyRing
@@ -55,6 +56,8 @@ EXPOSED_HEADERS = (
     REQUEST_ID_HEADER,
     "X-Sample-Rate",
     "X-Finish-Reason",
+    "X-Word-Timestamps",
+    "X-Word-Timestamps-Omitted",
     "Retry-After",
     "retry-after-ms",
     "x-should-retry",
@@ -84,7 +87,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
             app.state.jobs = await start_jobs(app.state.server, stack)
             yield
 
-    app = FastAPI(
+    app = DescribedApi(
         title="Antiphon",
         version=__version__,
         lifespan=lifespan,

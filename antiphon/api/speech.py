@@ -18,6 +18,7 @@ from antiphon.api.options import open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import Delivery, SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.word_times import NotedWords
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.tracing import until_first
@@ -67,7 +68,9 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     request = body.to_domain(speech_id)
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
+    words = NotedWords() if request.word_timestamps else None
     events = open_stream(body, request, server)
+    events = events if words is None else words.passed(events)
     format = body.response_format
     headers = {
         "X-Sample-Rate": str(sample_rate_hz),
@@ -75,21 +78,27 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
         "Cache-Control": "no-cache",
     }
     if body.delivery is Delivery.WHOLE:
-        collect = partial(_collected, events, format, sample_rate_hz, server.encoders)
+        collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
         return WholeResponse(collect, headers, format.media_type)
     encoding = encoded(events, format, sample_rate_hz, server.encoders)
     pieces = until_first("first audio", encoding)
     if body.delivery is Delivery.EVENTS:
-        return StreamedResponse(_as_events(pieces, format), headers, EVENT_STREAM, _error_event)
+        told = _as_events(pieces, format, words)
+        return StreamedResponse(told, headers, EVENT_STREAM, _error_event)
     return StreamedResponse(_as_bytes(pieces), headers, format.media_type)
 
 
 async def _collected(
-    events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
+    events: SpeechStream,
+    format: AudioFormat,
+    sample_rate_hz: int,
+    workers: Workers,
+    words: NotedWords | None,
 ) -> tuple[list[bytes], dict[str, str]]:
     """Return a file's pieces and the headers that are known only at its end."""
     pieces, ended = await collected(events, format, sample_rate_hz, workers)
-    return pieces, {"X-Finish-Reason": ended.reason}
+    told = {} if words is None else words.headers()
+    return pieces, {"X-Finish-Reason": ended.reason, **told}
 
 
 async def _as_bytes(stream: EncodedStream) -> Pieces:
@@ -99,14 +108,18 @@ async def _as_bytes(stream: EncodedStream) -> Pieces:
                 yield item
 
 
-async def _as_events(stream: EncodedStream, format: AudioFormat) -> Pieces:
+async def _as_events(
+    stream: EncodedStream, format: AudioFormat, words: NotedWords | None
+) -> Pieces:
     async with aclosing(stream):
         async for item in stream:
             if isinstance(item, Ended):
                 yield _event("speech.audio.done", _done(item))
             else:
                 audio = base64.b64encode(item).decode()
-                yield _event("speech.audio.delta", {"audio": audio, "response_format": format})
+                told = {} if words is None else {"timestamps": words.take()}
+                delta = {"audio": audio, "response_format": format, **told}
+                yield _event("speech.audio.delta", delta)
 
 
 def _done(ended: Ended) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from antiphon.api.schemas.speech_batch import (
 )
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
+from antiphon.api.word_times import NotedWords
 from antiphon.errors import InvalidRequestError
 from antiphon.types import Ended
 
@@ -102,7 +103,9 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     request = replace(body.to_domain(id), is_live=False)
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
+    words = NotedWords() if request.word_timestamps else None
     events = open_stream(body, request, server)
+    events = events if words is None else words.passed(events)
     format = body.response_format
     pieces, ended = await collected(events, format, sample_rate_hz, server.encoders)
     return SpeechBatchResult(
@@ -113,6 +116,7 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
         sample_rate=sample_rate_hz,
         finish_reason=ended.reason,
         usage=_usage(ended),
+        timestamps=None if words is None else words.take(),
     )
 
 

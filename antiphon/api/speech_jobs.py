@@ -78,6 +78,11 @@ async def create_job(body: SpeechJobBody, server: Server, jobs: Jobs) -> SpeechJ
         model = server.speech.model(request.model)
         FamilyOptions.of(speech, model.family)
         server.speech.check(request, model)
+        if request.word_timestamps:
+            raise InvalidRequestError(
+                "Jobs do not tell when words are spoken: leave 'word_timestamps' out.",
+                param="word_timestamps",
+            )
     await server.speech.cast(request, model)
     job = await jobs.add(body.with_seed(new_seed()).model_dump_json(exclude_none=True))
     return SpeechJobView.of(job, PATH)

@@ -58,8 +58,10 @@ class _Server(uvicorn.Server):
         assert sockets
         with shown_progress("loading", logger.info) as self._show:
             await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
+        self._show = None
         gc.collect()
-        gc.freeze()  # dictionaries and weights stay: going over them would hold up every stream
+        if not self._settings.models.unloads:
+            gc.freeze()  # what stays need not be gone over, which would hold up every stream
         await super().startup(sockets)
         announce(self._state, sockets[0].getsockname()[1])
 
@@ -94,8 +96,8 @@ class _Server(uvicorn.Server):
         return self._num_quiet_ticks >= QUIET_TICKS
 
     def _show_progress(self, part: str, num_done: int, num_all: int) -> None:
-        assert self._show is not None, "only what is started is loaded"
-        self._show(part, num_done, num_all)
+        if self._show is not None:  # what is loaded later is loaded without a word
+            self._show(part, num_done, num_all)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)

@@ -5,6 +5,7 @@ that is idle for longest make room, and sends those away that are idle for too l
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -187,4 +188,5 @@ class ModelMemory:
     async def _unload(self, fabric: LazyFabric) -> None:
         self._loaded.remove(fabric)
         await fabric.unload()
+        await asyncio.to_thread(gc.collect)  # now, or the next model finds no room
         logger.info("a model that was idle has left the memory")

@@ -118,7 +118,7 @@ class JobRunner:
         self._plan = plan
         self._owner = secrets.token_hex(8)
         self._wake = asyncio.Event()
-        self._running: tuple[str, asyncio.Task[None]] | None = None
+        self._running: tuple[str, asyncio.Task[JobResult]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

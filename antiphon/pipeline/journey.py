@@ -35,6 +35,7 @@ from antiphon.types import (
     SpeechStream,
     Usage,
     Voice,
+    WordTime,
 )
 
 T = TypeVar("T")
@@ -87,17 +88,21 @@ class Journey:
         script, prompt = await self.workers.run(self._begin)
         usage = Usage()
         reason: FinishReason = "stop"
+        native_hz = self.model.capabilities.sample_rate_hz
+        start_s = 0.0
         async with aclosing(self._items(script, prompt)) as items:
             for passage in script:
-                async with aclosing(self._passage(passage, items)) as events:
+                track = _Track(native_hz, self.request, self.workers, start_s)
+                async with aclosing(self._passage(passage, items, track)) as events:
                     async for event in events:
                         if isinstance(event, Ended):
                             usage = _sum(usage, event.usage)
                             reason = _worse(reason, event.reason)
                         else:
                             yield event
-                for chunk in self._silence(passage.pause_s):
+                for chunk in self._silence(passage.pause_s, track.sample_rate_hz):
                     yield chunk
+                start_s += track.num_samples / track.sample_rate_hz + passage.pause_s
         yield Ended(reason, usage)
 
     def _begin(self) -> tuple[Script, Prompt | None]:
@@ -157,9 +162,10 @@ class Journey:
                 elif isinstance(item, Ended):
                     yield Ended(item.reason, Usage(prompt.num_tokens, num_frames))
 
-    async def _passage(self, passage: Passage, items: SpeechStream) -> SpeechStream:
+    async def _passage(
+        self, passage: Passage, items: SpeechStream, track: "_Track"
+    ) -> SpeechStream:
         """Join a passage's segments; each is followed by its `Ended`."""
-        track = _Track(self.model.capabilities.sample_rate_hz, self.request, self.workers)
         for place, segment in enumerate(passage.segments, start=1):
             min_pause_s = PAUSE_S[segment.joint]
             for chunk in await track.begin(min_pause_s, has_next=place < len(passage.segments)):
@@ -173,9 +179,8 @@ class Journey:
         for chunk in await track.flush():
             yield chunk
 
-    def _silence(self, duration_s: float) -> Iterator[AudioChunk]:
+    def _silence(self, duration_s: float, rate_hz: int) -> Iterator[AudioChunk]:
         """Yield silence of a length that no change of speed touches."""
-        rate_hz = self.request.sample_rate_hz or self.model.capabilities.sample_rate_hz
         num_left = round(duration_s * rate_hz)
         while num_left:
             num_samples = min(num_left, rate_hz)
@@ -186,16 +191,29 @@ class Journey:
 class _Track:
     """Joins segments and transforms what comes of it; one for each passage."""
 
-    def __init__(self, native_hz: int, request: SpeechRequest, workers: Workers) -> None:
+    def __init__(
+        self, native_hz: int, request: SpeechRequest, workers: Workers, start_s: float
+    ) -> None:
+        """Begin ``start_s`` after the beginning of the stream."""
         self._joiner = Joiner(native_hz)
-        target_hz = request.sample_rate_hz or native_hz
-        self._chain = Chain.build(native_hz, target_hz, request.speed)
+        self.sample_rate_hz = request.sample_rate_hz or native_hz
+        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed)
         self._workers = workers
+        self._start_s = start_s
+        self._seconds_a_sample = 1 / (native_hz * request.speed)
+        self._speed = request.speed
+        self._num_joined = 0
+        self._segment_start_s = start_s
+        self._words: tuple[WordTime, ...] = ()
+        self.num_samples = 0
 
     async def begin(self, min_pause_s: float | None, *, has_next: bool) -> list[AudioChunk]:
-        return await self._transformed(self._joiner.begin(min_pause_s, has_next=has_next))
+        chunks = await self._transformed(self._joiner.begin(min_pause_s, has_next=has_next))
+        self._segment_start_s = self._start_s + self._num_joined * self._seconds_a_sample
+        return chunks
 
     async def push(self, chunk: AudioChunk) -> list[AudioChunk]:
+        self._words += tuple(map(self._placed, chunk.words))
         return await self._transformed(self._joiner.push(chunk.samples), chunk.num_frames)
 
     async def end(self) -> list[AudioChunk]:
@@ -207,14 +225,25 @@ class _Track:
         return self._chunks(await self._workers.run(self._chain.flush), 0)
 
     async def _transformed(self, samples: Samples, num_frames: int = 0) -> list[AudioChunk]:
+        self._num_joined += len(samples)
         if not self._chain.is_identity and len(samples):
             samples = await self._workers.run(self._chain.push, samples)
         return self._chunks(samples, num_frames)
 
     def _chunks(self, samples: Samples, num_frames: int) -> list[AudioChunk]:
+        """Wrap samples; words wait for the first that leave after them."""
         if not len(samples):
             return []
-        return [AudioChunk(samples, self._chain.sample_rate_hz, num_frames)]
+        self.num_samples += len(samples)
+        words, self._words = self._words, ()
+        return [AudioChunk(samples, self.sample_rate_hz, num_frames, words)]
+
+    def _placed(self, time: WordTime) -> WordTime:
+        """Return when a word of the segment is heard in the stream."""
+        start_s, end_s = (
+            self._segment_start_s + each_s / self._speed for each_s in (time.start_s, time.end_s)
+        )
+        return WordTime(time.word, start_s, end_s)
 
 
 async def one_ahead(

@@ -169,6 +169,12 @@ class Speech:
             _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
         read_options(model.family.options, request.options)
         check_pronunciations(request.pronunciations)
+        if request.word_timestamps and not model.capabilities.word_times:
+            raise InvalidRequestError(
+                f"The model '{model.name}' cannot tell when words are spoken: leave"
+                " 'word_timestamps' out.",
+                param="word_timestamps",
+            )
         languages = model.capabilities.languages
         if request.language is not None and request.language.casefold() not in languages:
             allowed = ", ".join(languages) or "none, this model decides by itself"

@@ -34,7 +34,7 @@ def audio(result: dict[str, Any]) -> bytes:
 
 def test_each_item_is_what_it_would_be_alone(client: httpx.Client) -> None:
     shared = {"voice": "alto", "response_format": "wav", "seed": 5, "model": "toy"}
-    items = [
+    items: list[dict[str, Any]] = [
         {"input": "One."},
         {"input": "Two.", "voice": "bass", "seed": 6},
         {"input": "Three.", "response_format": "flac", "speed": 1.5, "voice": None},
@@ -55,7 +55,7 @@ def test_each_item_is_what_it_would_be_alone(client: httpx.Client) -> None:
 
 
 def test_what_is_wrong_with_an_item_is_its_own_affair(client: httpx.Client) -> None:
-    items = [
+    items: list[dict[str, Any]] = [
         {"input": "Good."},
         {"voice": "alto"},
         {"input": "x", "voice": "nobody"},

@@ -5,10 +5,13 @@ import subprocess
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.cli.conftest import DEADLINE_S
 from tests.cli.test_serve import Start, listens, serving
 from tests.servers import wait_until
+from tests.sockets import Client
 
 LONG = {"input": "Hello there. " * 500, "response_format": "wav"}
 URL = "/v1/audio/speech"
@@ -69,3 +72,26 @@ def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
         assert not listens(url)
         with pytest.raises(httpx.RemoteProtocolError):
             list(pieces)
+
+
+def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: Start) -> None:
+    with serving(start) as (process, url):
+        address = f"{url.replace('http', 'ws')}/v1/audio/speech/stream"
+        with (
+            connect(address, max_size=None, proxy=None) as silent,
+            connect(address, max_size=None, proxy=None) as speaking,
+        ):
+            talk = Client(speaking)
+            talk.send("session.config", response_format="pcm", stream_audio=True)
+            talk.send("input.text", text="Hello there. " * 500)
+            talk.send("input.done")
+            talk.until(lambda each: isinstance(each, bytes))
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: is_draining(url))
+            with pytest.raises(InvalidStatus) as refused, connect(address, proxy=None):
+                pass
+            assert refused.value.response.status_code == 503
+            assert talk.until("session.done")
+            assert ended(process) == 0
+            assert not Client(silent).rest()
+            assert silent.close_code == 1012

@@ -46,7 +46,7 @@ def test_joints_tell_what_was_between() -> None:
 
 def test_what_has_no_words_stays_with_its_neighbour() -> None:
     assert told(script_of("One.\n\n***\n\nTwo.")) == [("none", "One. ***"), ("paragraph", "Two.")]
-    assert told(script_of("***\n \nOne.")) == [("none", "*** One.")]
+    assert told(script_of("***\n \nOne.")) == [("none", "***\nOne.")]
 
 
 def test_pauses_part_passages_and_add_up() -> None:

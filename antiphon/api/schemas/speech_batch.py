@@ -56,6 +56,9 @@ class SpeechBatchResult(BaseModel):
     sample_rate: int | None = None
     finish_reason: str | None = None
     usage: SpeechBatchUsage | None = None
+    timestamps: list[dict[str, Any]] | None = Field(
+        None, description="When each word is spoken, if that was asked for."
+    )
     error: str | None = Field(None, description="What was wrong, for people.")
     error_details: ErrorBody | None = Field(None, description="The same, for programs.")
 

@@ -1,6 +1,7 @@
 """The messages of ``/v1/audio/speech/stream``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -8,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import invalid_request
 from antiphon.audio.encode import AudioFormat
+from antiphon.types import SpeechRequest
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -30,6 +32,10 @@ class SessionConfig(SpeechBody):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         return self
+
+    def to_domain(self, request_id: str) -> SpeechRequest:
+        """See `SpeechBody.to_domain`; nothing here tells times yet, so no model is asked for them."""
+        return replace(super().to_domain(request_id), word_timestamps=False)
 
 
 class InputText(BaseModel):
