@@ -6,14 +6,15 @@ An unknown key in any of them is an error that suggests the nearest known one.
 
 import json
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from antiphon.errors import SettingsError
 
@@ -53,6 +54,37 @@ class ModelSettings(Section):
     )
 
 
+def _named_source(value: Any) -> Any:
+    """Read ``SOURCE`` or ``NAME=SOURCE`` as a table."""
+    if not isinstance(value, str):
+        return value
+    name, is_named, source = value.rpartition("=")
+    return {"source": source, "name": name} if is_named else {"source": source}
+
+
+class ModelsSettings(Section):
+    """Further models of the same server, and how many are in memory at once."""
+
+    more: tuple[Annotated[ModelSettings, BeforeValidator(_named_source)], ...] = Field(
+        (), description="SOURCE or NAME=SOURCE each, or a table like [model]'s in a file."
+    )
+    lazy: bool = Field(False, description="Load a model when it is first asked for.")
+    max_loaded: int = Field(
+        0, ge=0, description="Most models in memory; the one idle for longest makes room. 0: all."
+    )
+    idle_s: float = Field(
+        0.0, ge=0, description="A model that is idle for longer leaves the memory. 0: never."
+    )
+    wait_s: float = Field(
+        30.0, ge=0, description="Requests wait this long for a model to be loaded, then get 503."
+    )
+
+    @property
+    def unloads(self) -> bool:
+        """Whether models that are in memory may leave it."""
+        return bool(self.max_loaded or self.idle_s)
+
+
 class SpeechSettings(Section):
     """What the speech API accepts."""
 
@@ -67,6 +99,10 @@ class SpeechSettings(Section):
         default_factory=lambda: dict.fromkeys(OPENAI_MODELS, "default"),
         description="Further names of models; 'default' is the served model.",
     )
+    pronunciations: dict[str, str] = Field(
+        default_factory=dict, description="What is read instead of words, as SQL = 'sequel'."
+    )
+    max_batch_items: int = Field(32, ge=1, description="Most texts of one batch.")
 
 
 class ReferenceSettings(Section):
@@ -88,18 +124,95 @@ class ReferenceSettings(Section):
     max_duration_s: float = Field(30.0, gt=0)
 
 
+class DataSettings(Section):
+    """What the server keeps: voices that are uploaded, and consents."""
+
+    dir: Path | None = Field(
+        None, description="Folder for it, on a disk of this machine; default: the user's own."
+    )
+    blobs_url: str | None = Field(
+        None, description="Where recordings are kept, as s3://bucket/path; default: in the folder."
+    )
+    max_voices: int = Field(
+        1000, ge=0, description="Most voices that may be uploaded, and most consents."
+    )
+
+    @property
+    def folder(self) -> Path:
+        """The folder, which need not exist yet."""
+        return (self.dir or _user_data_folder()).expanduser()
+
+
+class JobSettings(Section):
+    """Long texts that are spoken in the background."""
+
+    max_jobs: int = Field(1000, ge=0, description="Most jobs that are kept, those at an end too.")
+    max_input_characters: int = Field(5_000_000, ge=1, description="Longest text of one job.")
+    media_url: str | None = Field(
+        None, description="Where results are kept, as s3://bucket/path; default: in the folder."
+    )
+
+
+def _user_data_folder() -> Path:
+    """Return where a user's programs keep data on this system."""
+    if chosen := os.environ.get("XDG_DATA_HOME"):
+        return Path(chosen) / "antiphon"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")) / "antiphon"
+    if sys.platform == "darwin":
+        return Path("~/Library/Application Support/antiphon")
+    return Path("~/.local/share/antiphon")
+
+
 class ServerSettings(Section):
     """The HTTP server."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every one.")
     port: int = Field(8000, ge=0, le=65535, description="0 picks a free one.")
-    api_keys: tuple[str, ...] = Field((), description="Accepted keys; none: no key is asked.")
+    api_keys: tuple[str, ...] = Field(
+        (), description="Accepted keys, or their hashes as sha256:HEX; none: no key is asked."
+    )
+    api_keys_file: Path | None = Field(
+        None, description="File of further keys or hashes, one a line; # begins a comment."
+    )
     cors_origins: tuple[str, ...] = Field(("*",), description="Origins of pages that may call.")
     max_body_bytes: int = Field(
         16 * 1024 * 1024, ge=1024, description="Larger requests are refused."
     )
+    max_idle_s: float = Field(
+        300.0, gt=0, description="WebSockets on which nothing is said for longer are closed."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least serious event that is logged."
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="json: one object a line, with a line for each request."
+    )
+    traces: bool = Field(False, description="Make OpenTelemetry spans, if that is installed.")
+
+
+class LimitSettings(Section):
+    """How much is taken in at once, and how long anybody is waited for."""
+
+    max_requests: int = Field(1000, ge=1, description="HTTP requests under way at once.")
+    max_sockets: int = Field(1000, ge=0, description="WebSockets open at once.")
+    key_concurrency: int = Field(
+        0, ge=0, description="Requests and WebSockets of one key at once. 0: no limit."
+    )
+    key_requests_per_minute: int = Field(
+        0, ge=0, description="Requests and WebSockets of one key in a minute. 0: no limit."
+    )
+    header_timeout_s: float = Field(
+        10.0, gt=0, description="Connections whose headers take longer are closed."
+    )
+    body_timeout_s: float = Field(
+        30.0, gt=0, description="Time for a body, and a second more for each 10 kB of it."
+    )
+    grace_s: float = Field(
+        30.0, ge=0, description="How long streams under way may go on after SIGTERM."
+    )
+    stall_s: float = Field(
+        120.0, gt=0, description="A model whose step takes longer makes /health fail."
     )
 
 
@@ -107,9 +220,19 @@ class Settings(Section):
     """Everything that can be set."""
 
     model: ModelSettings = ModelSettings()
+    models: ModelsSettings = ModelsSettings()
     speech: SpeechSettings = SpeechSettings()
     references: ReferenceSettings = ReferenceSettings()
+    data: DataSettings = DataSettings()
+    jobs: JobSettings = JobSettings()
     server: ServerSettings = ServerSettings()
+    limits: LimitSettings = LimitSettings()
+
+    def served(self) -> tuple[ModelSettings, ...]:
+        """All models, the default one first; what the others do not say is as it says."""
+        shared = self.model.model_dump(include={"device", "dtype", "max_slots"})
+        more = (each.model_dump(exclude_unset=True) for each in self.models.more)
+        return (self.model, *(ModelSettings(**{**shared, **each}) for each in more))
 
 
 Entry: TypeAlias = tuple[str, str, Any]

@@ -4,13 +4,22 @@
     ├── InvalidRequestError           400  invalid_request_error   invalid_value
     │   ├── UnknownModelError         404                          model_not_found
     │   ├── UnknownVoiceError         404                          voice_not_found
+    │   ├── UnknownConsentError       404                          consent_not_found
+    │   ├── UnknownJobError           404                          job_not_found
+    │   ├── JobStateError             409                          invalid_job_state
+    │   ├── TooManyJobsError          400                          too_many_jobs
     │   └── InputTooLongError         400                          string_above_max_length
     ├── AuthenticationError           401  invalid_request_error   invalid_api_key
+    ├── IdleError                     408  invalid_request_error   timeout
+    ├── SlowRequestError              408  invalid_request_error   timeout
     ├── RequestTooLargeError          413  invalid_request_error   request_too_large
     ├── RateLimitError                429  rate_limit_error        rate_limit_exceeded
     │   └── OverloadedError           429                          overloaded
     ├── UnavailableError              503  server_error            overloaded
+    │   └── ModelLoadingError         503                          model_loading
     ├── EngineError                   500  server_error            engine_error
+    ├── StorageError                  500  server_error            storage_error
+    │   └── StorageFullError          507                          insufficient_storage
     ├── SettingsError                 (start-up only: a wrong flag, variable or file)
     └── ModelLoadError                (start-up only: a checkpoint that cannot be served)
 
@@ -68,6 +77,45 @@ class UnknownVoiceError(InvalidRequestError):
         )
 
 
+class UnknownConsentError(InvalidRequestError):
+    """There is no consent of this id."""
+
+    status = 404
+    code = "consent_not_found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"There is no consent '{id}'.", param="consent")
+
+
+class UnknownJobError(InvalidRequestError):
+    """There is no job of this id."""
+
+    status = 404
+    code = "job_not_found"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"There is no job '{id}'.", param="id")
+
+
+class JobStateError(InvalidRequestError):
+    """A job cannot be changed in this way where it is."""
+
+    status = 409
+    code = "invalid_job_state"
+
+    def __init__(self, action: str, state: str) -> None:
+        super().__init__(f"A job that is {state} cannot be changed: {action} is not possible.")
+
+
+class TooManyJobsError(InvalidRequestError):
+    """The server keeps as many jobs as it may."""
+
+    code = "too_many_jobs"
+
+    def __init__(self, max_jobs: int) -> None:
+        super().__init__(f"There are {max_jobs} jobs already: delete some of them first.")
+
+
 class InputTooLongError(InvalidRequestError):
     """The text is longer than the server accepts."""
 
@@ -86,6 +134,25 @@ class AuthenticationError(AntiphonError):
     status = 401
     type = "invalid_request_error"
     code = "invalid_api_key"
+
+
+class IdleError(AntiphonError):
+    """A connection on which nobody has said anything for too long."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "timeout"
+
+    def __init__(self, max_idle_s: float) -> None:
+        super().__init__(f"Nothing was said for {max_idle_s:g} seconds: the connection ends.")
+
+
+class SlowRequestError(AntiphonError):
+    """A body that takes so long to arrive that it is not waited for."""
+
+    status = 408
+    type = "invalid_request_error"
+    code = "timeout"
 
 
 class RequestTooLargeError(AntiphonError):
@@ -125,10 +192,32 @@ class UnavailableError(AntiphonError):
         self.retry_after_s = retry_after_s
 
 
+class ModelLoadingError(UnavailableError):
+    """The model is not in memory yet, or there is no room for it at the moment."""
+
+    code = "model_loading"
+
+
 class EngineError(AntiphonError):
     """The model failed while it was generating."""
 
     code = "engine_error"
+
+
+class StorageError(AntiphonError):
+    """The data folder cannot be read or written; nothing of the request was kept."""
+
+    code = "storage_error"
+
+
+class StorageFullError(StorageError):
+    """There is no room left for what was to be kept."""
+
+    status = 507
+    code = "insufficient_storage"
+
+    def __init__(self) -> None:
+        super().__init__("The server's data folder is full: nothing was stored.")
 
 
 class SettingsError(AntiphonError):

@@ -6,18 +6,25 @@ import secrets
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from anyio.from_thread import start_blocking_portal
 
+from antiphon.audio.media_type import media_type_of
+from antiphon.audio.recording import file_content
 from antiphon.audio.utterance import Audio, collect
 from antiphon.concurrency import LoopCalls
 from antiphon.config import load_settings
 from antiphon.offline_tasks import SpeechTasks
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
+from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.types import AudioChunk, LoadProgress, SpeechRequest, Voice
+from antiphon.voices.recordings import Recordings
+from antiphon.voices.store import NewVoice
 
 __all__ = ["Antiphon", "Audio", "collect"]
 
@@ -56,7 +63,13 @@ class Antiphon(SpeechTasks):
             self._exit.close()
             raise
         self._exit.callback(self._calls.run, self._model.close)
-        self._speech = Speech({self._model.name: self._model}, loaded_settings.speech)
+        recordings = Recordings(loaded_settings.references)
+        self._exit.callback(recordings.close)
+        self._uploaded = UploadedVoices(loaded_settings.data, recordings)
+        self._exit.callback(self._uploaded.close)
+        self._speech = Speech(
+            {self._model.name: self._model}, loaded_settings.speech, uploaded=self._uploaded
+        )
         self._exit.callback(self._speech.close)
 
     @classmethod
@@ -75,6 +88,40 @@ class Antiphon(SpeechTasks):
     def voices(self) -> tuple[Voice, ...]:
         """The voices that this model can speak with; the first is the default."""
         return self._model.capabilities.voices
+
+    def add_voice(
+        self,
+        name: str,
+        recording: str | PathLike[str] | bytes,
+        ref_text: str | None = None,
+        *,
+        consent: str | None = None,
+    ) -> Voice:
+        """Keep a voice in the data folder, for this process and every server that shares it.
+
+        From then on ``voice=name`` speaks with it. To hear a voice without keeping it, see
+        `create_voice`.
+
+        Args:
+            name: what it will be called.
+            recording: a file's path, or its content.
+            ref_text: what is said in the recording.
+            consent: what the speaker has agreed to.
+
+        Raises:
+            InvalidRequestError: the recording or the name will not do, or the model clones none.
+            StorageError: it could not be kept.
+        """
+        content = recording if isinstance(recording, bytes) else file_content(Path(recording))
+        voice = NewVoice(
+            name=name,
+            content=content,
+            media_type=media_type_of(content),
+            ref_text=ref_text,
+            consent=consent,
+        )
+        aliases = self._speech.settings.voice_aliases
+        return self._calls.run(self._uploaded.add, voice, self._model, aliases).as_voice()
 
     def stream(self, request: SpeechRequest | str) -> Generator[AudioChunk, None, None]:
         """Yield audio as soon as it is made. Closing the generator stops the work."""

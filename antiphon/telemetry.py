@@ -1,75 +1,19 @@
-"""Logs that carry the request's id, and the metrics of one server."""
+"""Logs that carry the request's id, one line an event, for people or for machines."""
 
-import asyncio
 import contextvars
+import json
 import logging
-import time
+import re
 from collections.abc import Generator
-from contextlib import aclosing, contextmanager
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-from antiphon.types import Ended, SpeechStream
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="-")
+audio_format: contextvars.ContextVar[str] = contextvars.ContextVar("audio_format", default="-")
+"""What the request's audio is encoded as; ``-`` while that is not known."""
 
-_LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1, 2, 5, 10, 30)
-
-
-class Metrics:
-    """Prometheus metrics in a registry of their own, so that several servers share a process."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        labels = ("model",)
-        self.active = Gauge(
-            "antiphon_speech_active", "Streams open now.", labels, registry=self.registry
-        )
-        self.ended = Counter(
-            "antiphon_speech_ended",
-            "Streams ended, by reason.",
-            ("model", "reason"),
-            registry=self.registry,
-        )
-        self.first_audio_s = Histogram(
-            "antiphon_first_audio_seconds",
-            "From the request to its first audio, before encoding.",
-            labels,
-            registry=self.registry,
-            buckets=_LATENCY_BUCKETS_S,
-        )
-        self.audio_s = Counter(
-            "antiphon_audio_seconds", "Seconds of audio made.", labels, registry=self.registry
-        )
-        self.input_tokens = Counter(
-            "antiphon_input_tokens", "Text units read.", labels, registry=self.registry
-        )
-
-    async def observed(self, model: str, events: SpeechStream) -> SpeechStream:
-        """Pass a stream through and measure it."""
-        started_s, reason = time.monotonic(), "error"
-        is_first = True
-        audio_s = self.audio_s.labels(model)
-        self.active.labels(model).inc()
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    if isinstance(event, Ended):
-                        reason = event.reason
-                        self.input_tokens.labels(model).inc(event.usage.input_tokens)
-                    else:
-                        audio_s.inc(event.duration_s)
-                        if is_first:
-                            elapsed_s = time.monotonic() - started_s
-                            self.first_audio_s.labels(model).observe(elapsed_s)
-                            is_first = False
-                    yield event
-        except (GeneratorExit, asyncio.CancelledError):
-            reason = "abort"
-            raise
-        finally:
-            self.active.labels(model).dec()
-            self.ended.labels(model, reason).inc()
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class _RequestIdFilter(logging.Filter):
@@ -78,13 +22,43 @@ class _RequestIdFilter(logging.Filter):
         return True
 
 
-def configure_logging(level: str) -> None:
-    """Log to stderr, one line an event, each with the id of the request that it belongs to."""
+class TextFormatter(logging.Formatter):
+    """Lines for people; what a client has sent cannot begin a new one."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(request_id)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], super().formatMessage(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; what a record brings as ``fields`` becomes members of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        members: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "request_id": vars(record).get("request_id", "-"),
+            "message": record.getMessage(),
+            **vars(record).get("fields", {}),
+        }
+        if record.exc_info:
+            members["exception"] = self.formatException(record.exc_info)
+        return json.dumps(members, ensure_ascii=False, default=str)
+
+
+def configure_logging(level: str, format: str = "text") -> None:
+    """Log to stderr, each event with the id of the request that it belongs to.
+
+    Args:
+        level: of the least serious event that is logged.
+        format: ``text`` or ``json``.
+    """
     handler = logging.StreamHandler()
     handler.addFilter(_RequestIdFilter())
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)-7s %(request_id)s %(name)s: %(message)s")
-    )
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -62,6 +62,9 @@ class SpeechRequest:
         sampling: overrides of the family's sampling defaults.
         options: family-only fields, validated by the family's options model.
         is_live: whether somebody listens while it is made; else only its end matters.
+        pronunciations: what is read instead of a word, beside those of the server.
+        normalize: whether numbers, units and the like are written out, in English.
+        word_timestamps: whether to tell when each word is spoken.
         id: names the request in logs, metrics and the engine.
     """
 
@@ -76,6 +79,9 @@ class SpeechRequest:
     sampling: Sampling = Sampling()
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     is_live: bool = True
+    pronunciations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    normalize: bool = False
+    word_timestamps: bool = False
     id: str = field(default_factory=new_request_id)
 
 
@@ -99,6 +105,15 @@ class FrameReady:
 
 
 @dataclass(frozen=True, slots=True)
+class WordTime:
+    """When a word is spoken, from the beginning of its stream."""
+
+    word: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class AudioChunk:
     """A piece of audio, in order.
 
@@ -106,11 +121,14 @@ class AudioChunk:
         samples: mono PCM, shape ``[num_samples]``.
         sample_rate_hz: of ``samples``.
         num_frames: model frames that this chunk completes, for usage and metrics.
+        words: those that have become known with this chunk, in order; what a request that asked
+            for none gets is empty.
     """
 
     samples: Samples
     sample_rate_hz: int
     num_frames: int = 0
+    words: tuple[WordTime, ...] = ()
 
     @property
     def duration_s(self) -> float:

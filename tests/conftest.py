@@ -12,6 +12,16 @@ from tests import faulty
 from tests.servers import TOY, RunningServer, start_server, wait_until
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _data_folder_of_the_tests(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[None, None, None]:
+    """Keep away from the voices of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def server() -> Generator[RunningServer, None, None]:
     """A server of the toy model, shared by all tests."""

@@ -13,6 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from antiphon.api.app import create_app
+from antiphon.api.slow_clients import http_protocol
+from antiphon.api.sockets import UVICORN_OPTIONS
 from antiphon.api.state import ServerState
 from antiphon.config import ModelSettings, Settings
 
@@ -83,7 +85,12 @@ def start_server(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     server = uvicorn.Server(
         uvicorn.Config(
-            app, loop=loop, http=http, log_config=None, timeout_graceful_shutdown=1, ws="none"
+            app,
+            loop=loop,
+            http=http_protocol(http, settings.limits.header_timeout_s),
+            log_config=None,
+            timeout_graceful_shutdown=1,
+            **UVICORN_OPTIONS,
         )
     )
     loops: list[asyncio.AbstractEventLoop] = []

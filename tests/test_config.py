@@ -55,3 +55,13 @@ def test_mistakes_name_their_source_and_the_nearest_key(
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().server.port = 1  # type: ignore[misc]
+
+
+def test_the_data_folder_is_the_users_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/somewhere")
+    assert load_settings(environment={}).data.folder == Path("/somewhere/antiphon")
+    environment = {"ANTIPHON_DATA_DIR": "/elsewhere"}
+    assert load_settings(environment=environment).data.folder == Path("/elsewhere")
+    assert load_settings(environment={"ANTIPHON_DATA_DIR": "~/a"}).data.folder == Path.home() / "a"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert load_settings(environment={}).data.folder.is_relative_to(Path.home())

@@ -65,3 +65,14 @@ def test_the_changelog_and_the_readme_know_the_version_and_the_families() -> Non
     for family in FAMILIES:
         assert family in page("README.md")
         assert family in page("CHANGELOG.md")
+
+
+def test_the_tests_that_are_to_show_a_defence_exist() -> None:
+    told = page("docs/security.md")
+    files = set(re.findall(r"`(tests/[\w/]+\.py)`", told))
+    assert len(files) > 10
+    for name in files:
+        assert (ROOT / name).exists(), name
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    for name in re.findall(r"`(test_\w+)`", told):
+        assert f"def {name}(" in code, name

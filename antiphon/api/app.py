@@ -12,19 +12,40 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from antiphon import __version__
-from antiphon.api import health, models, speech, voices
+from antiphon.api import (
+    health,
+    models,
+    realtime,
+    speech,
+    speech_batch,
+    speech_jobs,
+    speech_ws,
+    voice_consents,
+    voices,
+)
+from antiphon.api.adapters import deepgram, elevenlabs, elevenlabs_ws
+from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
+from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
+from antiphon.api.keys import KeyRing
 from antiphon.api.middleware import (
     REQUEST_ID_HEADER,
     ApiKeyMiddleware,
     BodyLimitMiddleware,
+    OriginMiddleware,
     RequestIdMiddleware,
 )
-from antiphon.api.state import ServerState
+from antiphon.api.quotas import QuotaMiddleware, Quotas
+from antiphon.api.slow_clients import SlowBodyMiddleware
+from antiphon.api.speech_jobs import start_jobs
+from antiphon.api.state import Doors, ServerState
+from antiphon.api.watching import WatchMiddleware
 from antiphon.concurrency import Workers
-from antiphon.config import ServerSettings, Settings
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.config import Settings
+from antiphon.metrics import Metrics
+from antiphon.pipeline.served import load_models, warm_up
 from antiphon.pipeline.speech import Speech
+from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.types import LoadProgress
 from antiphon.voices.recordings import Recordings
 from antiphon.web.routes import mount
@@ -35,9 +56,14 @@ EXPOSED_HEADERS = (
     REQUEST_ID_HEADER,
     "X-Sample-Rate",
     "X-Finish-Reason",
+    "X-Word-Timestamps",
+    "X-Word-Timestamps-Omitted",
     "Retry-After",
     "retry-after-ms",
     "x-should-retry",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
 )
 
 
@@ -49,68 +75,95 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         progress: told, in other threads, how far loading is.
 
     Raises:
+        SettingsError: the API keys cannot be read.
         ModelLoadError: from the start-up, not from here: the model cannot be served.
     """
+    doors = Doors(Gate(settings.limits), KeyRing.of(settings.server), Metrics())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _start(settings, progress, stack)
+            app.state.server = await _start(settings, doors, progress, stack)
+            app.state.jobs = await start_jobs(app.state.server, stack)
             yield
 
-    app = FastAPI(
+    app = DescribedApi(
         title="Antiphon",
         version=__version__,
         lifespan=lifespan,
         redoc_url=None,
         redirect_slashes=False,
     )
-    for resource in (speech, models, voices, health):
+    spoken = (speech, speech_batch, speech_jobs, speech_ws, realtime)
+    for resource in (
+        *spoken,
+        models,
+        voices,
+        voice_consents,
+        health,
+        deepgram,
+        elevenlabs,
+        elevenlabs_ws,
+    ):
         app.include_router(resource.router)
     mount(app)
     app.add_exception_handler(HTTPException, raised_by_framework)
     app.add_exception_handler(RequestValidationError, raised_by_framework)
-    _add_middleware(app, settings.server)
+    _add_middleware(app, settings, doors)
     return app
 
 
-def _add_middleware(app: FastAPI, settings: ServerSettings) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, doors: Doors) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
-    app.add_middleware(BodyLimitMiddleware, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(ApiKeyMiddleware, api_keys=settings.api_keys)
-    app.add_middleware(ErrorMiddleware)
+    server, limits = settings.server, settings.limits
+    app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
+    app.add_middleware(SlowBodyMiddleware, body_timeout_s=limits.body_timeout_s)
+    app.add_middleware(QuotaMiddleware, quotas=Quotas(limits), keys=doors.keys)
+    app.add_middleware(ApiKeyMiddleware, keys=doors.keys)
+    app.add_middleware(OriginMiddleware, origins=server.cors_origins)
+    app.add_middleware(GateMiddleware, gate=doors.gate)
+    app.add_middleware(ErrorMiddleware, metrics=doors.metrics)
     app.add_middleware(
         CORSMiddleware,
-        allow_origins=settings.cors_origins,
+        allow_origins=server.cors_origins,
         allow_methods=["*"],
         allow_headers=["*"],
         expose_headers=EXPOSED_HEADERS,
+    )
+    app.add_middleware(FarewellMiddleware, gate=doors.gate)
+    app.add_middleware(
+        WatchMiddleware, metrics=doors.metrics, logs_requests=server.log_format == "json"
     )
     app.add_middleware(RequestIdMiddleware)
 
 
 async def _start(
-    settings: Settings, progress: LoadProgress | None, stack: AsyncExitStack
+    settings: Settings, doors: Doors, progress: LoadProgress | None, stack: AsyncExitStack
 ) -> ServerState:
-    """Load the model and warm it in the background; ``stack`` undoes it all in reverse order."""
-    model = await LoadedModel.load(settings.model, progress=progress)
-    stack.push_async_callback(model.close)
-    server_speech = Speech({model.name: model}, settings.speech)
+    """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
+    models = await load_models(settings, progress, stack)
+    recordings = Recordings(settings.references)
+    stack.callback(recordings.close)
+    uploaded = UploadedVoices(settings.data, recordings)
+    stack.callback(uploaded.close)
+    await uploaded.sweep()
+    server_speech = Speech(models, settings.speech, doors.metrics, uploaded)
     stack.callback(server_speech.close)
     encoders = Workers("encoder")
     stack.callback(encoders.close)
-    recordings = Recordings(settings.references)
-    stack.callback(recordings.close)
-    stack.push_async_callback(model.fabric.drain)
-    warm_up = asyncio.create_task(model.warm_up(), name="warm-up")
-    warm_up.add_done_callback(_log_failed_warm_up)
-    stack.callback(warm_up.cancel)
+    for model in models.values():
+        stack.push_async_callback(model.fabric.drain)
+    warming = asyncio.create_task(warm_up(models, settings), name="warm-up")
+    warming.add_done_callback(_log_failed_warm_up)
+    stack.callback(warming.cancel)
     return ServerState(
         settings=settings,
         speech=server_speech,
         encoders=encoders,
         recordings=recordings,
-        warm_up=warm_up,
+        uploaded=uploaded,
+        warm_up=warming,
+        doors=doors,
         created_s=int(time.time()),
     )
 

@@ -10,8 +10,10 @@ from contextlib import aclosing
 from typing import TypeAlias
 
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
+from antiphon.audio.wav import BYTES_PER_SAMPLE, wav_header
 from antiphon.concurrency import Workers
 from antiphon.errors import UnavailableError
+from antiphon.telemetry import audio_format
 from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]
@@ -53,6 +55,7 @@ async def encoded(
     Raises:
         UnavailableError: the server stopped the stream.
     """
+    audio_format.set(format.value)
     encoder = _LateEncoder(format, sample_rate_hz)
     max_at_once = 0 if format.is_compressed else MAX_SAMPLES_AT_ONCE
     opening: asyncio.Task[None] | None = None
@@ -87,3 +90,28 @@ async def _encoded_event(
     if event.reason not in ("stop", "length"):
         raise UnavailableError("The server is stopping.")
     return encoder.finish() if max_at_once else await workers.run(encoder.finish)
+
+
+async def collected(
+    events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
+) -> tuple[list[bytes], Ended]:
+    """Return the pieces of a whole file, whose header tells its true length, and how it ended.
+
+    Raises:
+        UnavailableError: the server stopped the stream.
+    """
+    # A WAV header tells the length, so the header is made last.
+    body_format = AudioFormat.PCM if format is AudioFormat.WAV else format
+    pieces: list[bytes] = []
+    ended: Ended | None = None
+    async with aclosing(encoded(events, body_format, sample_rate_hz, workers)) as stream:
+        async for item in stream:
+            if isinstance(item, Ended):
+                ended = item
+            else:
+                pieces.append(item)
+    assert ended is not None, "a stream ends with one Ended"
+    if format is AudioFormat.WAV:
+        num_samples = sum(map(len, pieces)) // BYTES_PER_SAMPLE
+        pieces.insert(0, wav_header(sample_rate_hz, num_samples))
+    return pieces, ended

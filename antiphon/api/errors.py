@@ -18,7 +18,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.validation import invalid_request
-from antiphon.errors import AntiphonError, AuthenticationError
+from antiphon.errors import (
+    AntiphonError,
+    AuthenticationError,
+    RequestTooLargeError,
+    SlowRequestError,
+)
+from antiphon.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +82,8 @@ def _of_antiphon(error: AntiphonError) -> WireError:
         headers["retry-after-ms"] = str(math.ceil(error.retry_after_s * 1000))
     if isinstance(error, AuthenticationError):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, RequestTooLargeError | SlowRequestError):
+        headers["Connection"] = "close"  # the rest of the body is not waited for
     return WireError(
         status=error.status,
         message=error.message,
@@ -104,7 +112,7 @@ async def raised_by_framework(request: Request, error: Exception) -> Response:
     target = f"{request.method} {request.url.path}"
     if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
         described = replace(described, message=f"{error.detail}: {target}.")
-    _log(error, has_started=False)
+    log_failure(error, has_started=False)
     return described.response()
 
 
@@ -123,8 +131,9 @@ async def on_failure(
 class ErrorMiddleware:
     """Answers failures; once a response has begun, lets them break the connection."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -138,7 +147,9 @@ class ErrorMiddleware:
             await send(message)
 
         async def report(error: Exception) -> bool:
-            _log(error, has_started)
+            log_failure(error, has_started)
+            code = wire_error(error).code or "none"
+            self._metrics.errors.labels(code, "stream" if has_started else "start").inc()
             if has_started:
                 return False
             await wire_error(error).response()(scope, receive, send)
@@ -148,7 +159,8 @@ class ErrorMiddleware:
             await self._app(scope, receive, noted)
 
 
-def _log(error: Exception, has_started: bool) -> None:
+def log_failure(error: Exception, has_started: bool) -> None:
+    """Log a failure as loudly as it deserves."""
     described = wire_error(error)
     when = "after its response had begun" if has_started else "before its response"
     if isinstance(error, AntiphonError | HTTPException | RequestValidationError):

@@ -1,12 +1,14 @@
 """Request ids, API keys and the size limit, as plain ASGI, so that a broken stream stays broken."""
 
-import hmac
 import re
 from collections.abc import Collection
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from antiphon.api.keys import KeyRing, given_key
 from antiphon.errors import AuthenticationError, RequestTooLargeError
 from antiphon.telemetry import request_scope
 from antiphon.types import new_request_id
@@ -35,7 +37,8 @@ class RequestIdMiddleware:
         id = given if _VALID_REQUEST_ID.fullmatch(given) else new_request_id()
 
         async def named(message: Message) -> None:
-            if message["type"].endswith("http.response.start"):
+            if message["type"].endswith(("http.response.start", "websocket.accept")):
+                message.setdefault("headers", [])
                 MutableHeaders(scope=message)[REQUEST_ID_HEADER] = id
             await send(message)
 
@@ -46,26 +49,37 @@ class RequestIdMiddleware:
 class ApiKeyMiddleware:
     """Asks for a key everywhere but on pages, health and public lists; without keys, nowhere."""
 
-    def __init__(self, app: ASGIApp, api_keys: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
         self._app = app
-        self._keys = [key.encode() for key in api_keys]
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and self._keys and not _is_open(scope):
-            self._check(Headers(scope=scope).get("Authorization", ""))
+            headers = Headers(scope=scope)
+            if not given_key(headers):
+                raise AuthenticationError(
+                    "No API key was given. Send it as 'Authorization: Bearer <key>'."
+                )
+            if not self._keys.admits(headers):
+                raise AuthenticationError("The API key is wrong.")
         await self._app(scope, receive, send)
 
-    def _check(self, authorization: str) -> None:
-        scheme, _, given = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not given.strip():
-            raise AuthenticationError(
-                "No API key was given. Send it as 'Authorization: Bearer <key>'."
-            )
-        given_bytes = given.strip().encode("latin-1")  # as it came over the wire
-        # All are compared, each in constant time: the answer's delay tells nothing.
-        matches = [hmac.compare_digest(given_bytes, key) for key in self._keys]
-        if not any(matches):
-            raise AuthenticationError("The API key is wrong.")
+
+class OriginMiddleware:
+    """Refuses WebSockets of pages that may not call: browsers leave that to the server."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and "*" not in self._origins:
+            headers = Headers(scope=scope)
+            origin = headers.get("Origin")
+            is_own = origin is None or urlsplit(origin).netloc == headers.get("Host")
+            if not is_own and origin not in self._origins:
+                raise HTTPException(403, f"Pages of {ascii(origin)[:100]} may not connect")
+        await self._app(scope, receive, send)
 
 
 def _is_open(scope: Scope) -> bool:

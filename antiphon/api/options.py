@@ -13,6 +13,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.validation import invalid_request
 from antiphon.errors import InvalidRequestError
 from antiphon.models.spec import Family
+from antiphon.pipeline.journey import SegmentSource
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
 
@@ -68,8 +69,13 @@ class FamilyOptions:
         return {**self.values, **samples}
 
 
-def open_stream(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:
-    """Speak a request with the options that its body has.
+def open_stream(
+    body: SpeechBody,
+    request: SpeechRequest,
+    server: ServerState,
+    source: SegmentSource | None = None,
+) -> SpeechStream:
+    """Speak a request with the options that its body has; ``source`` as of `Speech.stream`.
 
     Raises:
         InvalidRequestError: here, or before the first chunk.
@@ -78,16 +84,21 @@ def open_stream(body: SpeechBody, request: SpeechRequest, server: ServerState) -
     options = FamilyOptions.of(body, model.family)
     request = replace(request, options=options.values)
     if not options.recordings:
-        return server.speech.stream(request)
-    return _after_decoding(request, options, model.capabilities.sample_rate_hz, server)
+        return server.speech.stream(request, source)
+    return _after_decoding(request, options, server, source)
 
 
 async def _after_decoding(
-    request: SpeechRequest, options: FamilyOptions, sample_rate_hz: int, server: ServerState
+    request: SpeechRequest,
+    options: FamilyOptions,
+    server: ServerState,
+    source: SegmentSource | None,
 ) -> SpeechStream:
     """Load as a part of the stream, so that a listener who leaves stops that too."""
+    sample_rate_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     values = await options.decoded(server.recordings, sample_rate_hz)
-    async with aclosing(server.speech.stream(replace(request, options=values))) as events:
+    events = server.speech.stream(replace(request, options=values), source)
+    async with aclosing(events):
         async for event in events:
             yield event
 

@@ -11,22 +11,22 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from antiphon.api.deps import Server, SpeechId
-from antiphon.api.encoding import EncodedStream, encoded
+from antiphon.api.encoding import EncodedStream, collected, encoded
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import FormRoute
 from antiphon.api.options import open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import Delivery, SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.word_times import NotedWords
 from antiphon.audio.encode import AudioFormat
-from antiphon.audio.wav import wav_header
 from antiphon.concurrency import Workers
+from antiphon.tracing import until_first
 from antiphon.types import Ended, SpeechStream
 
 router = APIRouter(tags=["speech"], route_class=FormRoute)
 
 EVENT_STREAM = "text/event-stream"
-BYTES_PER_SAMPLE = 2
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -68,7 +68,9 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     request = body.to_domain(speech_id)
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
+    words = NotedWords() if request.word_timestamps else None
     events = open_stream(body, request, server)
+    events = events if words is None else words.passed(events)
     format = body.response_format
     headers = {
         "X-Sample-Rate": str(sample_rate_hz),
@@ -76,32 +78,27 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
         "Cache-Control": "no-cache",
     }
     if body.delivery is Delivery.WHOLE:
-        collect = partial(_collected, events, format, sample_rate_hz, server.encoders)
+        collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
         return WholeResponse(collect, headers, format.media_type)
-    pieces = encoded(events, format, sample_rate_hz, server.encoders)
+    encoding = encoded(events, format, sample_rate_hz, server.encoders)
+    pieces = until_first("first audio", encoding)
     if body.delivery is Delivery.EVENTS:
-        return StreamedResponse(_as_events(pieces, format), headers, EVENT_STREAM, _error_event)
+        told = _as_events(pieces, format, words)
+        return StreamedResponse(told, headers, EVENT_STREAM, _error_event)
     return StreamedResponse(_as_bytes(pieces), headers, format.media_type)
 
 
 async def _collected(
-    events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
+    events: SpeechStream,
+    format: AudioFormat,
+    sample_rate_hz: int,
+    workers: Workers,
+    words: NotedWords | None,
 ) -> tuple[list[bytes], dict[str, str]]:
     """Return a file's pieces and the headers that are known only at its end."""
-    # A WAV header tells the length, so the header is made last.
-    body_format = AudioFormat.PCM if format is AudioFormat.WAV else format
-    pieces: list[bytes] = []
-    headers: dict[str, str] = {}
-    async with aclosing(encoded(events, body_format, sample_rate_hz, workers)) as stream:
-        async for item in stream:
-            if isinstance(item, Ended):
-                headers["X-Finish-Reason"] = item.reason
-            else:
-                pieces.append(item)
-    if format is AudioFormat.WAV:
-        num_samples = sum(map(len, pieces)) // BYTES_PER_SAMPLE
-        pieces.insert(0, wav_header(sample_rate_hz, num_samples))
-    return pieces, headers
+    pieces, ended = await collected(events, format, sample_rate_hz, workers)
+    told = {} if words is None else words.headers()
+    return pieces, {"X-Finish-Reason": ended.reason, **told}
 
 
 async def _as_bytes(stream: EncodedStream) -> Pieces:
@@ -111,14 +108,18 @@ async def _as_bytes(stream: EncodedStream) -> Pieces:
                 yield item
 
 
-async def _as_events(stream: EncodedStream, format: AudioFormat) -> Pieces:
+async def _as_events(
+    stream: EncodedStream, format: AudioFormat, words: NotedWords | None
+) -> Pieces:
     async with aclosing(stream):
         async for item in stream:
             if isinstance(item, Ended):
                 yield _event("speech.audio.done", _done(item))
             else:
                 audio = base64.b64encode(item).decode()
-                yield _event("speech.audio.delta", {"audio": audio, "response_format": format})
+                told = {} if words is None else {"timestamps": words.take()}
+                delta = {"audio": audio, "response_format": format, **told}
+                yield _event("speech.audio.delta", delta)
 
 
 def _done(ended: Ended) -> dict[str, Any]:

@@ -3,10 +3,23 @@
 import asyncio
 from dataclasses import dataclass
 
+from antiphon.api.gate import Gate
+from antiphon.api.keys import KeyRing
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.metrics import Metrics
 from antiphon.pipeline.speech import Speech
+from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.voices.recordings import Recordings
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What requests meet before any route does; there before the server starts."""
+
+    gate: Gate
+    keys: KeyRing
+    metrics: Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +29,9 @@ class ServerState:
     Attributes:
         encoders: threads that all encoding runs in.
         recordings: makes samples of the recordings that requests bring.
+        uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
+        doors: who is let in, and what is counted.
         created_s: Unix time at which the models were loaded.
     """
 
@@ -24,18 +39,31 @@ class ServerState:
     speech: Speech
     encoders: Workers
     recordings: Recordings
+    uploaded: UploadedVoices
     warm_up: "asyncio.Task[None]"
+    doors: Doors
     created_s: int
 
     @property
     def is_ready(self) -> bool:
-        """Whether the models are warm and none has failed."""
-        if not self.warm_up.done() or self.warm_up.cancelled():
+        """Whether the models are warm, none has failed, and the server is not about to stop."""
+        if not self.warm_up.done() or self.warm_up.cancelled() or self.doors.gate.is_draining:
             return False
         return self.warm_up.exception() is None and not self.failures
 
     @property
     def failures(self) -> list[str]:
         """What broke, one entry a model that cannot speak any more."""
-        failures = (model.failure for model in self.speech.models.values())
-        return [failure for failure in failures if failure is not None]
+        stall_s = self.settings.limits.stall_s
+        found = []
+        for model in self.speech.models.values():
+            if model.failure is not None:
+                found.append(model.failure)
+            elif (stalled_s := model.stalled_s) > stall_s:
+                found.append(f"{model.name}: a step has taken {stalled_s:.0f} seconds so far")
+        return found
+
+    @property
+    def num_speaking(self) -> int:
+        """Streams that are open, over all models and their stages."""
+        return sum(model.fabric.num_open for model in self.speech.models.values())

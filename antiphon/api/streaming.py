@@ -38,7 +38,7 @@ class WatchedResponse(Response):
         finally:
             watch.cancel()
             delivery.cancel()  # no-op if it has ended
-            await _ended(delivery, watch)
+            await ended(delivery, watch)
         if not delivery.cancelled():
             delivery.result()
 
@@ -116,7 +116,7 @@ async def _until_disconnect(receive: Receive) -> None:
         pass
 
 
-async def _ended(*tasks: "asyncio.Task[Any]") -> None:
+async def ended(*tasks: "asyncio.Task[Any]") -> None:
     """Wait until all have ended, through further cancellations too."""
     while not all(task.done() for task in tasks):
         try:

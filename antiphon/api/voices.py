@@ -1,34 +1,110 @@
-"""Which voices can be asked for, in one body that every known client can read."""
+"""Which voices can be asked for, in one body that every known client can read; voices of one's own.
+
+A voice that is uploaded is heard at once, so that an answer of 200 means: it can be spoken with.
+"""
 
 from typing import Any
 
 from fastapi import APIRouter
+from starlette.requests import Request
 
 from antiphon.api.deps import Server
+from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
+from antiphon.api.uploads import Fields
+from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import Voice
+from antiphon.voices.store import StoredVoice
 
 router = APIRouter(tags=["voices"])
+
+_FILE = {"type": "string", "format": "binary"}
+_STRING = {"type": "string"}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorBody, "description": "A field is wrong, or the model clones no voices."},
+    507: {"model": ErrorBody, "description": "The data folder is full."},
+    "default": {"model": ErrorBody, "description": "Any other error."},
+}
+_FORM = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": _STRING,
+        "audio_sample": {**_FILE, "description": "A recording of the voice, 1 to 30 s."},
+        "speaker_embedding": {**_STRING, "description": "Instead: a JSON list of numbers."},
+        "ref_text": {**_STRING, "description": "What is said in the recording."},
+        "consent": {**_STRING, "description": "The id of a consent, or any text."},
+        "speaker_description": _STRING,
+    },
+}
+_AS_FORM = {"requestBody": {"content": {"multipart/form-data": {"schema": _FORM}}}}
 
 
 @router.get("/v1/audio/voices")
 async def list_voices(
-    server: Server, model: str | None = None, legacy: bool = False
+    request: Request, server: Server, model: str | None = None, legacy: bool = False
 ) -> dict[str, Any]:
     """List a model's voices: ``data`` for OpenAI's readers, ``voices`` for those of Open WebUI.
 
-    ``legacy`` gives plain names instead, for older clients.
+    Voices that were uploaded are among them if the model can speak with them, and are described
+    as vLLM-Omni does in ``uploaded_voices`` for those who have a key. ``legacy`` gives plain
+    names instead, for older clients.
     """
     loaded = server.speech.model(model)
-    voices = loaded.capabilities.voices
+    own = loaded.capabilities.voices
+    uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+    spoken = uploaded if loaded.capabilities.cloning else []
     if legacy:
-        return {"voices": [voice.id for voice in voices]}
-    return {
+        return {"voices": [*(voice.id for voice in own), *(voice.name for voice in spoken)]}
+    listed = [*own, *(voice.as_voice() for voice in spoken)]
+    body = {
         "object": "list",
         "has_more": False,
-        "data": [_described(voice, loaded, server) for voice in voices],
-        "voices": [{"id": voice.id, "name": voice.name} for voice in voices],
+        "data": [
+            *(_described(voice, loaded, server) for voice in own),
+            *({**openai_voice(voice), "model": loaded.name} for voice in spoken),
+        ],
+        "voices": [{"id": voice.id, "name": voice.name} for voice in listed],
+    }
+    if server.doors.keys.admits(request.headers):
+        body["uploaded_voices"] = [uploaded_voice(voice) for voice in uploaded]
+    return body
+
+
+@router.post("/v1/audio/voices", responses=_ERRORS, openapi_extra=_AS_FORM)
+async def create_voice(request: Request, server: Server) -> dict[str, Any]:
+    """Keep a voice: a recording with a name, or a speaker embedding."""
+    fields = await Fields.of(request)
+    voice = new_voice(fields)
+    model = server.speech.model(None)
+    try:
+        stored = await server.uploaded.add(voice, model, server.settings.speech.voice_aliases)
+    except InvalidRequestError as error:
+        raise _about_form(error, voice.kind) from error
+    return _kept(stored)
+
+
+@router.get("/v1/audio/voices/{voice_id}", responses=_ERRORS)
+async def retrieve_voice(voice_id: str, server: Server) -> dict[str, Any]:
+    """Describe one voice, by its id or name."""
+    model = server.speech.model(None)
+    if (own := model.own_voice(voice_id, {})) is not None:
+        return _described(own, model, server)
+    return _kept(await server.uploaded.workers.run(server.uploaded.voices.get, voice_id))
+
+
+@router.delete("/v1/audio/voices/{voice_id}", responses=_ERRORS)
+async def delete_voice(voice_id: str, server: Server) -> dict[str, Any]:
+    """Forget a voice that was uploaded, by its id or name."""
+    voice = await server.uploaded.delete(voice_id)
+    return {
+        "id": voice.id,
+        "object": "audio.voice.deleted",
+        "deleted": True,
+        "success": True,
+        "message": f"Voice '{voice.name}' deleted successfully",
     }
 
 
@@ -36,7 +112,16 @@ async def list_voices(
 async def list_speech_voices(server: Server, model_id: str | None = None) -> list[dict[str, str]]:
     """List a model's voices in the shape of speaches."""
     loaded = server.speech.model(model_id)
-    return [{"model_id": loaded.name, "voice_id": voice.id} for voice in loaded.capabilities.voices]
+    names = [voice.id for voice in loaded.capabilities.voices]
+    if loaded.capabilities.cloning:
+        uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+        names += [voice.name for voice in uploaded]
+    return [{"model_id": loaded.name, "voice_id": name} for name in names]
+
+
+def _kept(voice: StoredVoice) -> dict[str, Any]:
+    described = uploaded_voice(voice)
+    return {**described, **openai_voice(voice), "success": True, "voice": described}
 
 
 def _described(voice: Voice, model: LoadedModel, server: ServerState) -> dict[str, Any]:
@@ -50,3 +135,10 @@ def _described(voice: Voice, model: LoadedModel, server: ServerState) -> dict[st
         "gender": voice.gender,
         "model": model.name,
     }
+
+
+def _about_form(error: InvalidRequestError, field: str) -> InvalidRequestError:
+    """Name the field of the form that a recording's error is about."""
+    if error.param != "ref_audio":
+        return error
+    return InvalidRequestError(error.message, param=field, code=error.code)

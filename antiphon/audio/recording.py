@@ -53,7 +53,7 @@ def read_recording(
         if duration_s > max_duration_s:
             raise too_long(f"{duration_s:.1f}", max_duration_s)
         return _resampled(mono, source_hz, sample_rate_hz)
-    data = recording if isinstance(recording, bytes) else _content(Path(recording))
+    data = recording if isinstance(recording, bytes) else file_content(Path(recording))
     return decode_audio(
         data,
         sample_rate_hz=sample_rate_hz,
@@ -62,7 +62,12 @@ def read_recording(
     )
 
 
-def _content(path: Path) -> bytes:
+def file_content(path: Path) -> bytes:
+    """Return what is in a user's own file.
+
+    Raises:
+        InvalidRequestError: it cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:

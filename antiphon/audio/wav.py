@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from antiphon.errors import EngineError
 from antiphon.types import Samples
 
+BYTES_PER_SAMPLE = 2
+
 _UNKNOWN_SIZE = 0xFFFFFFFF
-_BYTES_PER_SAMPLE = 2
 _HEADER_BYTES = 44
 _RIFF_PREFIX_BYTES = 8  # "RIFF" and the size itself, which the size does not count
 _FMT_BYTES = 16
@@ -24,7 +25,7 @@ def wav_header(sample_rate_hz: int, num_samples: int | None) -> bytes:
     """
     riff_bytes = data_bytes = _UNKNOWN_SIZE
     if num_samples is not None:
-        exact_bytes = num_samples * _BYTES_PER_SAMPLE
+        exact_bytes = num_samples * BYTES_PER_SAMPLE
         if exact_bytes + _HEADER_BYTES <= _UNKNOWN_SIZE:
             data_bytes = exact_bytes
             riff_bytes = exact_bytes + _HEADER_BYTES - _RIFF_PREFIX_BYTES
@@ -38,9 +39,9 @@ def wav_header(sample_rate_hz: int, num_samples: int | None) -> bytes:
         _PCM_TAG,
         1,  # channels
         sample_rate_hz,
-        sample_rate_hz * _BYTES_PER_SAMPLE,
-        _BYTES_PER_SAMPLE,
-        _BYTES_PER_SAMPLE * 8,
+        sample_rate_hz * BYTES_PER_SAMPLE,
+        BYTES_PER_SAMPLE,
+        BYTES_PER_SAMPLE * 8,
         b"data",
         data_bytes,
     )

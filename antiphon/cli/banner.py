@@ -6,27 +6,29 @@ from rich.console import Console
 from rich.markup import escape
 
 from antiphon import __version__
-from antiphon.config import ServerSettings
+from antiphon.api.state import ServerState
 from antiphon.pipeline.runtime import LoadedModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8
 
 
-def announce(model: LoadedModel, server: ServerSettings, port: int) -> None:
+def announce(server: ServerState, port: int) -> None:
     """Print the address of a server that listens, on stdout."""
-    url = f"http://{_reachable(server.host)}:{port}"
+    url = f"http://{_reachable(server.settings.server.host)}:{port}"
+    model, *more = server.speech.models.values()
     rows = {
         "Page": url,
         "API": f"{url}/v1",
         "Model": f"{model.name}: {model.family.title}",
+        **({"More": ", ".join(each.name for each in more)} if more else {}),
         "Voices": _voices(model),
     }
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"\n[bold]Antiphon {__version__}[/] is listening. Ctrl-C stops it.\n")
     for name, value in rows.items():
         console.print(f"  [bold]{name:<8}[/]{escape(value)}")
-    console.print("\n" + escape(_first_call(f"{url}/v1", has_keys=bool(server.api_keys))) + "\n")
+    console.print("\n" + escape(_first_call(f"{url}/v1", has_keys=bool(server.doors.keys))) + "\n")
 
 
 def _reachable(host: str) -> str:

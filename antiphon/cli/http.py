@@ -3,12 +3,18 @@
 import asyncio
 import gc
 import logging
+import signal
 import socket
+import time
 from contextlib import AsyncExitStack
+from types import FrameType
 
 import uvicorn
 
+from antiphon import tracing
 from antiphon.api.app import create_app
+from antiphon.api.slow_clients import http_protocol
+from antiphon.api.sockets import UVICORN_OPTIONS
 from antiphon.api.state import ServerState
 from antiphon.cli.banner import announce
 from antiphon.cli.listen import bind
@@ -21,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 GRACEFUL_SHUTDOWN_S = 5
 """How long open streams may go on after Ctrl-C before they are cut."""
+QUIET_TICKS = 5
+"""Tenths of a second without any work, after which a server that drains has drained."""
 
 
 class _Server(uvicorn.Server):
@@ -31,14 +39,18 @@ class _Server(uvicorn.Server):
         self._app = create_app(settings, progress=self._show_progress)
         self._settings = settings
         self._loaded = AsyncExitStack()
+        self._drained_by_s: float | None = None
+        self._num_quiet_ticks = 0
         super().__init__(
             uvicorn.Config(
                 self._app,
                 lifespan="off",
+                http=http_protocol("auto", settings.limits.header_timeout_s),
                 log_config=None,
                 access_log=settings.server.log_level == "debug",
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+                **UVICORN_OPTIONS,
             )
         )
 
@@ -46,17 +58,46 @@ class _Server(uvicorn.Server):
         assert sockets
         with shown_progress("loading", logger.info) as self._show:
             await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
+        self._show = None
         gc.collect()
-        gc.freeze()  # dictionaries and weights stay: going over them would hold up every stream
+        if not self._settings.models.unloads:
+            gc.freeze()  # what stays need not be gone over, which would hold up every stream
         await super().startup(sockets)
+        announce(self._state, sockets[0].getsockname()[1])
+
+    @property
+    def _state(self) -> ServerState:
         state = self._app.state.server
         assert isinstance(state, ServerState)
-        for model in state.speech.models.values():
-            announce(model, self._settings.server, sockets[0].getsockname()[1])
+        return state
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM drains, Ctrl-C gives streams a few seconds, and a second signal gives none."""
+        if self.should_exit or self._drained_by_s is not None:
+            self.should_exit = self.force_exit = True
+        elif sig == signal.SIGTERM and self.started:
+            self._state.doors.gate.drain()
+            self._drained_by_s = time.monotonic() + self._settings.limits.grace_s
+        else:
+            self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._drained_by_s is not None:
+            is_late = time.monotonic() >= self._drained_by_s
+            if is_late:
+                self.config.timeout_graceful_shutdown = 0  # they had their time
+            self.should_exit |= is_late or self._is_quiet()
+        return await super().on_tick(counter)
+
+    def _is_quiet(self) -> bool:
+        """Whether nobody has been served for a moment; silent WebSockets do not count."""
+        is_busy = self._state.doors.gate.num_requests or self._state.num_speaking
+        self._num_quiet_ticks = 0 if is_busy else self._num_quiet_ticks + 1
+        return self._num_quiet_ticks >= QUIET_TICKS
 
     def _show_progress(self, part: str, num_done: int, num_all: int) -> None:
-        assert self._show is not None, "only what is started is loaded"
-        self._show(part, num_done, num_all)
+        if self._show is not None:  # what is loaded later is loaded without a word
+            self._show(part, num_done, num_all)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets)
@@ -68,24 +109,27 @@ class _Server(uvicorn.Server):
         await self._loaded.aclose()
 
 
-class _NoCancellations(logging.Filter):
-    """Drops tracebacks of streams that were cut because the server stops."""
+class _NoFalseAlarms(logging.Filter):
+    """Drops what tells of no fault: streams cut by the server's end, handshakes refused by us."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.getMessage() == "ASGI callable returned without completing handshake.":
+            return False
         return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def run(settings: Settings) -> None:
-    """Serve until Ctrl-C or SIGTERM.
+    """Serve until Ctrl-C or SIGTERM; both end the process well.
 
     Raises:
         SettingsError: the address cannot be listened on.
         ModelLoadError: the model cannot be served.
     """
-    configure_logging(settings.server.log_level)
+    configure_logging(settings.server.log_level, settings.server.log_format)
+    tracing.switch(on=settings.server.traces)
     if settings.server.log_level != "debug":
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_NoCancellations())
+    logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
     sockets = bind(settings.server)
     try:
         _Server(settings).run(sockets)

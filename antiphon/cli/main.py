@@ -9,6 +9,7 @@ from antiphon import __version__
 from antiphon.cli.bench import app as bench
 from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
+from antiphon.cli.keys import keys
 from antiphon.cli.models import models
 from antiphon.cli.say import SayFlags, say
 from antiphon.cli.serve import ServeFlags, serve
@@ -58,8 +59,9 @@ def _main(
 
 add_command(app, "serve", ServeFlags, serve)
 add_command(app, "say", SayFlags, say)
-app.command()(voices)
+app.add_typer(voices, name="voices")
 app.add_typer(models, name="models")
+app.add_typer(keys, name="keys")
 app.command()(config)
 app.add_typer(bench, name="bench")
 app.add_typer(dev, name="dev")

@@ -1,4 +1,4 @@
-"""``antiphon serve``: an HTTP server for one model."""
+"""``antiphon serve``: an HTTP server for one model or several."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,10 @@ class ServeFlags:
             help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.",
             show_default=False,
         ),
+    ] = None
+    more: Annotated[
+        list[str] | None,
+        typer.Option(help="A further model, SOURCE or NAME=SOURCE; repeatable."),
     ] = None
     host: Annotated[
         str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
@@ -51,6 +55,10 @@ class ServeFlags:
         list[str] | None,
         typer.Option(help="Accept this key; repeatable.", show_default="no key is asked"),
     ] = None
+    api_keys_file: Annotated[
+        Path | None,
+        typer.Option(help="File of keys or hashes, one a line.", show_default="none"),
+    ] = None
     cors_origin: Annotated[
         list[str] | None,
         typer.Option(help="Origin of pages that may call; repeatable.", show_default="*"),
@@ -58,9 +66,16 @@ class ServeFlags:
     max_input_characters: Annotated[
         int | None, typer.Option(help="Longest text of one request.", show_default="100000")
     ] = None
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder of uploaded voices.", show_default="the user's data folder"),
+    ] = None
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
     ] = None
+    log_format: Annotated[str | None, typer.Option(help="text or json.", show_default="text")] = (
+        None
+    )
     config: Annotated[
         Path | None, typer.Option(help="A TOML file of settings.", show_default=False)
     ] = None
@@ -70,6 +85,7 @@ class ServeFlags:
         return {
             "model.source": self.model,
             "model.name": self.name,
+            "models.more": self.more or None,
             "model.device": self.device,
             "model.dtype": self.dtype,
             "model.max_slots": self.max_slots,
@@ -80,7 +96,10 @@ class ServeFlags:
             "server.port": self.port,
             "server.api_keys": self.api_key or None,
             "server.cors_origins": self.cors_origin or None,
+            "server.api_keys_file": self.api_keys_file,
             "server.log_level": self.log_level,
+            "server.log_format": self.log_format,
+            "data.dir": self.data_dir,
         }
 
 
@@ -93,7 +112,8 @@ def serve(flags: ServeFlags) -> None:
     from antiphon.models.registry import resolve
 
     settings = load_settings(flags.as_settings(), file=flags.config)
-    resolve(settings.model.source)  # a wrong name is told before anything heavy is imported
+    for model in settings.served():
+        resolve(model.source)  # a wrong name is told before anything heavy is imported
 
     from antiphon.cli.http import run
 

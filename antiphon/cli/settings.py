@@ -53,8 +53,12 @@ def _section_lines(section_name: str, section: "Section") -> Iterator[str]:
 def _toml(value: Any) -> str:
     """Spell a value; TOML takes JSON's strings, numbers, booleans and arrays as they are."""
     if isinstance(value, Mapping):
-        pairs = (f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items())
+        pairs = (
+            f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None
+        )
         return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(each) for each in value)}]"
     return json.dumps(value, ensure_ascii=False)
 
 

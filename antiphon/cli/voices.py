@@ -1,22 +1,45 @@
-"""``antiphon voices``: what a model can speak with."""
+"""``antiphon voices``: what a model can speak with, and the voices of one's own."""
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from antiphon.cli.voice_places import Place
 
-def voices(
+voices = typer.Typer(invoke_without_command=True)
+
+_JSON = typer.Option("--json", help="Print JSON.")
+_Url = Annotated[
+    str | None,
+    typer.Option(help="A server's address, as http://127.0.0.1:8000; default: the data folder."),
+]
+_Key = Annotated[str | None, typer.Option(help="The server's API key.")]
+_DataDir = Annotated[
+    Path | None,
+    typer.Option(help="The folder of uploaded voices.", show_default="what the settings say"),
+]
+
+
+@voices.callback()
+def _own(
+    context: typer.Context,
     model: Annotated[
         str | None,
         typer.Option(
             help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """List a model's voices; the first one is the default."""
+    """List a model's own voices, the first one is the default; or manage uploaded ones."""
+    if context.invoked_subcommand is not None:
+        return
     from antiphon.config import load_settings
     from antiphon.models.base import Prompter
     from antiphon.models.registry import resolve
@@ -25,20 +48,95 @@ def voices(
     family, path = resolve(load_settings({"model.source": model}).model.source)
     prompter: Prompter = family.prompter.resolve()(LoadContext(path))
     found = prompter.capabilities.voices
+    rows = [[each.id, each.name, each.language, each.gender, each.description] for each in found]
+    columns = ("Voice", "Name", "Language", "Gender", "Description")
+    _show([asdict(voice) for voice in found], columns, rows, as_json)
+
+
+@voices.command("list")
+def list_uploaded(
+    url: _Url = None,
+    api_key: _Key = None,
+    data_dir: _DataDir = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """List the uploaded voices of a data folder or of a server."""
+    with _place(url, api_key, data_dir) as place:
+        found = place.voices()
+    rows = [
+        [each["name"], each["id"], each["mime_type"], each["file_size"], each.get("ref_text")]
+        for each in found
+    ]
+    _show(found, ("Name", "Id", "Type", "Bytes", "Words"), rows, as_json)
+
+
+@voices.command()
+def add(
+    recording: Annotated[Path, typer.Argument(help="An audio file, 1 to 30 seconds long.")],
+    name: Annotated[str, typer.Option(help="What the voice will be called.")],
+    ref_text: Annotated[
+        str | None, typer.Option(help="What is said in the recording; it makes the voice better.")
+    ] = None,
+    consent: Annotated[
+        str | None, typer.Option(help="What the speaker agreed to, or the id of a consent.")
+    ] = None,
+    description: Annotated[str | None, typer.Option(help="For people.")] = None,
+    url: _Url = None,
+    api_key: _Key = None,
+    data_dir: _DataDir = None,
+) -> None:
+    """Upload a voice to a server, or put it into a data folder.
+
+    Servers of the same folder can speak with it at once, if their model clones voices.
+    """
+    texts = {"ref_text": ref_text, "consent": consent, "speaker_description": description}
+    given = {key: text for key, text in texts.items() if text is not None}
+    with _place(url, api_key, data_dir) as place:
+        voice = place.add(recording, {"name": name, **given})
+    typer.echo(f"{voice['name']}: {voice['id']}")
+
+
+@voices.command()
+def delete(
+    voice: Annotated[str, typer.Argument(help="The voice's name or id.")],
+    url: _Url = None,
+    api_key: _Key = None,
+    data_dir: _DataDir = None,
+) -> None:
+    """Delete an uploaded voice, and all that was made of it."""
+    with _place(url, api_key, data_dir) as place:
+        typer.echo(f"Deleted {place.delete(voice)}")
+
+
+@contextmanager
+def _place(
+    url: str | None, api_key: str | None, data_dir: Path | None
+) -> Generator["Place", None, None]:
+    from antiphon.cli.voice_places import Folder, Remote
+    from antiphon.config import load_settings
+
+    if url is not None:
+        yield Remote(url, api_key)
+        return
+    folder = Folder(load_settings({"data.dir": data_dir}))
+    try:
+        yield folder
+    finally:
+        folder.close()
+
+
+def _show(
+    records: list[dict[str, Any]], columns: tuple[str, ...], rows: list[list[Any]], as_json: bool
+) -> None:
     if as_json:
-        typer.echo(json.dumps([asdict(voice) for voice in found], indent=2))
+        typer.echo(json.dumps(records, indent=2))
         return
 
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("Voice", "Name", "Language", "Gender", "Description", box=None, pad_edge=False)
-    for voice in found:
-        table.add_row(
-            voice.id,
-            voice.name,
-            voice.language or "-",
-            voice.gender or "-",
-            voice.description or "",
-        )
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
     Console().print(table)

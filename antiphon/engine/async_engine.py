@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from antiphon.engine.core import EngineCore
+from antiphon.engine.heartbeat import Heartbeat
 from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
@@ -81,6 +82,7 @@ class AsyncEngine:
             policy: of whom a step serves.
         """
         self._core = EngineCore(runner, limits=limits, policy=policy)
+        self.heartbeat = Heartbeat()
         self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, _Mailbox] = {}
         self._outbox: list[tuple[_Mailbox, _Item]] = []
@@ -154,7 +156,9 @@ class AsyncEngine:
     def _run(self) -> None:
         try:
             while self._take_commands():
-                for request_id, event in self._core.step():
+                with self.heartbeat.step():
+                    events = self._core.step()
+                for request_id, event in events:
                     self._tell(request_id, event)
                 self._deliver()
         except Exception as error:  # the engine's one door for faults

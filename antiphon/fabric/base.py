@@ -45,6 +45,11 @@ class Stage(Protocol):
         """What broke the stage for good, or ``None`` while it works."""
         ...
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the step under way has taken so far, 0 between steps."""
+        ...
+
     async def close(self) -> None:
         """Free what loading took."""
         ...
@@ -69,6 +74,11 @@ class Fabric(Protocol):
     @property
     def failure(self) -> str | None:
         """What broke a stage for good, or ``None`` while all work."""
+        ...
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the longest step under way has taken so far, over all stages."""
         ...
 
     async def drain(self) -> None:

@@ -41,6 +41,10 @@ class LocalFabric:
     def failure(self) -> str | None:
         return next((found for each in self._stages.values() if (found := each.failure)), None)
 
+    @property
+    def stalled_s(self) -> float:
+        return max((each.stalled_s for each in self._stages.values()), default=0.0)
+
     async def drain(self) -> None:
         await self._idle.wait()
 

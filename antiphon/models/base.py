@@ -53,10 +53,12 @@ class Piece:
     Attributes:
         data: the family's own form of it.
         num_frames_allowed: as in `Prompt`, counted from the request's first frame.
+        num_tokens: text units that it adds, for usage.
     """
 
     data: Any
     num_frames_allowed: int | None
+    num_tokens: int = 0
 
 
 class Prompter(Protocol):
@@ -72,6 +74,38 @@ class Prompter(Protocol):
 
         ``request.input`` is the segment's text, already stripped and never empty, and
         ``request.sampling`` is complete.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        ...
+
+
+class Feed(Protocol):
+    """Makes the pieces of one request whose text is still arriving; called in worker threads."""
+
+    def push(self, text: str) -> Piece | None:
+        """Take in more text; return what it adds, if anything is certain yet."""
+        ...
+
+    def close(self) -> Piece:
+        """Return the last piece.
+
+        Raises:
+            InvalidRequestError: the whole text was empty.
+        """
+        ...
+
+
+@runtime_checkable
+class LateText(Protocol):
+    """What a prompter is too if its `Capabilities.late_text` says so."""
+
+    def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, Feed]:
+        """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
+
+        ``request.input`` is the text so far. In whatever pieces it arrives, the frames are the
+        same.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
@@ -95,35 +129,6 @@ class VoicePreparing(Protocol):
 
         Raises:
             InvalidRequestError: the recording will not do, or the loaded checkpoint clones none.
-        """
-        ...
-
-
-class TextFeed(Protocol):
-    """Makes pieces of the rest of a text."""
-
-    def push(self, text: str) -> Piece | None:
-        """Take in more text; return what it adds, if anything is certain yet."""
-        ...
-
-    def close(self) -> Piece:
-        """Return the last piece.
-
-        Raises:
-            InvalidRequestError: the whole text was empty.
-        """
-        ...
-
-
-@runtime_checkable
-class TextStreaming(Protocol):
-    """What a prompter is too if its model can begin before its text is complete."""
-
-    def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
-        """Build the prompt of a text whose beginning, maybe nothing yet, is ``request.input``.
-
-        Raises:
-            InvalidRequestError: the request is outside what the checkpoint can do.
         """
         ...
 

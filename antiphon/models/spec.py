@@ -71,7 +71,11 @@ class Capabilities:
         voices: never empty; the first one is the default.
         languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
         instructions: whether ``instructions`` changes the voice.
+        cloning: whether it can speak with the voice of a recording; its prompter then is
+            `VoicePreparing`.
         max_segment_characters: longest text that one prompt holds; longer text is split.
+        word_times: whether its chunks tell when words are spoken, to requests that ask for it.
+        late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
         sample_request: something that it can speak with nothing added, to warm up and to measure.
     """
 
@@ -79,7 +83,10 @@ class Capabilities:
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
     instructions: bool = False
+    cloning: bool = False
     max_segment_characters: int = 1000
+    word_times: bool = False
+    late_text: bool = False
     sample_request: SpeechRequest = SpeechRequest("Ready.")
 
     def __post_init__(self) -> None:

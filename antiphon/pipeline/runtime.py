@@ -6,15 +6,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from antiphon.config import ModelSettings
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.base import Fabric, StageRequest, StageStream
+from antiphon.fabric.lazy import LazyFabric, ModelMemory
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Prompter
 from antiphon.models.registry import resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.stage import build_stage, group_name, hosted_together
+from antiphon.tracing import until_first
 from antiphon.types import LoadProgress, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
@@ -34,13 +37,25 @@ class LoadedModel:
         prompter: Prompter,
         fabric: Fabric,
         hosted: Sequence[str],
+        *,
+        path: Path | None = None,
     ) -> None:
-        """Wrap what has been loaded; ``hosted`` names the fabric's stages, first to last."""
+        """Wrap what has been loaded.
+
+        Args:
+            name: that requests use.
+            family: of the model.
+            prompter: of the model.
+            fabric: hosts its stages.
+            hosted: names of the fabric's stages, first to last.
+            path: of its checkpoint, if it has one.
+        """
         self.name = name
         self.family = family
         self.prompter = prompter
         self.fabric = fabric
         self._hosted = tuple(hosted)
+        self.path = path
 
     @classmethod
     async def load(
@@ -49,6 +64,7 @@ class LoadedModel:
         *,
         is_colocated: bool = True,
         progress: LoadProgress | None = None,
+        memory: ModelMemory | None = None,
     ) -> "LoadedModel":
         """Load a model's prompter and stages, off the event loop.
 
@@ -57,6 +73,8 @@ class LoadedModel:
             is_colocated: whether all stages share an engine, as one device wants it; otherwise
                 each is driven by itself, and frames travel between them.
             progress: told, in other threads, how far it is.
+            memory: shared by models whose stages are loaded when they are wanted; default: the
+                stages are loaded now, and stay.
 
         Raises:
             ModelLoadError: no family serves it, or its checkpoint is wrong.
@@ -72,12 +90,13 @@ class LoadedModel:
             progress=progress,
         )
         prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
-        fabric = LocalFabric()
+        fabric: Fabric = LocalFabric() if memory is None else LazyFabric(memory)
         groups = hosted_together(family.pipeline, is_colocated=is_colocated)
         for specs in groups:
             await fabric.host(group_name(specs), partial(build_stage, specs, context))
+        hosted = [group_name(specs) for specs in groups]
         name = settings.name or served_name(settings.source)
-        return cls(name, family, prompter, fabric, [group_name(specs) for specs in groups])
+        return cls(name, family, prompter, fabric, hosted, path=path)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -88,12 +107,24 @@ class LoadedModel:
         """What broke the model for good, or ``None`` while it works."""
         return self.fabric.failure
 
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the step under way has taken so far, 0 between steps."""
+        return self.fabric.stalled_s
+
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.
 
         Raises:
             UnknownVoiceError: there is none.
         """
+        found = self.own_voice(name, aliases)
+        if found is None:
+            raise self.unknown_voice(name, aliases)
+        return found
+
+    def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
+        """Return the voice of this name or alias, if it is one that the model comes with."""
         voices = self.capabilities.voices
         wanted = (name or DEFAULT_VOICE).casefold()
         by_id = {voice.id.casefold(): voice for voice in voices}
@@ -102,7 +133,13 @@ class LoadedModel:
                 return voices[0]
             if candidate in by_id:
                 return by_id[candidate]
-        raise UnknownVoiceError(name or "", [*(voice.id for voice in voices), *aliases])
+        return None
+
+    def unknown_voice(self, name: str | None, aliases: Mapping[str, str]) -> UnknownVoiceError:
+        """Return the error for a voice that is not among the model's own."""
+        return UnknownVoiceError(
+            name or "", [*(voice.id for voice in self.capabilities.voices), *aliases]
+        )
 
     def open(self, request: StageRequest) -> StageStream:
         """Open a request's stream through all stages."""
@@ -110,7 +147,7 @@ class LoadedModel:
         stream = self.fabric.open(first, request, None)
         for name in rest:
             stream = self.fabric.open(name, request, stream)
-        return stream
+        return until_first("first audio" if not rest else "first frame", stream)
 
     async def warm_up(self) -> None:
         """Speak a few words to nobody, so that the first listener does not wait for caches."""

@@ -1,33 +1,29 @@
 """The whole journey of a speech request: text, prompt, stages, transforms, chunks."""
 
-from collections.abc import AsyncGenerator, Mapping
+import sys
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import asdict, replace
 
-from antiphon.audio.chain import Chain
 from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
-from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError, UnknownModelError
-from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Prompt
+from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
+from antiphon.metrics import Metrics
 from antiphon.models.options import read_options
-from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
-from antiphon.pipeline.text import segment_seed, segments
-from antiphon.telemetry import Metrics
-from antiphon.types import (
-    AudioChunk,
-    Ended,
-    FinishReason,
-    Sampling,
-    SpeechRequest,
-    SpeechStream,
-    Usage,
-    Voice,
-    new_seed,
+from antiphon.pipeline.journey import Journey, SegmentSource
+from antiphon.pipeline.pronunciation import (
+    Pronunciations,
+    check_pronunciations,
+    settings_pronunciations,
 )
+from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
+from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
+
+_ANY_LENGTH = sys.maxsize
 
 
 class Speech:
@@ -38,12 +34,27 @@ class Speech:
         models: Mapping[str, LoadedModel],
         settings: SpeechSettings,
         metrics: Metrics | None = None,
+        uploaded: UploadedVoices | None = None,
     ) -> None:
-        """Serve ``models`` by name; the first one is the default."""
+        """Serve ``models`` by name; the first one is the default.
+
+        Args:
+            models: by the name that requests use.
+            settings: what is accepted.
+            metrics: count what is done.
+            uploaded: voices beside the models' own; ``None`` for none.
+        """
         self.models = models
         self.settings = settings
         self.metrics = metrics or Metrics()
+        self.uploaded = uploaded
+        self._pronunciations = settings_pronunciations(settings.pronunciations)
         self._workers = Workers("speech")
+
+    @property
+    def workers(self) -> Workers:
+        """The threads for what prompts and transforms take."""
+        return self._workers
 
     def model(self, name: str | None) -> LoadedModel:
         """Return the served model of this name or alias.
@@ -59,10 +70,15 @@ class Speech:
             raise UnknownModelError(wanted, [*self.models, *self.settings.model_aliases])
         return self.models[wanted]
 
-    def stream(self, request: SpeechRequest) -> SpeechStream:
+    def stream(self, request: SpeechRequest, source: SegmentSource | None = None) -> SpeechStream:
         """Speak: audio chunks in order, then one `Ended` with the usage.
 
         Closing the stream stops the work within one step and frees all that it held.
+
+        Args:
+            request: says what.
+            source: where its segments come from; ``None`` for the model. Whoever brings one
+                decides how long a text may be.
 
         Raises:
             InvalidRequestError: here, or before the first chunk; names the field and what is
@@ -70,99 +86,101 @@ class Speech:
             EngineError: the model failed, possibly after some chunks.
         """
         model = self.model(request.model)
-        voice = model.voice(request.voice, self.settings.voice_aliases)
-        self._check(request, model)
-        sampling = _filled(request.sampling, model.family.sampling)
+        aliases = self.settings.voice_aliases
+        voice = model.own_voice(request.voice, aliases)
+        if voice is None and self.uploaded is None:
+            raise model.unknown_voice(request.voice, aliases)
+        self._check_text(request.input, _ANY_LENGTH if source else None)
+        self.check(request, model)
+        sampling = filled(request.sampling, model.family.sampling)
         seed = new_seed() if request.seed is None else request.seed
         request = replace(request, sampling=sampling, seed=seed)
-        return self.metrics.observed(model.name, self._journey(request, voice, model))
+        if voice is None:
+            return self._cast_journey(request, model, source)
+        return self.metrics.observed(model.name, self._journey(request, voice, model, source))
+
+    async def cast(self, request: SpeechRequest, model: LoadedModel) -> tuple[SpeechRequest, Voice]:
+        """Find who speaks; for a voice that was uploaded, the request gets what it needs.
+
+        Raises:
+            InvalidRequestError: there is no such voice, or the model cannot speak with it.
+            StorageError: it cannot be read.
+        """
+        aliases = self.settings.voice_aliases
+        if (voice := model.own_voice(request.voice, aliases)) is not None:
+            return request, voice
+        if self.uploaded is None:
+            raise model.unknown_voice(request.voice, aliases)
+        return await self.uploaded.cast(request, model, aliases)
 
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()
 
-    async def _journey(
-        self, request: SpeechRequest, voice: Voice, model: LoadedModel
+    async def _cast_journey(
+        self, request: SpeechRequest, model: LoadedModel, source: SegmentSource | None
     ) -> SpeechStream:
-        """Speak segment after segment through one chain of transforms."""
-        native_hz = model.capabilities.sample_rate_hz
-        chain = Chain.build(native_hz, request.sample_rate_hz or native_hz, request.speed)
-        num_tokens = num_frames = 0
-        reason: FinishReason = "stop"
-        async with aclosing(self._prompts(request, voice, model)) as prompts:
-            async for index, prompt in prompts:
-                num_tokens += prompt.num_tokens
-                part = StageRequest(f"{request.id}-{index}", prompt, is_live=request.is_live)
-                async with aclosing(model.open(part)) as items:
-                    async for item in items:
-                        if isinstance(item, AudioChunk):
-                            num_frames += item.num_frames
-                            if chain.is_identity:
-                                yield item
-                            elif (chunk := await self._transformed(chain, item)) is not None:
-                                yield chunk
-                        elif isinstance(item, Ended):
-                            reason = _worse(reason, item.reason)
-        if not chain.is_identity and len(tail := await self._workers.run(chain.flush)):
-            yield AudioChunk(tail, chain.sample_rate_hz)
-        yield Ended(reason, Usage(num_tokens, num_frames))
+        """Find the voice as a part of the stream: that takes a look at the disk."""
+        request, voice = await self.cast(request, model)
+        journey = self._journey(request, voice, model, source)
+        events = self.metrics.observed(model.name, journey, voice_kind=voice.kind)
+        async with aclosing(events):
+            async for event in events:
+                yield event
 
-    async def _prompts(
-        self, request: SpeechRequest, voice: Voice, model: LoadedModel
-    ) -> AsyncGenerator[tuple[int, Prompt], None]:
-        """Build the prompt of each segment, when it is wanted; all at once if there is but one."""
-        assert request.seed is not None
-        seed = request.seed
+    def _journey(
+        self,
+        request: SpeechRequest,
+        voice: Voice,
+        model: LoadedModel,
+        source: SegmentSource | None,
+    ) -> SpeechStream:
+        """Speak in a voice that has been found."""
+        pronunciations = self._pronunciations
+        if request.pronunciations:
+            pronunciations = Pronunciations(self.settings.pronunciations, request.pronunciations)
+        journey = Journey(
+            request=request,
+            voice=voice,
+            model=model,
+            workers=self._workers,
+            pronunciations=pronunciations,
+            max_characters=_ANY_LENGTH if source else self.settings.max_input_characters,
+            source=source,
+        )
+        return journey.events()
 
-        def build(index: int, text: str) -> Prompt:
-            part = replace(request, input=text)
-            return model.prompter.build(part, voice, segment_seed(seed, index))
-
-        def begin() -> tuple[Prompt, list[str]]:
-            first, *rest = segments(request.input, model.capabilities.max_segment_characters)
-            return build(0, first), rest
-
-        first, rest = await self._workers.run(begin)
-        yield 0, first
-        for index, text in enumerate(rest, start=1):
-            yield index, await self._workers.run(build, index, text)
-
-    async def _transformed(self, chain: Chain, chunk: AudioChunk) -> AudioChunk | None:
-        """Return what the chain has ready once it has heard a chunk, if anything."""
-        samples = await self._workers.run(chain.push, chunk.samples)
-        if not len(samples):
-            return None
-        return AudioChunk(samples, chain.sample_rate_hz, chunk.num_frames)
-
-    def _check(self, request: SpeechRequest, model: LoadedModel) -> None:
-        """Refuse what no model could speak."""
-        limit = self.settings.max_input_characters
-        if not request.input.strip():
+    def _check_text(self, text: str, limit: int | None) -> None:
+        limit = limit or self.settings.max_input_characters
+        if not text.strip():
             raise InvalidRequestError("Input text cannot be empty.", param="input")
-        if len(request.input) > limit:
-            raise InputTooLongError(len(request.input), limit)
+        if len(text) > limit:
+            raise InputTooLongError(len(text), limit)
+
+    def check(self, request: SpeechRequest, model: LoadedModel) -> None:
+        """Refuse what ``model`` could not speak, whatever the text is.
+
+        Raises:
+            InvalidRequestError: names the field and what is allowed.
+        """
         _check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
             _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
         read_options(model.family.options, request.options)
+        check_pronunciations(request.pronunciations)
+        if request.word_timestamps and not model.capabilities.word_times:
+            raise InvalidRequestError(
+                f"The model '{model.name}' cannot tell when words are spoken: leave"
+                " 'word_timestamps' out.",
+                param="word_timestamps",
+            )
         languages = model.capabilities.languages
         if request.language is not None and request.language.casefold() not in languages:
             allowed = ", ".join(languages) or "none, this model decides by itself"
             raise InvalidRequestError(
                 f"Invalid language: '{request.language}'. Available: {allowed}.", param="language"
             )
-
-
-def _worse(so_far: FinishReason, segment: FinishReason) -> FinishReason:
-    """Return the whole's reason: one segment cut by a limit marks all of it.
-
-    Raises:
-        EngineError: the segment was dropped although its listener is still there.
-    """
-    if segment in ("abort", "error"):
-        raise EngineError("The model stopped before the end of the text.")
-    return segment if so_far == "stop" else so_far
 
 
 def _check_range(param: str, value: float, low: float, high: float) -> None:
@@ -172,7 +190,7 @@ def _check_range(param: str, value: float, low: float, high: float) -> None:
         )
 
 
-def _filled(sampling: Sampling, defaults: Sampling) -> Sampling:
+def filled(sampling: Sampling, defaults: Sampling) -> Sampling:
     """Return ``sampling`` with the family's defaults where it says nothing."""
     given = {name: value for name, value in asdict(sampling).items() if value is not None}
     return replace(defaults, **given)

@@ -41,6 +41,10 @@ class GeneratorStage:
     def failure(self) -> str | None:
         return None  # a generator that raises fails its own request alone
 
+    @property
+    def stalled_s(self) -> float:
+        return 0.0  # a thread of many: the others go on
+
     async def close(self) -> None:
         self._workers.close()
         self._generator.close()
@@ -65,6 +69,10 @@ class EngineStage:
     @property
     def failure(self) -> str | None:
         return self._engine.failure
+
+    @property
+    def stalled_s(self) -> float:
+        return self._engine.heartbeat.stalled_s
 
     async def close(self) -> None:
         await self._engine.close()
@@ -145,6 +153,10 @@ class DecoderStage:
     @property
     def failure(self) -> str | None:
         return self._decoder.failure
+
+    @property
+    def stalled_s(self) -> float:
+        return 0.0  # it has no steps of its own
 
     async def close(self) -> None:
         await self._decoder.shut_down()

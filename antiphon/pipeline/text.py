@@ -1,9 +1,12 @@
 """Splits long text into segments that one prompt can hold; knows no model."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 
 from sentencex import segment as split_sentences
+
+_PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n\s*")
 
 
 def segments(text: str, max_characters: int, language: str = "en") -> list[str]:
@@ -14,6 +17,18 @@ def segments(text: str, max_characters: int, language: str = "en") -> list[str]:
     spaces, joined, are the text without spaces.
     """
     return list(_pack(_sentences(text, language), max_characters))
+
+
+def paragraphs(text: str) -> list[str]:
+    """Split ``text`` at blank lines; what has no letter, no digit stays with its neighbour."""
+    found: list[str] = []
+    for paragraph in _PARAGRAPH_END.split(text):
+        is_spoken = any(each.isalnum() for each in paragraph)
+        if found and not (is_spoken and any(each.isalnum() for each in found[-1])):
+            found[-1] = f"{found[-1]}\n{paragraph}"
+        else:
+            found.append(paragraph)
+    return [stripped for each in found if (stripped := each.strip())]
 
 
 def segment_seed(seed: int, index: int) -> int:
@@ -50,13 +65,13 @@ def _break(sentence: str, max_characters: int) -> list[str]:
     """Cut a sentence that is too long at the latest clause mark, else space, that fits."""
     pieces = []
     while len(sentence) > max_characters:
-        cut = _cut_position(sentence[: max_characters + 1], max_characters)
+        cut = cut_position(sentence[: max_characters + 1], max_characters)
         pieces.append(sentence[:cut].strip())
         sentence = sentence[cut:].strip()
     return [*pieces, sentence]
 
 
-def _cut_position(head: str, max_characters: int) -> int:
+def cut_position(head: str, max_characters: int) -> int:
     """Return where to cut so that the first piece is neither too long nor needlessly short."""
     clause = max(head[:max_characters].rfind(mark) for mark in ",;:，、；：—") + 1
     if clause > max_characters // 3:

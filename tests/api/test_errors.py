@@ -10,7 +10,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from antiphon.api.errors import ErrorMiddleware, wire_error
 from antiphon.config import ModelSettings, Settings, SpeechSettings
-from antiphon.errors import AuthenticationError, RateLimitError
+from antiphon.errors import AuthenticationError, OverloadedError, RateLimitError
+from antiphon.metrics import Metrics
 from tests.decoding import error_of
 from tests.servers import start_server
 
@@ -173,7 +174,17 @@ def test_refused_websockets_get_the_same_shape() -> None:
     async def receive() -> Message:
         return {"type": "websocket.connect"}
 
-    asyncio.run(ErrorMiddleware(refusing)({"type": "websocket"}, receive, send))
+    asyncio.run(ErrorMiddleware(refusing, Metrics())({"type": "websocket"}, receive, send))
     start, body = sent
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 401)
     assert json.loads(body["body"])["error"]["code"] == "invalid_api_key"
+
+
+def test_whoever_is_one_too_many_is_told_when_to_come_again() -> None:
+    described = wire_error(OverloadedError("Too many listeners.", retry_after_s=1.25))
+    assert (described.status, described.type, described.code) == (
+        *(429, "rate_limit_error"),
+        "overloaded",
+    )
+    assert described.headers["Retry-After"] == "2"
+    assert described.headers["retry-after-ms"] == "1250"

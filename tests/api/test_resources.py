@@ -1,11 +1,13 @@
 """Models, voices, health: in the shapes that their known readers look for."""
 
+import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
-from antiphon.config import ModelSettings, Settings
+from antiphon.config import LimitSettings, ModelSettings, Settings
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import PendingStep
 from antiphon.models.toy.talker import ToyRunner
@@ -118,3 +120,25 @@ def test_not_ready_while_the_model_is_cold(monkeypatch: pytest.MonkeyPatch) -> N
         wait_until(server.state.warm_up.done)
         assert httpx.get(f"{server.base_url}/ready").status_code == 503
         assert httpx.get(f"{server.base_url}/health").status_code == 200
+
+
+def test_an_engine_that_hangs_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    launch = ToyRunner.launch
+
+    def hanging(runner: ToyRunner, plan: StepPlan) -> PendingStep:
+        assert go_on.wait(30)
+        return launch(runner, plan)
+
+    settings = Settings(model=ModelSettings(source="toy"), limits=LimitSettings(stall_s=0.05))
+    with start_server(settings) as server, httpx.Client(base_url=server.base_url) as client:
+        wait_until(lambda: server.state.is_ready)
+        monkeypatch.setattr(ToyRunner, "launch", hanging)
+        with ThreadPoolExecutor(1) as listener:
+            speech = listener.submit(client.post, "/v1/audio/speech", json={"input": "Hello."})
+            try:
+                wait_until(lambda: httpx.get(f"{server.base_url}/health").status_code == 503)
+            finally:
+                go_on.set()
+            assert speech.result().status_code == 200
+        wait_until(lambda: client.get("/health").status_code == 200)

@@ -61,3 +61,32 @@ def test_what_will_not_do_is_told(recording: Any, words: str) -> None:
     with pytest.raises(InvalidRequestError, match=words) as caught:
         read(recording)
     assert caught.value.param == "ref_audio"
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.float16, np.float64])
+def test_samples_of_every_type_mean_the_same(dtype: Any) -> None:
+    scale = 1 if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max + 1
+    half = np.full((24_000, 3), scale / 2).astype(dtype)
+    heard = read((half, 24_000))
+    assert heard.dtype == np.float32
+    assert heard.shape == (24_000,)
+    np.testing.assert_array_equal(heard, np.float32(0.5))
+
+
+def test_the_limits_themselves_are_allowed() -> None:
+    for duration_s in (1, 3):
+        assert len(read((tone(16_000, duration_s), 16_000))) == 24_000 * duration_s
+
+
+def test_the_callers_samples_are_left_alone() -> None:
+    samples = tone(24_000, 1) * 3
+    before = samples.copy()
+    heard = read((samples, 24_000))
+    heard[:] = 0
+    np.testing.assert_array_equal(samples, before)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.bool_, np.str_, object])
+def test_other_types_are_refused(dtype: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="does not hold samples"):
+        read((np.zeros(24_000).astype(dtype), 24_000))

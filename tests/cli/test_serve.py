@@ -6,6 +6,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import get_type_hints
 
 import httpx
@@ -23,10 +24,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @contextmanager
 def serving(
-    start: Start, *arguments: str
+    start: Start, *arguments: str, model: str = "toy"
 ) -> Generator[tuple["subprocess.Popen[str]", str], None, None]:
     """Start a server; give it and its address, and end it if it is still there."""
-    with start("serve", "toy", "--port", "0", *arguments) as process:
+    with start("serve", model, "--port", "0", *arguments) as process:
         try:
             assert process.stdout is not None
             told = ""
@@ -129,6 +130,7 @@ def test_every_flag_sets_its_setting() -> None:
         cors_origin=["c"],
         max_input_characters=3,
         log_level="debug",
+        data_dir=Path("d"),
     )
     settings = load_settings(flags.as_settings(), environment={})
     model, server = settings.model, settings.server
@@ -139,6 +141,7 @@ def test_every_flag_sets_its_setting() -> None:
     assert (server.host, server.port, server.log_level) == ("h", 1, "debug")
     assert (server.api_keys, server.cors_origins) == (("a", "b"), ("c",))
     assert settings.speech.max_input_characters == 3
+    assert settings.data.folder == Path("d")
 
 
 def test_help_tells_the_true_defaults() -> None:
@@ -158,3 +161,16 @@ def test_help_tells_the_true_defaults() -> None:
     }
     limit = hints["max_input_characters"].__metadata__[0].show_default
     assert limit == str(settings.speech.max_input_characters)
+
+
+def test_models_that_come_later_are_served_too(
+    start: Start, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTIPHON_MODELS_LAZY", "true")
+    monkeypatch.setenv("ANTIPHON_MODELS_MAX_LOADED", "1")
+    source = checkpoint("tiny", "custom_voice")
+    with serving(start, "--more", f"late={source}", "--device", "cpu") as (_, url):
+        for name in ("late", "toy", "late"):
+            body = {"input": "Hello there.", "model": name, "max_new_tokens": 6}
+            answer = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=DEADLINE_S)
+            assert answer.status_code == 200, answer.text

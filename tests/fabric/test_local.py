@@ -17,6 +17,7 @@ class Counting:
     """Yields 0, 1, 2 ... or passes its upstream on; notes when it was closed."""
 
     failure = None
+    stalled_s = 0.0
 
     def __init__(self, fail_at: int = -1) -> None:
         self.fail_at = fail_at

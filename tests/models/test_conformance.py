@@ -14,7 +14,7 @@ import pytest
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Piece, TextStreaming
+from antiphon.models.base import LateText, Piece
 from antiphon.models.registry import FAMILIES, families
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.runtime import LoadedModel
@@ -79,7 +79,7 @@ def assert_same(one: Samples, other: Samples) -> None:
 
 async def say_late(model: LoadedModel, parts: Iterable[str]) -> Samples:
     """Speak a text that arrives in parts, each when the one before has had its turn."""
-    assert isinstance(model.prompter, TextStreaming)
+    assert isinstance(model.prompter, LateText)
     sampling = replace(model.family.sampling, max_frames=MAX_FRAMES)
     request = replace(ask(""), sampling=sampling)
     prompt, feed = model.prompter.open(request, model.capabilities.voices[0], 1)
@@ -174,7 +174,7 @@ def test_stages_together_equal_stages_apart(name: str) -> None:
 def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: bool) -> None:
     async def body(speech: Speech) -> None:
         model = speech.model(None)
-        assert isinstance(model.prompter, TextStreaming)
+        assert isinstance(model.prompter, LateText)
         at_once, in_words, in_letters = [
             await say_late(model, parts) for parts in ([TEXT], re.split("( )", TEXT), [*TEXT])
         ]

@@ -89,3 +89,51 @@ def test_what_will_not_do_is_told(recording: str | bytes, words: str) -> None:
         assert caught.value.param == "ref_audio"
 
     on(work, max_duration_s=2, max_bytes=100_000)
+
+
+def test_a_failure_is_not_remembered(decoded: list[int]) -> None:
+    async def work(recordings: Recordings) -> None:
+        for _ in range(2):
+            with pytest.raises(InvalidRequestError):
+                await recordings.load(b"?", 24_000)
+        assert len(await recordings.load(RECORDING, 24_000)) == 36_000
+
+    on(work)
+    assert len(decoded) == 3
+
+
+def test_only_the_last_ones_are_remembered(decoded: list[int]) -> None:
+    files = [wav(1, seed) for seed in range(17)]
+
+    async def work(recordings: Recordings) -> None:
+        for file in files:
+            await recordings.load(file, 8_000)
+        await recordings.load(files[-1], 8_000)
+        assert len(decoded) == 17
+        await recordings.load(files[0], 8_000)  # the oldest had to go
+        assert len(decoded) == 18
+
+    on(work)
+
+
+def test_whoever_leaves_takes_nothing_from_the_others(decoded: list[int]) -> None:
+    async def work(recordings: Recordings) -> None:
+        leaving = asyncio.create_task(recordings.load(RECORDING, 24_000))
+        staying = asyncio.create_task(recordings.load(RECORDING, 24_000))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert len(await staying) == 36_000
+
+    on(work)
+    assert decoded == [24_000]
+
+
+def test_what_is_closed_refuses() -> None:
+    async def work(recordings: Recordings) -> None:
+        recordings.close()
+        with pytest.raises(RuntimeError):
+            await recordings.load(RECORDING, 24_000)
+
+    on(work)

@@ -113,6 +113,15 @@ class SpeechBody(BaseModel):
     max_new_tokens: int | None = Field(
         None, ge=1, le=_MAX_INT32, description="The most frames that a segment of text may take."
     )
+    pronunciations: dict[Text, Text] | None = Field(
+        None, description="What is read instead of words.", examples=[{"SQL": "sequel"}]
+    )
+    normalize: bool = Field(
+        False, description="Write numbers, dates, money and units out in English words first."
+    )
+    word_timestamps: bool = Field(
+        False, description="Tell when each word is spoken; not with stream_format: audio."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -131,13 +140,21 @@ class SpeechBody(BaseModel):
                 " Leave one of the two out.",
                 param="stream",
             )
+        is_raw = self.stream_format == "audio" and self.stream is not False
+        if self.word_timestamps and is_raw:
+            raise InvalidRequestError(
+                "Invalid 'word_timestamps': bytes that are streamed have no room for them. Ask for"
+                " 'stream_format': 'sse', or for a whole file with 'stream': false.",
+                param="word_timestamps",
+            )
         return self
 
     @property
     def delivery(self) -> Delivery:
         if self.stream_format == "sse" or (self.stream and self.stream_format is None):
             return Delivery.EVENTS
-        return Delivery.WHOLE if self.stream is False else Delivery.RAW
+        is_whole = self.stream is False or self.word_timestamps
+        return Delivery.WHOLE if is_whole else Delivery.RAW
 
     def to_domain(self, request_id: str) -> SpeechRequest:
         """Return what is to be spoken; how it travels is the API's own affair.
@@ -164,5 +181,8 @@ class SpeechBody(BaseModel):
                 max_frames=self.max_new_tokens,
             ),
             is_live=self.delivery is not Delivery.WHOLE,
+            pronunciations=self.pronunciations or {},
+            normalize=self.normalize,
+            word_timestamps=self.word_timestamps,
             id=request_id,
         )

@@ -1,13 +1,16 @@
 """Phonemes to audio: one network run per sentence, then chunks of growing size."""
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
+from numpy.typing import NDArray
 
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
-from antiphon.models.hibari.pauses import with_natural_pauses
+from antiphon.models.hibari.durations import with_durations, word_times
+from antiphon.models.hibari.pauses import natural_span
 from antiphon.models.hibari.prompt import HibariPrompt
 from antiphon.models.hibari.vocoder import (
     FRAME_SAMPLES,
@@ -17,12 +20,13 @@ from antiphon.models.hibari.vocoder import (
 )
 from antiphon.models.hibari.voices import installed_voices
 from antiphon.models.spec import LoadContext
-from antiphon.types import AudioChunk
+from antiphon.types import AudioChunk, WordTime
 
 _FIRST_CHUNK_FRAMES = 16  # 200 ms
 _MAX_CHUNK_FRAMES = 80  # 1 s
 _SILENCE_FRAMES = 8  # 100 ms for a text with nothing to pronounce: no stream is empty
 _PAD_ID = 0
+_NUM_FRAME_OUTPUTS = 6
 _WARM_UP_IDS = tuple(range(43, 103))  # Any will do: about as many as a sentence has.
 
 
@@ -51,23 +55,36 @@ class HibariGenerator:
             silence = np.zeros(_SILENCE_FRAMES * FRAME_SAMPLES, np.float32)
             yield AudioChunk(silence, SAMPLE_RATE_HZ, _SILENCE_FRAMES)
         sizes = _chunk_sizes()
+        start_s = 0.0
         for index, ids in enumerate(spoken.sentences):
-            frames = with_natural_pauses(self._predict(spoken.voice, ids))
+            predicted, durations = self._predict(spoken.voice, ids)
+            span = natural_span(predicted)
+            frames = predicted.cut(*span)
+            words: tuple[WordTime, ...] = ()
+            if spoken.words and durations is not None:
+                times = word_times(spoken.words[index], durations, span, predicted.num_frames)
+                words = tuple(_later(each, start_s) for each in times)
             vocoder = StreamingVocoder(frames, _noise(prompt.seed, index))
             while vocoder.num_remaining_frames:
                 num_frames = min(next(sizes), vocoder.num_remaining_frames)
-                yield AudioChunk(vocoder.read(num_frames), SAMPLE_RATE_HZ, num_frames)
+                yield AudioChunk(vocoder.read(num_frames), SAMPLE_RATE_HZ, num_frames, words)
+                words = ()
+            start_s += frames.num_frames * FRAME_SAMPLES / SAMPLE_RATE_HZ
 
     def close(self) -> None:
         self._networks.clear()
 
-    def _predict(self, voice: str, ids: tuple[int, ...]) -> AcousticFrames:
+    def _predict(
+        self, voice: str, ids: tuple[int, ...]
+    ) -> tuple[AcousticFrames, NDArray[np.float32] | None]:
+        """Return the frames of a sentence and, if the network tells, how long phonemes last."""
         if voice not in self._networks:
             raise EngineError(f"The voice '{voice}' is not loaded.")
         padded = np.array([[_PAD_ID, *ids, _PAD_ID]], np.int64)
         pace = np.ones(1, np.float32)
         outputs = self._networks[voice].run(None, {"ids": padded, "speed": pace})
-        return AcousticFrames.from_network(outputs)
+        frames = AcousticFrames.from_network(outputs[:_NUM_FRAME_OUTPUTS])
+        return frames, outputs[-1] if len(outputs) > _NUM_FRAME_OUTPUTS else None
 
 
 def _load(path: str) -> ort.InferenceSession:
@@ -76,7 +93,12 @@ def _load(path: str) -> ort.InferenceSession:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    network = with_durations(Path(path).read_bytes())
+    return ort.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+
+
+def _later(time: WordTime, by_s: float) -> WordTime:
+    return WordTime(time.word, time.start_s + by_s, time.end_s + by_s)
 
 
 def _noise(seed: int, sentence: int) -> np.random.Generator:

@@ -25,10 +25,16 @@ _HARMONIC_FILL = 0.15
 
 def with_natural_pauses(frames: AcousticFrames) -> AcousticFrames:
     """Cut or fill up the silence on both sides to exactly ``LEAD_FRAMES`` and ``PAUSE_FRAMES``."""
+    start, stop = natural_span(frames)
+    return frames if (start, stop) == (0, frames.num_frames) else frames.cut(start, stop)
+
+
+def natural_span(frames: AcousticFrames) -> tuple[int, int]:
+    """Return the frames from where to before where; both may be outside."""
     (audible,) = np.nonzero(level_dbfs(frames) > _AUDIBLE_DBFS)
     if len(audible) == 0:
-        return frames
-    return frames.cut(int(audible[0]) - LEAD_FRAMES, int(audible[-1]) + 1 + PAUSE_FRAMES)
+        return 0, frames.num_frames
+    return int(audible[0]) - LEAD_FRAMES, int(audible[-1]) + 1 + PAUSE_FRAMES
 
 
 def level_dbfs(frames: AcousticFrames) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.base import Prompt
-from antiphon.models.hibari.reading import reader
+from antiphon.models.hibari.reading import ReadWord, reader
 from antiphon.models.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.models.hibari.voices import installed_voices
 from antiphon.models.spec import Capabilities, LoadContext
@@ -21,10 +21,12 @@ class HibariPrompt:
     Attributes:
         voice: id of an installed voice.
         sentences: phoneme ids of each; none if the text has nothing to pronounce.
+        words: of each sentence, if somebody wants to know when they are spoken.
     """
 
     voice: str
     sentences: tuple[tuple[int, ...], ...]
+    words: tuple[tuple[ReadWord, ...], ...] = ()
 
 
 class HibariPrompter:
@@ -41,6 +43,7 @@ class HibariPrompter:
             voices=tuple(installed.voice for installed in voices.values()),
             languages=_LANGUAGES,
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+            word_times=True,
         )
 
     @property
@@ -61,9 +64,11 @@ class HibariPrompter:
                 f"Invalid 'language': '{request.language}'. Allowed: {', '.join(_LANGUAGES)}.",
                 param="language",
             )
-        sentences = self._readers[voice.id].read(request.input)
+        own_reader = self._readers[voice.id]
+        sentences = own_reader.read(request.input)
+        words = own_reader.read_words(request.input) if request.word_timestamps else ()
         return Prompt(
-            data=HibariPrompt(voice.id, sentences),
+            data=HibariPrompt(voice.id, sentences, words),
             num_tokens=sum(map(len, sentences)),
             seed=seed,
             sampling=request.sampling,

@@ -2,10 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from hibari.g2p import G2P
+from hibari.g2p.normalize import normalize
 from hibari.tts import ASSETS, MAX_PHONEMES, Hibari
 
 # Reading time grows with the cube of a word's parts: a path of 400 characters would take seconds.
@@ -14,6 +17,15 @@ _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 _UNSPOKEN = frozenset(';:,.!?—…"“”() ˈˌ')
 _MADE_UP_WORD = "zorblewick"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWord:
+    """A word, and the phonemes of its sentence that belong to it: from where to before where."""
+
+    word: str
+    start: int
+    stop: int
 
 
 class Reader:
@@ -42,6 +54,55 @@ class Reader:
             for reading in readings
             if any(symbol in self._ids and symbol not in _UNSPOKEN for symbol in reading)
         )
+
+    def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
+        """Return the words of each of the sentences that `read` gives, and their places in it.
+
+        Where words cannot be told from each other, there are none.
+        """
+        text = _LONG_WORD_PART.sub(r"\1 ", text)
+        sentences: list[tuple[ReadWord, ...]] = []
+        for sentence in Hibari.split_sentences(text):
+            phonemes = self._pronounce(sentence)
+            owners = self._owners(sentence, phonemes)
+            for piece in split_phonemes(phonemes, MAX_PHONEMES):
+                words = self._placed(piece, owners)
+                if any(symbol in self._ids and symbol not in _UNSPOKEN for symbol in piece):
+                    sentences.append(words)
+        return tuple(sentences)
+
+    def _owners(self, sentence: str, phonemes: str) -> Iterator[tuple[int, str]]:
+        """Yield the number and the text of the word that each phoneme belongs to, without spaces.
+
+        Nothing is yielded if the words' phonemes are not those of the sentence.
+        """
+        try:
+            tokens = self._g2p.phonemize_tokens(self._g2p.tokenize(normalize(sentence)))
+        except (LookupError, TypeError, ValueError):
+            return iter(())
+        words: list[tuple[str, str]] = [("", "")]
+        for token in tokens:
+            word, read = words[-1]
+            words[-1] = word + token.text, read + (token.phonemes or "").replace(" ", "")
+            if token.whitespace:
+                words.append(("", ""))
+        if "".join(read for _, read in words) != phonemes.replace(" ", ""):
+            return iter(())
+        return iter([(number, word) for number, (word, read) in enumerate(words) for _ in read])
+
+    def _placed(self, piece: str, owners: Iterator[tuple[int, str]]) -> tuple[ReadWord, ...]:
+        """Return the words of a piece by the places that their phonemes have among its ids."""
+        placed: dict[tuple[int, str], tuple[int, int]] = {}
+        place = 0
+        for symbol in piece:
+            owner = None if symbol == " " else next(owners, None)
+            if symbol not in self._ids:
+                continue
+            if owner is not None and symbol not in _UNSPOKEN:
+                start, _ = placed.get(owner, (place, place))
+                placed[owner] = start, place + 1
+            place += 1
+        return tuple(ReadWord(word, start, stop) for (_, word), (start, stop) in placed.items())
 
     def _pronounce(self, text: str) -> str:
         """Phonemes of ``text``; where the dictionary fails (vast numbers), of its parts."""

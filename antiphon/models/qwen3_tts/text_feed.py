@@ -70,7 +70,8 @@ class TextFeed:
         if not ids:
             return None
         self._num_frames_allowed += len(ids)
-        return Piece(data=ids, num_frames_allowed=max(0, self._num_frames_allowed))
+        num_frames_allowed = max(0, self._num_frames_allowed)
+        return Piece(data=ids, num_frames_allowed=num_frames_allowed, num_tokens=len(ids))
 
     def close(self) -> Piece:
         """Return the last piece.
@@ -78,7 +79,8 @@ class TextFeed:
         Raises:
             InvalidRequestError: the whole text was empty.
         """
-        return Piece(data=(*self._cutter.close(), self._end_id), num_frames_allowed=None)
+        ids = self._cutter.close()
+        return Piece(data=(*ids, self._end_id), num_frames_allowed=None, num_tokens=len(ids))
 
 
 def _last_certain_cut(text: str) -> int:

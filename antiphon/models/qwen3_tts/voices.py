@@ -42,7 +42,9 @@ def capabilities_of(config: Qwen3TTSConfig) -> Capabilities:
         voices=speakers if config.task is Task.CUSTOM_VOICE and speakers else (lone,),
         languages=("auto", *names, *codes),
         instructions=config.takes_instructions,
+        cloning=config.task is Task.BASE,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+        late_text=True,
         sample_request=_sample_request(config),
     )
 

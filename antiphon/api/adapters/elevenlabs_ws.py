@@ -1,0 +1,206 @@
+"""ElevenLabs' streams: text in pieces, in one context or in several, spoken side by side."""
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.websockets import WebSocket
+
+from antiphon.api.adapters.elevenlabs import speech_request
+from antiphon.api.deps import Server
+from antiphon.api.errors import WireError
+from antiphon.api.playback import Playback
+from antiphon.api.schemas.elevenlabs import SpeechQuery, StreamMessage
+from antiphon.api.schemas.speech_ws import parsed
+from antiphon.api.sockets import Socket, converse, new_speech_id
+from antiphon.api.state import ServerState
+from antiphon.api.wire_format import WireFormat
+from antiphon.errors import RateLimitError
+from antiphon.pipeline.session import SpeechSession, Utterance
+from antiphon.types import Ended, SpeechRequest
+
+router = APIRouter()
+
+MAX_CONTEXTS = 16
+"""Contexts of one connection that are open or still being spoken."""
+
+
+@router.websocket("/v1/text-to-speech/{voice_id}/stream-input")
+async def stream_input(websocket: WebSocket, voice_id: str, server: Server) -> None:
+    """Speak one text that arrives in pieces; an empty text ends it."""
+    await _serve(websocket, voice_id, server, has_contexts=False)
+
+
+@router.websocket("/v1/text-to-speech/{voice_id}/multi-stream-input")
+async def multi_stream_input(websocket: WebSocket, voice_id: str, server: Server) -> None:
+    """Speak texts that arrive in pieces, each in a context of its own."""
+    await _serve(websocket, voice_id, server, has_contexts=True)
+
+
+async def _serve(
+    websocket: WebSocket, voice_id: str, server: ServerState, *, has_contexts: bool
+) -> None:
+    query = parsed(websocket.query_params, SpeechQuery)
+    format = query.format()
+    socket = Socket(websocket, server.settings.server.max_idle_s)
+    request = await speech_request(voice_id, query, format, server, new_speech_id())
+    await SpeechSession(server.speech).check(request)
+    await socket.accept()
+    conversation = StreamConversation(socket, server, request, format, has_contexts=has_contexts)
+    await converse(socket, conversation)
+
+
+class _Context:
+    """One text, its audio in one file."""
+
+    def __init__(
+        self, socket: Socket, server: ServerState, request: SpeechRequest, format: WireFormat
+    ) -> None:
+        self._socket = socket
+        self._request = request
+        self._format = format
+        self._playback = Playback(server)
+        self._utterance: Utterance | None = None
+        self.names: Mapping[str, str] = {}
+
+    def push(self, text: str, speed: float | None) -> None:
+        """Speak more text."""
+        if self._utterance is None:
+            if not text.strip():
+                return
+            self._playback.check_room(len(text))
+            request = replace(self._request, id=new_speech_id(), speed=speed or self._request.speed)
+            self._utterance = self._playback.open(request, self, self._format.coded_as)
+        self._utterance.push(text)
+
+    def flush(self) -> None:
+        """Speak what there is."""
+        if self._utterance is not None:
+            self._utterance.flush()
+
+    async def spoken(self) -> None:
+        """Return when all has been spoken, and the client knows it."""
+        if self._utterance is not None:
+            self._utterance.complete()
+        await self._playback.finish()
+        await self._socket.send({"audio": None, "isFinal": True, **self.names})
+
+    async def close(self) -> None:
+        """Stop; returns when everything is free."""
+        await self._playback.close()
+
+    async def begin(self) -> None:
+        """See `Listener.begin`."""
+
+    async def hear(self, piece: bytes) -> None:
+        """See `Listener.hear`."""
+        audio = base64.b64encode(self._format.finished(piece)).decode()
+        alignments = {"alignment": None, "normalizedAlignment": None}
+        await self._socket.send({"audio": audio, "isFinal": None, **alignments, **self.names})
+
+    async def end(self, ended: Ended) -> None:
+        """See `Listener.end`."""
+
+    async def fail(self, error: WireError) -> None:
+        """See `Listener.fail`."""
+        self._utterance = None
+        await self._socket.send(_told(error, self.names))
+
+
+class StreamConversation:
+    """Follows the messages of one connection."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        server: ServerState,
+        request: SpeechRequest,
+        format: WireFormat,
+        *,
+        has_contexts: bool,
+    ) -> None:
+        self._socket = socket
+        self._server = server
+        self._request = request
+        self._format = format
+        self._has_contexts = has_contexts
+        self._open: dict[str, _Context] = {}
+        self._ending: dict[asyncio.Task[None], _Context] = {}
+
+    async def receive(self, message: Mapping[str, Any]) -> bool:
+        """See `Conversation.receive`."""
+        wanted = parsed(message, StreamMessage).checked()
+        if wanted.close_socket:
+            self._end_all()
+            return True
+        name = (wanted.context_id or "default") if self._has_contexts else ""
+        if wanted.text:
+            self._context(name).push(wanted.text, wanted.speed)
+        if wanted.flush and name in self._open:
+            self._open[name].flush()
+        is_last = not self._has_contexts and wanted.text == ""
+        if is_last:
+            self._context(name)  # there may have been no text at all
+        if (wanted.close_context or is_last) and name in self._open:
+            self._end(name)
+        return is_last
+
+    async def refuse(self, error: WireError) -> None:
+        """See `Conversation.refuse`."""
+        await self._socket.send(_told(error, {}))
+
+    async def finish(self) -> None:
+        """See `Conversation.finish`."""
+        self._end_all()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def close(self) -> None:
+        """See `Conversation.close`."""
+        ending = dict(self._ending)
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
+        await asyncio.gather(*(each.close() for each in (*self._open.values(), *ending.values())))
+
+    def _context(self, name: str) -> _Context:
+        if name not in self._open:
+            if len(self._open) + len(self._ending) >= MAX_CONTEXTS:
+                raise RateLimitError(
+                    f"Too many contexts: at most {MAX_CONTEXTS} may be open or being spoken.",
+                    retry_after_s=1.0,
+                )
+            context = _Context(self._socket, self._server, self._request, self._format)
+            context.names = {"contextId": name} if self._has_contexts else {}
+            self._open[name] = context
+        return self._open[name]
+
+    def _end_all(self) -> None:
+        for name in tuple(self._open):
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        context = self._open.pop(name)
+        ending = asyncio.create_task(_ended(context))
+        self._ending[ending] = context
+        ending.add_done_callback(self._forget)
+
+    def _forget(self, ending: "asyncio.Task[None]") -> None:
+        del self._ending[ending]
+        if not ending.cancelled():
+            ending.exception()  # the client has left: nobody is left to be told
+
+
+async def _ended(context: _Context) -> None:
+    try:
+        await context.spoken()
+    finally:
+        await context.close()
+
+
+def _told(error: WireError, names: Mapping[str, str]) -> Mapping[str, Any]:
+    return {"error": error.message, "message": error.message, "code": error.code, **names}

@@ -1,0 +1,44 @@
+"""Names that other vendors' clients send by default, and what they mean here."""
+
+import re
+
+from antiphon.api.state import ServerState
+from antiphon.errors import UnknownModelError
+
+_VENDOR_VOICES = re.compile(r"aura-.*|[A-Za-z0-9]{20}")
+"""Deepgram's models, which are voices, and the ids of ElevenLabs."""
+_VENDOR_MODELS = re.compile(r"eleven_.*")
+
+
+async def known_voice(name: str | None, server: ServerState) -> str | None:
+    """Return a voice of ours; one of another vendor's means the default, unless it is an alias.
+
+    A name that is neither comes back as it is: whoever speaks with it will say that it is wrong.
+    """
+    if name is None or not _VENDOR_VOICES.fullmatch(name):
+        return name
+    model = server.speech.model(None)
+    is_own = model.own_voice(name, server.settings.speech.voice_aliases) is not None
+    is_uploaded = await server.uploaded.workers.run(server.uploaded.voices.find, name) is not None
+    return name if is_own or is_uploaded else None
+
+
+def known_model(name: str | None, server: ServerState) -> str | None:
+    """Return a model of ours; one of another vendor's means the default.
+
+    Raises:
+        UnknownModelError: it is neither.
+    """
+    try:
+        server.speech.model(name)
+    except UnknownModelError:
+        if name is not None and _VENDOR_MODELS.fullmatch(name):
+            return None
+        raise
+    return name
+
+
+def known_language(code: str | None, model: str | None, server: ServerState) -> str | None:
+    """Return a language that the model can be told, or ``None`` to let it decide."""
+    languages = server.speech.model(model).capabilities.languages
+    return code if code is not None and code.casefold() in languages else None

@@ -1,0 +1,107 @@
+"""API keys are kept as hashes, and compared so that the time an answer takes tells nothing."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from starlette.datastructures import Headers
+
+from antiphon.config import ServerSettings
+from antiphon.errors import SettingsError
+
+KEY_SUBPROTOCOL = "openai-insecure-api-key."
+HASH_PREFIX = "sha256:"
+NEW_KEY_PREFIX = "ak-"
+_NUM_RANDOM_BYTES = 32
+_SHOWN_HASH_CHARACTERS = 12
+
+
+class KeyRing:
+    """The keys that a server accepts."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        """Accept these keys; ``sha256:HEX`` stands for the key of this hash.
+
+        Raises:
+            SettingsError: something that should be a hash is none.
+        """
+        self._digests = tuple(dict.fromkeys(_digest(key) for key in keys))
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> "KeyRing":
+        """Accept what the settings name, and what is in their file.
+
+        Raises:
+            SettingsError: the file cannot be read, has no key, or has a wrong hash.
+        """
+        file = settings.api_keys_file
+        return cls([*settings.api_keys, *(() if file is None else _read(file))])
+
+    def __bool__(self) -> bool:
+        """Whether a key is asked for."""
+        return bool(self._digests)
+
+    def owner(self, headers: Headers) -> str | None:
+        """Return a name for the key that a request has brought, ``None`` if it is not accepted.
+
+        The name is the beginning of the key's hash: it may be shown.
+        """
+        given = hashlib.sha256(given_key(headers).encode("latin-1")).digest()
+        # All are compared, each in constant time.
+        found = [each for each in self._digests if hmac.compare_digest(given, each)]
+        return found[0].hex()[:_SHOWN_HASH_CHARACTERS] if found else None
+
+    def admits(self, headers: Headers) -> bool:
+        """Whether a request has brought a key, or there is none to be asked for."""
+        return not self or self.owner(headers) is not None
+
+
+def given_key(headers: Headers) -> str:
+    """Return the key in any of the places where clients put it, ``""`` if there is none.
+
+    OpenAI's clients say ``Bearer``, Deepgram's ``Token``, those of ElevenLabs have a header of
+    their own; a page's WebSocket can say nothing but subprotocols.
+    """
+    scheme, _, given = headers.get("Authorization", "").partition(" ")
+    if scheme.lower() in ("bearer", "token"):
+        return given.strip()
+    if "xi-api-key" in headers:
+        return headers["xi-api-key"].strip()
+    offered = [each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    if offered[0] == "token":
+        return "".join(offered[1:2])
+    keys = [each for each in offered if each.startswith(KEY_SUBPROTOCOL)]
+    return "".join(keys[:1]).removeprefix(KEY_SUBPROTOCOL)
+
+
+def new_key() -> str:
+    """Return a key that nobody can guess."""
+    return NEW_KEY_PREFIX + secrets.token_urlsafe(_NUM_RANDOM_BYTES)
+
+
+def hashed(key: str) -> str:
+    """Return what stands for ``key`` in settings and files."""
+    return HASH_PREFIX + hashlib.sha256(key.encode()).hexdigest()
+
+
+def _digest(key: str) -> bytes:
+    if not key.startswith(HASH_PREFIX):
+        return hashlib.sha256(key.encode()).digest()
+    digits = key.removeprefix(HASH_PREFIX)
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
+        raise SettingsError("server.api_keys: after 'sha256:' there must be 64 hexadecimal digits.")
+    return bytes.fromhex(digits)
+
+
+def _read(file: Path) -> list[str]:
+    try:
+        lines = file.expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"server.api_keys_file: {error}") from error
+    keys = [key for line in lines if (key := line.partition("#")[0].strip())]
+    if not keys:  # an empty file must not open the server to everybody
+        raise SettingsError(f"server.api_keys_file: {file} has no key.")
+    return keys

@@ -1,0 +1,166 @@
+"""WS /v1/realtime: OpenAI's realtime messages, as far as they ask for text to be spoken.
+
+``instructions`` are ignored: clients that use this to speak put a prompt for a language model
+there, to make it read word for word. What is said here is the text, always.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.websockets import WebSocket
+
+from antiphon.api.deps import Server
+from antiphon.api.errors import WireError
+from antiphon.api.playback import Playback
+from antiphon.api.realtime_events import (
+    SpokenResponse,
+    error_event,
+    event,
+    new_id,
+    session_object,
+)
+from antiphon.api.schemas.realtime import (
+    Item,
+    ItemCreate,
+    Output,
+    OutputFormat,
+    ResponseCreate,
+    SessionUpdate,
+)
+from antiphon.api.schemas.speech_ws import parsed
+from antiphon.api.sockets import Socket, converse, new_speech_id
+from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.pipeline.runtime import LoadedModel
+from antiphon.types import SpeechRequest
+
+router = APIRouter()
+
+IGNORED = ("output_audio_buffer.clear", "input_audio_buffer.clear")
+
+
+@router.websocket("/v1/realtime")
+async def realtime(websocket: WebSocket, server: Server) -> None:
+    """Speak what the client asks for."""
+    model = server.speech.model(websocket.query_params.get("model"))
+    socket = Socket(websocket, server.settings.server.max_idle_s)
+    await socket.accept()
+    conversation = RealtimeConversation(socket, Playback(server), model)
+    await converse(socket, conversation, conversation.greeting())
+
+
+class RealtimeConversation:
+    """Follows the messages of one connection."""
+
+    def __init__(self, socket: Socket, playback: Playback, model: LoadedModel) -> None:
+        self._socket = socket
+        self._playback = playback
+        self._model = model
+        self._id = new_id("sess")
+        self._output = Output()
+        self._unsaid: list[str] = []
+        self._responses: list[SpokenResponse] = []
+        self._event_id: str | None = None
+
+    def greeting(self) -> Mapping[str, Any]:
+        """Return what every conversation begins with."""
+        return event("session.created", session=self._session())
+
+    async def receive(self, message: Mapping[str, Any]) -> bool:
+        """See `Conversation.receive`."""
+        event_id, type = message.get("event_id"), message.get("type")
+        self._event_id = event_id if isinstance(event_id, str) else None
+        if type == "session.update":
+            await self._update(parsed(message, SessionUpdate).session.output)
+        elif type == "conversation.item.create":
+            await self._add(parsed(message, ItemCreate).item)
+        elif type == "response.create":
+            await self._respond(parsed(message, ResponseCreate))
+        elif type == "response.cancel":
+            await self._cancel()
+        elif type not in IGNORED:
+            raise InvalidRequestError(
+                f"Unknown message type: {ascii(type)[:80]}. This server speaks: it knows"
+                " session.update, conversation.item.create, response.create, response.cancel.",
+                param="type",
+            )
+        self._event_id = None
+        return False
+
+    async def refuse(self, error: WireError) -> None:
+        """See `Conversation.refuse`."""
+        await self._socket.send(error_event(error, self._event_id))
+
+    async def finish(self) -> None:
+        """See `Conversation.finish`."""
+        await self._playback.finish()
+
+    async def close(self) -> None:
+        """See `Conversation.close`."""
+        await self._playback.close()
+
+    async def _update(self, output: Output) -> None:
+        changed = self._changed(output)
+        await self._playback.check(self._request(changed))
+        self._output = changed
+        await self._socket.send(event("session.updated", session=self._session()))
+
+    async def _add(self, item: Item) -> None:
+        num_characters = sum(map(len, self._unsaid)) + len(item.text)
+        if num_characters > self._playback.max_characters:
+            raise InputTooLongError(num_characters, self._playback.max_characters)
+        if item.text:
+            self._unsaid.append(item.text)
+        added = {
+            "id": item.id or new_id("item"),
+            "object": "realtime.item",
+            "type": item.type,
+            "role": item.role,
+            "status": "completed",
+            "content": [part.model_dump(exclude_none=True) for part in item.content],
+        }
+        for type in ("conversation.item.added", "conversation.item.done"):
+            await self._socket.send(event(type, previous_item_id=None, item=added))
+
+    async def _respond(self, message: ResponseCreate) -> None:
+        """Say the items that the message brings, or all that have come since the last response."""
+        wanted = message.response
+        if wanted.input is None:
+            texts, self._unsaid = self._unsaid, []
+        else:
+            texts = [item.text for item in wanted.input if item.text]
+        text = "\n\n".join(texts)
+        if not text.strip():
+            raise InvalidRequestError("There is no text to speak.", param="response.input")
+        self._playback.check_room(len(text))
+        output = self._changed(wanted.output)
+        format = (output.format or OutputFormat()).as_wire()
+        response = SpokenResponse(self._socket, text, format, wanted.metadata)
+        request = self._request(output)
+        await self._playback.check(request)
+        utterance = self._playback.open(request, response, format.coded_as, reads_late=False)
+        self._responses = [each for each in self._responses if not each.is_over]
+        self._responses.append(response)
+        await response.create()  # nothing is heard before there is text
+        utterance.push(text)
+        utterance.complete()
+
+    async def _cancel(self) -> None:
+        await self._playback.clear()
+        dropped, self._responses = self._responses, []
+        for response in dropped:
+            await response.cancel()
+
+    def _changed(self, output: Output) -> Output:
+        """Return how to speak, with what a message says about it."""
+        said = {name: value for name, value in output if value is not None}
+        return self._output.model_copy(update=said)
+
+    def _request(self, output: Output) -> SpeechRequest:
+        request = SpeechRequest("", voice=output.voice, model=self._model.name, id=new_speech_id())
+        rate_hz = (output.format or OutputFormat()).as_wire().sample_rate_hz
+        return replace(request, speed=output.speed or 1.0, sample_rate_hz=rate_hz)
+
+    def _session(self) -> Mapping[str, Any]:
+        return session_object(self._id, self._model.name, self._output)

@@ -1,0 +1,147 @@
+"""The events that a realtime client is sent, one function each for those that have a shape."""
+
+import base64
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.api.errors import WireError
+from antiphon.api.schemas.realtime import Output, OutputFormat
+from antiphon.api.sockets import Socket
+from antiphon.api.wire_format import WireFormat
+from antiphon.types import Ended, Usage
+
+
+def new_id(prefix: str) -> str:
+    """Return a fresh id, as ``resp_1f0c...``."""
+    return f"{prefix}_{secrets.token_hex(12)}"
+
+
+def event(type: str, **members: Any) -> dict[str, Any]:
+    """Return an event with an id of its own."""
+    return {"type": type, "event_id": new_id("event"), **members}
+
+
+def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
+    """Describe a session."""
+    format = output.format or OutputFormat()
+    spoken = {
+        "voice": output.voice,
+        "speed": output.speed or 1.0,
+        "format": {"type": format.type, "rate": format.as_wire().sample_rate_hz},
+    }
+    return {
+        "type": "realtime",
+        "object": "realtime.session",
+        "id": id,
+        "model": model,
+        "output_modalities": ["audio"],
+        "instructions": "",
+        "tools": [],
+        "tool_choice": "none",
+        "audio": {"input": {"turn_detection": None, "transcription": None}, "output": spoken},
+    }
+
+
+def error_event(error: WireError, client_event_id: str | None) -> dict[str, Any]:
+    """Tell of a message that was not followed."""
+    return event("error", error={**error.body()["error"], "event_id": client_event_id})
+
+
+class SpokenResponse:
+    """Tells of one response from its beginning to its end; a `Listener`."""
+
+    def __init__(
+        self, socket: Socket, text: str, format: WireFormat, metadata: Mapping[str, Any] | None
+    ) -> None:
+        self._socket = socket
+        self._text = text
+        self._format = format
+        self._metadata = metadata
+        self._id = new_id("resp")
+        self._item_id = new_id("item")
+        self.is_over = False
+
+    async def create(self) -> None:
+        """Tell that it has been asked for."""
+        await self._send("response.created", response=self._response("in_progress", []))
+
+    async def begin(self) -> None:
+        """See `Listener.begin`."""
+        item = self._item("in_progress", [])
+        await self._send_placed("response.output_item.added", item=item)
+        await self._send("conversation.item.added", previous_item_id=None, item=item)
+        part = {"type": "audio", "transcript": ""}
+        await self._send_placed("response.content_part.added", part=part, content_index=0)
+        await self._send_content("response.output_audio_transcript.delta", delta=self._text)
+
+    async def hear(self, piece: bytes) -> None:
+        """See `Listener.hear`."""
+        delta = base64.b64encode(self._format.finished(piece)).decode()
+        await self._send_content("response.output_audio.delta", delta=delta)
+
+    async def end(self, ended: Ended) -> None:
+        """See `Listener.end`."""
+        part = {"type": "audio", "transcript": self._text}
+        item = self._item("completed", [{"type": "output_audio", "transcript": self._text}])
+        await self._send_content("response.output_audio.done")
+        transcript = self._text
+        await self._send_content("response.output_audio_transcript.done", transcript=transcript)
+        await self._send_content("response.content_part.done", part=part)
+        await self._send_placed("response.output_item.done", item=item)
+        await self._send("conversation.item.done", previous_item_id=None, item=item)
+        await self._over(self._response("completed", [item], ended.usage))
+
+    async def fail(self, error: WireError) -> None:
+        """See `Listener.fail`."""
+        details = {"type": "failed", "error": error.body()["error"]}
+        await self._over({**self._response("failed", []), "status_details": details})
+
+    async def cancel(self) -> None:
+        """Tell that the client has cancelled it."""
+        if not self.is_over:
+            details = {"type": "cancelled", "reason": "client_cancelled"}
+            await self._over({**self._response("cancelled", []), "status_details": details})
+
+    async def _over(self, response: Mapping[str, Any]) -> None:
+        self.is_over = True
+        await self._send("response.done", response=response)
+
+    def _response(
+        self, status: str, output: list[dict[str, Any]], usage: Usage | None = None
+    ) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "object": "realtime.response",
+            "status": status,
+            "status_details": None,
+            "output": output,
+            "output_modalities": ["audio"],
+            "metadata": self._metadata,
+            "usage": None if usage is None else _described(usage),
+        }
+
+    def _item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
+        kind = {"type": "message", "role": "assistant", "object": "realtime.item"}
+        return {"id": self._item_id, **kind, "status": status, "content": content}
+
+    async def _send(self, type: str, **members: Any) -> None:
+        await self._socket.send(event(type, **members))
+
+    async def _send_placed(self, type: str, **members: Any) -> None:
+        await self._send(
+            type, response_id=self._id, item_id=self._item_id, output_index=0, **members
+        )
+
+    async def _send_content(self, type: str, **members: Any) -> None:
+        await self._send_placed(type, content_index=0, **members)
+
+
+def _described(usage: Usage) -> dict[str, Any]:
+    return {
+        "total_tokens": usage.total_tokens,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "input_token_details": {"text_tokens": usage.input_tokens, "audio_tokens": 0},
+        "output_token_details": {"text_tokens": 0, "audio_tokens": usage.output_tokens},
+    }

@@ -1,0 +1,78 @@
+"""The body and the answer of a batch: many texts, and what they have in common."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.speech import SpeechBody
+from antiphon.api.validation import invalid_request
+
+_DELIVERY = ("stream", "stream_format")
+
+
+class SpeechBatchBody(BaseModel):
+    """Items, and beside them the fields of a speech request that hold for all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    items: Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
+        description="Speech requests; what an item says goes before what stands beside the items.",
+        examples=[[{"input": "Hello."}, {"input": "Good night.", "seed": 2}]],
+    )
+
+    def item(self, index: int) -> SpeechBody:
+        """Return one of the requests.
+
+        Raises:
+            InvalidRequestError: it is wrong.
+        """
+        fields = {**(self.model_extra or {}), **_given(self.items[index])}
+        for name in _DELIVERY:
+            fields.pop(name, None)
+        try:
+            return SpeechBody.model_validate(fields)
+        except ValidationError as error:
+            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+            raise invalid_request(found) from error
+
+
+class SpeechBatchUsage(BaseModel):
+    """What an item cost."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class SpeechBatchResult(BaseModel):
+    """What became of an item."""
+
+    index: int
+    status: Literal["success", "error"]
+    audio_data: str | None = Field(None, description="The file, in base64.")
+    media_type: str | None = None
+    sample_rate: int | None = None
+    finish_reason: str | None = None
+    usage: SpeechBatchUsage | None = None
+    timestamps: list[dict[str, Any]] | None = Field(
+        None, description="When each word is spoken, if that was asked for."
+    )
+    error: str | None = Field(None, description="What was wrong, for people.")
+    error_details: ErrorBody | None = Field(None, description="The same, for programs.")
+
+
+class SpeechBatchAnswer(BaseModel):
+    """What became of all items, in their order."""
+
+    id: str
+    results: list[SpeechBatchResult]
+    total: int
+    succeeded: int
+    failed: int
+
+
+def _given(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out nulls: they mean the default, here that of the batch."""
+    return {name: value for name, value in item.items() if value is not None}

@@ -1,0 +1,193 @@
+"""The body of a job, and a job as clients see it."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from antiphon.api.schemas.error import ErrorDetail
+from antiphon.api.schemas.speech import SpeechBody, Text
+from antiphon.api.validation import invalid_request
+from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.media.job import Job, JobState
+
+MAX_CHAPTERS = 1000
+MAX_TITLE_CHARACTERS = 500
+
+_OWN = ("input", "chapters", "output", "stream", "stream_format")
+
+
+class ChapterBody(BaseModel):
+    """A part of a long text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    input: Text
+    title: Annotated[Text, Field(max_length=MAX_TITLE_CHARACTERS)] | None = None
+
+
+class SpeechJobBody(BaseModel):
+    """A long text, whole or in chapters, and the fields of a speech request for all of it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    input: Text | None = Field(None, description="The text; or else:")
+    chapters: Annotated[list[ChapterBody], Field(min_length=1, max_length=MAX_CHAPTERS)] | None = (
+        Field(None, description="Its parts, each with a title if it has one.")
+    )
+    output: Literal["file", "chapters"] = Field(
+        "file", description="One file for all chapters, or one for each."
+    )
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        if (self.input is None) == (self.chapters is None):
+            raise InvalidRequestError("Give either 'input' or 'chapters'.", param="input")
+        return self
+
+    @property
+    def parts(self) -> list[ChapterBody]:
+        """The chapters; a text without any is one."""
+        return self.chapters or [ChapterBody(input=self.input or "")]
+
+    def check_length(self, max_characters: int) -> None:
+        """Refuse a text that is too long.
+
+        Raises:
+            InputTooLongError: it is.
+        """
+        num_characters = sum(len(part.input) for part in self.parts)
+        if num_characters > max_characters:
+            raise InputTooLongError(num_characters, max_characters)
+
+    def speech(self, part: ChapterBody) -> SpeechBody:
+        """Return the speech request of a chapter.
+
+        Raises:
+            InvalidRequestError: it is wrong.
+        """
+        shared = {
+            name: value for name, value in (self.model_extra or {}).items() if name not in _OWN
+        }
+        try:
+            return SpeechBody.model_validate({**shared, "input": part.input})
+        except ValidationError as error:
+            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+            raise invalid_request(found) from error
+
+    def with_seed(self, seed: int) -> "SpeechJobBody":
+        """Return the same with a seed, if it has none."""
+        members = self.model_dump(exclude_none=True)
+        return SpeechJobBody.model_validate({"seed": seed, **members})
+
+
+class JobProgressView(BaseModel):
+    """How far a job is."""
+
+    fraction: float = Field(description="0 to 1, of the text.")
+    segments: int = Field(description="Pieces of text that have been spoken.")
+    audio_seconds: float
+
+
+class JobFileView(BaseModel):
+    """A file that a job has made."""
+
+    url: str
+    media_type: str
+    bytes: int
+    duration: float = Field(description="In seconds.")
+
+
+class JobChapterView(BaseModel):
+    """Where a chapter is."""
+
+    title: str | None
+    file: int
+    start: float = Field(description="In its file, in seconds.")
+    duration: float = Field(description="In seconds.")
+
+
+class JobUsageView(BaseModel):
+    """What a job cost."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class SpeechJobView(BaseModel):
+    """A job."""
+
+    id: str
+    object: Literal["audio.speech.job"] = "audio.speech.job"
+    status: JobState
+    created_at: int
+    finished_at: int | None
+    progress: JobProgressView
+    files: list[JobFileView]
+    chapters: list[JobChapterView]
+    finish_reason: str | None = None
+    usage: JobUsageView | None = None
+    error: ErrorDetail | None = None
+
+    @classmethod
+    def of(cls, job: Job, path: str) -> "SpeechJobView":
+        """Show a job; its files are below ``path``."""
+        members: dict[str, Any] = {"files": [], "chapters": []}
+        if (result := job.result) is not None:
+            members["files"] = [
+                JobFileView(
+                    url=f"{path}/{job.id}/content/{index}",
+                    media_type=file.media_type,
+                    bytes=file.num_bytes,
+                    duration=file.duration_s,
+                )
+                for index, file in enumerate(result.files)
+            ]
+            members["chapters"] = [
+                JobChapterView(
+                    title=each.title,
+                    file=each.file,
+                    start=each.start_s,
+                    duration=each.duration_s,
+                )
+                for each in result.chapters
+            ]
+            members["finish_reason"] = result.finish_reason
+            members["usage"] = JobUsageView(
+                input_tokens=result.input_tokens,
+                output_tokens=result.output_tokens,
+                total_tokens=result.input_tokens + result.output_tokens,
+            )
+        if (fault := job.fault) is not None:
+            members["error"] = ErrorDetail(
+                message=fault.message, type=fault.type, code=fault.code, param=fault.param
+            )
+        progress = job.progress
+        return cls(
+            id=job.id,
+            status=job.state,
+            created_at=job.created_s,
+            finished_at=job.finished_s,
+            progress=JobProgressView(
+                fraction=progress.fraction,
+                segments=progress.num_segments,
+                audio_seconds=progress.audio_s,
+            ),
+            **members,
+        )
+
+
+class SpeechJobList(BaseModel):
+    """Jobs, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[SpeechJobView]
+    has_more: bool
+
+
+class SpeechJobDeleted(BaseModel):
+    """A job that is no more."""
+
+    id: str
+    object: Literal["audio.speech.job.deleted"] = "audio.speech.job.deleted"
+    deleted: Literal[True] = True

@@ -1,0 +1,60 @@
+"""The messages of ``/v1/audio/speech/stream``."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from antiphon.api.schemas.speech import SpeechBody, Text
+from antiphon.api.validation import invalid_request
+from antiphon.audio.encode import AudioFormat
+from antiphon.types import SpeechRequest
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class SessionConfig(SpeechBody):
+    """How to speak all that follows: the fields of ``POST /v1/audio/speech``, and three more."""
+
+    input: Text = Field("", exclude=True)
+    response_format: AudioFormat = Field(AudioFormat.WAV, description="The format of each file.")
+    stream_audio: bool = Field(
+        False, description="Send audio as it is made, rather than each file at once."
+    )
+    word_timestamps: bool = Field(
+        False, description="Send audio as JSON; times are null: no model tells them yet."
+    )
+    split_granularity: Literal["none", "sentence", "clause"] = Field(
+        "none", description="What is one file: an utterance, a sentence of it, or a clause."
+    )
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        return self
+
+    def to_domain(self, request_id: str) -> SpeechRequest:
+        """See `SpeechBody.to_domain`; nothing here tells times yet, so no model is asked for them."""
+        return replace(super().to_domain(request_id), word_timestamps=False)
+
+
+class InputText(BaseModel):
+    """More text of the current utterance."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: Text
+
+
+def parsed(message: Mapping[str, Any], model: type[M]) -> M:
+    """Read a message.
+
+    Raises:
+        InvalidRequestError: names the field and what is allowed.
+    """
+    members = {name: value for name, value in message.items() if name != "type"}
+    try:
+        return model.model_validate(members)
+    except ValidationError as error:
+        found = [{**each, "loc": ("message", *each["loc"])} for each in error.errors()]
+        raise invalid_request(found) from error

@@ -1,0 +1,231 @@
+"""WebSockets: messages in, one sender at a time, and nothing that a client can make grow.
+
+Whoever sends waits until the client has read on. Messages are taken in one by one, no faster than
+agreed; a client that neither sends nor reads is sent away.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from antiphon import telemetry
+from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
+from antiphon.api.keys import KEY_SUBPROTOCOL
+from antiphon.api.streaming import ended
+from antiphon.errors import IdleError, InvalidRequestError
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MESSAGES_PER_S = 1000
+"""More are taken in later."""
+BURST_MESSAGES = 4000
+GOING_AWAY, NORMAL, POLICY = 1001, 1000, 1008
+
+UVICORN_OPTIONS: Mapping[str, Any] = {
+    "ws": "websockets-sansio",
+    "ws_max_size": MAX_MESSAGE_BYTES,
+    "ws_per_message_deflate": False,  # audio does not shrink
+    # A client that plays as it reads answers pings late: only our own idle time ends connections.
+    "ws_ping_interval": 20.0,
+    "ws_ping_timeout": None,
+}
+
+
+class Socket:
+    """A client's connection."""
+
+    def __init__(self, websocket: WebSocket, max_idle_s: float) -> None:
+        """Serve a connection that is not accepted yet.
+
+        Args:
+            websocket: the connection.
+            max_idle_s: how long nothing may be sent by either side.
+        """
+        self._websocket = websocket
+        self.max_idle_s = max_idle_s
+        self._turn = asyncio.Lock()
+        self._last_active_s = self._now_s()
+        self._next_message_s = 0.0
+
+    async def accept(self, headers: Mapping[str, str] | None = None) -> None:
+        """Complete the handshake; of the subprotocols that are offered, one must be taken."""
+        offered = self._websocket.scope["subprotocols"]
+        names = [each for each in offered if not each.startswith(KEY_SUBPROTOCOL)]
+        raw = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await self._websocket.accept(next(iter(names or offered), None), raw)
+
+    async def receive(self) -> Mapping[str, Any]:
+        """Return the next message.
+
+        Raises:
+            WebSocketDisconnect: the client has left.
+            IdleError: it has been silent for too long.
+            InvalidRequestError: the message is not a JSON object.
+        """
+        await self._keep_pace()
+        text = (await self._event()).get("text")
+        if text is None:
+            raise InvalidRequestError("Messages are JSON objects, sent as text.")
+        try:
+            message = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequestError("Invalid JSON.", code="invalid_json") from error
+        if not isinstance(message, dict):
+            raise InvalidRequestError("Invalid message: it must be a JSON object.")
+        return message
+
+    async def send(self, message: Mapping[str, Any] | bytes) -> None:
+        """Send JSON, or bytes as they are; returns when the client's side has room for more.
+
+        Raises:
+            WebSocketDisconnect: the client has left.
+        """
+        async with self._turn:
+            if self._websocket.application_state is not WebSocketState.CONNECTED:
+                raise WebSocketDisconnect(1006)
+            if isinstance(message, bytes):
+                await self._websocket.send_bytes(message)
+            else:
+                text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+                await self._websocket.send_text(text)
+            self._last_active_s = self._now_s()
+
+    async def close(self, code: int = NORMAL, reason: str = "") -> None:
+        """End the conversation; may be called again."""
+        async with self._turn:
+            if self._websocket.application_state is WebSocketState.CONNECTED:
+                await self._websocket.close(code, reason)
+
+    async def until_gone(self) -> None:
+        """Return when the client has left or fallen silent; what it still says is not heard."""
+        while True:
+            try:
+                await self._event()
+            except (WebSocketDisconnect, IdleError):
+                return
+
+    async def _event(self) -> Mapping[str, Any]:
+        while True:
+            try:
+                async with asyncio.timeout_at(self._last_active_s + self.max_idle_s):
+                    event = await self._websocket.receive()
+                break
+            except TimeoutError:
+                if self._now_s() >= self._last_active_s + self.max_idle_s:
+                    raise IdleError(self.max_idle_s) from None
+        if event["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(event.get("code", 1006))
+        self._last_active_s = self._now_s()
+        return event
+
+    async def _keep_pace(self) -> None:
+        now_s = self._now_s()
+        burst_s = BURST_MESSAGES / MESSAGES_PER_S
+        self._next_message_s = max(self._next_message_s, now_s - burst_s) + 1 / MESSAGES_PER_S
+        if self._next_message_s > now_s:
+            await asyncio.sleep(self._next_message_s - now_s)
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
+
+
+class Conversation(Protocol):
+    """What one protocol makes of messages."""
+
+    async def receive(self, message: Mapping[str, Any]) -> bool:
+        """Take a message in; return whether the client wants no more than what it is owed.
+
+        Raises:
+            AntiphonError: the message cannot be followed.
+        """
+        ...
+
+    async def refuse(self, error: WireError) -> None:
+        """Tell the client that a message was not followed, or why the connection ends."""
+        ...
+
+    async def finish(self) -> None:
+        """Return when the client has got all that it is owed."""
+        ...
+
+    async def close(self) -> None:
+        """Stop all work; returns when everything is free."""
+        ...
+
+
+async def converse(
+    socket: Socket, conversation: Conversation, greeting: Mapping[str, Any] | None = None
+) -> None:
+    """Follow messages until the client has had enough, leaves, or is silent for too long.
+
+    Args:
+        socket: accepted.
+        conversation: closed at the end, whatever happens.
+        greeting: the first message.
+    """
+    try:
+        if greeting is not None:
+            await socket.send(greeting)
+        while not await _followed(socket, conversation):
+            pass
+        if await _finished(socket, conversation):
+            await socket.close()
+    except WebSocketDisconnect:
+        pass
+    except IdleError as error:
+        await _sent_away(socket, conversation, error)
+    finally:
+        closing = asyncio.create_task(conversation.close())
+        await ended(closing)
+        closing.result()
+
+
+async def _followed(socket: Socket, conversation: Conversation) -> bool:
+    """Follow one message; what is wrong with it is told to the client."""
+    is_last = False
+
+    async def tell(error: Exception) -> bool:
+        if isinstance(error, WebSocketDisconnect | IdleError):
+            return False
+        log_failure(error, has_started=True)
+        await conversation.refuse(wire_error(error))
+        return True
+
+    async with on_failure(tell):
+        is_last = await conversation.receive(await socket.receive())
+    return is_last
+
+
+async def _finished(socket: Socket, conversation: Conversation) -> bool:
+    """Wait until all is delivered; false if nobody is left to deliver it to."""
+    finishing = asyncio.create_task(conversation.finish())
+    gone = asyncio.create_task(socket.until_gone())
+    try:
+        await asyncio.wait((finishing, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        finishing.cancel()
+        gone.cancel()
+        await asyncio.wait((finishing, gone))
+    if finishing.cancelled():
+        return False
+    finishing.result()
+    return True
+
+
+async def _sent_away(socket: Socket, conversation: Conversation, error: IdleError) -> None:
+    """Say why; a client that does not read is not waited for."""
+    try:
+        async with asyncio.timeout(1):
+            await conversation.refuse(wire_error(error))
+            await socket.close(GOING_AWAY, "idle")
+    except (TimeoutError, WebSocketDisconnect):
+        pass
+
+
+def new_speech_id() -> str:
+    """Return a fresh id that begins with the connection's own."""
+    return f"{telemetry.request_id.get()}/{secrets.token_hex(4)}"

@@ -1,0 +1,137 @@
+"""POST /v1/audio/speech/batch: many texts at once, each with an answer of its own."""
+
+import asyncio
+import base64
+import secrets
+from dataclasses import replace
+from functools import partial
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from antiphon.api.deps import Server, SpeechId
+from antiphon.api.encoding import collected
+from antiphon.api.errors import log_failure, on_failure, wire_error
+from antiphon.api.options import open_stream
+from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.speech import SpeechBody
+from antiphon.api.schemas.speech_batch import (
+    SpeechBatchAnswer,
+    SpeechBatchBody,
+    SpeechBatchResult,
+    SpeechBatchUsage,
+)
+from antiphon.api.state import ServerState
+from antiphon.api.streaming import WholeResponse
+from antiphon.api.word_times import NotedWords
+from antiphon.errors import InvalidRequestError
+from antiphon.types import Ended
+
+router = APIRouter(tags=["speech"])
+
+
+@router.post(
+    "/v1/audio/speech/batch",
+    response_model=SpeechBatchAnswer,
+    responses={400: {"model": ErrorBody}, 404: {"model": ErrorBody}, 413: {"model": ErrorBody}},
+)
+async def create_speech_batch(
+    body: SpeechBatchBody, server: Server, speech_id: SpeechId
+) -> Response:
+    """Speak all texts, together and after those that somebody listens to.
+
+    An item that fails has an error in its result; the answer is 200 all the same. When the client
+    leaves, all items stop.
+    """
+    limit = server.settings.speech.max_batch_items
+    if len(body.items) > limit:
+        raise InvalidRequestError(
+            f"Batch contains {len(body.items)} items, exceeding the maximum of {limit}.",
+            param="items",
+        )
+    collect = partial(_answered, body, server, speech_id)
+    return WholeResponse(collect, {"Cache-Control": "no-cache"}, "application/json")
+
+
+async def _answered(
+    body: SpeechBatchBody, server: ServerState, speech_id: str
+) -> tuple[list[bytes], dict[str, str]]:
+    """Return the answer in pieces: it may be large, and is written in worker threads."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_result(body, index, server, f"{speech_id}-{index}"))
+            for index in range(len(body.items))
+        ]
+    results = [task.result() for task in tasks]
+    num_succeeded = sum(result.status == "success" for result in results)
+    answer = SpeechBatchAnswer(
+        id=f"speech-batch-{secrets.token_hex(12)}",
+        results=results,
+        total=len(results),
+        succeeded=num_succeeded,
+        failed=len(results) - num_succeeded,
+    )
+    written = await server.encoders.run(_written, answer)
+    return [written], {}
+
+
+async def _result(
+    body: SpeechBatchBody, index: int, server: ServerState, id: str
+) -> SpeechBatchResult:
+    """Speak an item; whatever goes wrong is its own affair."""
+    result: SpeechBatchResult | None = None
+
+    async def report(error: Exception) -> bool:
+        nonlocal result
+        log_failure(error, has_started=False)
+        described = wire_error(error)
+        result = SpeechBatchResult(
+            index=index,
+            status="error",
+            error=described.message,
+            error_details=ErrorBody.model_validate(described.body()),
+        )
+        return True
+
+    async with on_failure(report):
+        result = await _spoken(body.item(index), index, server, id)
+    assert result is not None
+    return result
+
+
+async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) -> SpeechBatchResult:
+    request = replace(body.to_domain(id), is_live=False)
+    native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
+    sample_rate_hz = request.sample_rate_hz or native_hz
+    words = NotedWords() if request.word_timestamps else None
+    events = open_stream(body, request, server)
+    events = events if words is None else words.passed(events)
+    format = body.response_format
+    pieces, ended = await collected(events, format, sample_rate_hz, server.encoders)
+    return SpeechBatchResult(
+        index=index,
+        status="success",
+        audio_data=await server.encoders.run(_as_base64, pieces),
+        media_type=format.media_type,
+        sample_rate=sample_rate_hz,
+        finish_reason=ended.reason,
+        usage=_usage(ended),
+        timestamps=None if words is None else words.take(),
+    )
+
+
+def _usage(ended: Ended) -> SpeechBatchUsage:
+    usage = ended.usage
+    return SpeechBatchUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+    )
+
+
+def _as_base64(pieces: list[bytes]) -> str:
+    return base64.b64encode(b"".join(pieces)).decode()
+
+
+def _written(answer: SpeechBatchAnswer) -> bytes:
+    return answer.model_dump_json().encode()

@@ -1,0 +1,206 @@
+"""WS /v1/audio/speech/stream: text in pieces goes in, and is spoken while it arrives.
+
+The messages are those of vLLM-Omni. Beyond it, text is spoken before its utterance is complete,
+utterances may be sent while others are heard, every format streams, and ``input.clear`` stops all.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from fastapi import APIRouter
+from starlette.websockets import WebSocket
+
+from antiphon.api.deps import Server
+from antiphon.api.errors import WireError
+from antiphon.api.options import FamilyOptions
+from antiphon.api.playback import Playback
+from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed
+from antiphon.api.sockets import Socket, converse, new_speech_id
+from antiphon.api.spoken_file import SpokenFile, error_message
+from antiphon.api.state import ServerState
+from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.cutting import Lengths, SentenceCutter
+from antiphon.pipeline.session import Utterance
+from antiphon.types import SpeechRequest
+
+router = APIRouter()
+
+CONFIG_WITHIN_S = 10.0
+MIN_CLAUSE_CHARACTERS = 12
+
+
+@router.websocket("/v1/audio/speech/stream")
+async def stream_speech(websocket: WebSocket, server: Server) -> None:
+    """Speak text that arrives in pieces; see docs/streaming.md for the messages."""
+    socket = Socket(websocket, CONFIG_WITHIN_S)
+    await socket.accept()
+    await converse(socket, SpeechConversation(socket, server))
+
+
+OpenFile: TypeAlias = Callable[[SpeechRequest, int, int, bool], tuple[Utterance, SpokenFile]]
+"""Takes the request, the utterance's index, the file's, and whether its text comes late."""
+
+
+class _Text:
+    """The text between two ``input.done``, and the files that it becomes."""
+
+    def __init__(
+        self,
+        index: int,
+        config: SessionConfig,
+        request: SpeechRequest,
+        open_file: OpenFile,
+    ) -> None:
+        self.index = index
+        self.num_files = 0
+        self._request = request
+        self._open_file = open_file
+        self._growing: tuple[Utterance, SpokenFile] | None = None
+        self._cutter: SentenceCutter | None = None
+        if config.split_granularity != "none":
+            is_clause = config.split_granularity == "clause"
+            lengths = Lengths(max=1000, min_clause=MIN_CLAUSE_CHARACTERS if is_clause else None)
+            self._cutter = SentenceCutter(lengths)
+
+    def push(self, text: str) -> None:
+        """Speak more text."""
+        if self._cutter is None:
+            self._grow(text)
+            return
+        for part in self._cutter.push(text):
+            self._speak(part.text)
+
+    def complete(self) -> None:
+        """Speak what is left."""
+        if self._cutter is not None:
+            for part in self._cutter.flush():
+                self._speak(part.text)
+        elif self._growing is not None:
+            self._growing[0].complete()
+
+    def _grow(self, text: str) -> None:
+        if self._growing is None:
+            if not text.strip():
+                return
+            self._growing = self._open(reads_late=True)
+        utterance, file = self._growing
+        utterance.push(text)
+        file.text += text
+
+    def _speak(self, text: str) -> None:
+        if not text.strip():
+            return
+        utterance, file = self._open(reads_late=False)
+        file.text = text.strip()
+        utterance.push(text)
+        utterance.complete()
+
+    def _open(self, *, reads_late: bool) -> tuple[Utterance, SpokenFile]:
+        opened = self._open_file(self._request, self.index, self.num_files, reads_late)
+        self.num_files += 1
+        return opened
+
+
+class SpeechConversation:
+    """Follows the messages of one connection."""
+
+    def __init__(self, socket: Socket, server: ServerState) -> None:
+        self._socket = socket
+        self._server = server
+        self._playback = Playback(server)
+        self._config: SessionConfig | None = None
+        self._request = SpeechRequest("")
+        self._text: _Text | None = None
+        self._num_texts = 0
+
+    async def receive(self, message: Mapping[str, Any]) -> bool:
+        """See `Conversation.receive`."""
+        type = message.get("type")
+        if type == "session.close":
+            self._complete()
+            return True
+        if type == "session.config":
+            await self._configure(message)
+        elif self._config is None:
+            raise InvalidRequestError("Expected session.config as the first message.", param="type")
+        elif type == "input.text":
+            text = parsed(message, InputText).text
+            self._playback.check_room(len(text))
+            self._current(self._config).push(text)
+        elif type == "input.done":
+            if self._text is None:
+                self._playback.check_room()
+            self._current(self._config)
+            self._complete()
+        elif type == "input.clear":
+            await self._clear()
+        else:
+            raise InvalidRequestError(
+                f"Unknown message type: {ascii(type)[:80]}. Allowed: session.config, input.text,"
+                " input.done, input.clear, session.close.",
+                param="type",
+            )
+        return False
+
+    async def refuse(self, error: WireError) -> None:
+        """See `Conversation.refuse`."""
+        await self._socket.send(error_message(error))
+
+    async def finish(self) -> None:
+        """See `Conversation.finish`."""
+        await self._playback.finish()
+
+    async def close(self) -> None:
+        """See `Conversation.close`."""
+        await self._playback.close()
+
+    async def _configure(self, message: Mapping[str, Any]) -> None:
+        if self._text is not None:
+            raise InvalidRequestError(
+                "session.config must come before an utterance or after its input.done.",
+                param="type",
+            )
+        config = parsed(message, SessionConfig)
+        request = replace(config.to_domain(new_speech_id()), input="")
+        model = self._server.speech.model(request.model)
+        options = FamilyOptions.of(config, model.family)
+        rate_hz = model.capabilities.sample_rate_hz
+        values = await options.decoded(self._server.recordings, rate_hz)
+        request = replace(request, options=values)
+        await self._playback.check(request)
+        self._config, self._request = config, request
+        self._socket.max_idle_s = self._server.settings.server.max_idle_s
+
+    def _current(self, config: SessionConfig) -> _Text:
+        """Return the text that is being given, or begin one."""
+        if self._text is None:
+            self._text = _Text(self._num_texts, config, self._request, self._open_file)
+            self._num_texts += 1
+        return self._text
+
+    def _complete(self) -> None:
+        """End the current text, if there is one, and announce when it has been heard."""
+        if self._text is None:
+            return
+        text, self._text = self._text, None
+        text.complete()
+        done = {"utterance_index": text.index, "total_sentences": text.num_files}
+        self._playback.then(lambda: self._socket.send({"type": "session.done", **done}))
+
+    async def _clear(self) -> None:
+        self._text = None
+        await self._playback.clear()
+        await self._socket.send({"type": "input.cleared"})
+
+    def _open_file(
+        self, request: SpeechRequest, index: int, file_index: int, reads_late: bool
+    ) -> tuple[Utterance, SpokenFile]:
+        assert self._config is not None
+        native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
+        place = {"utterance_index": index, "sentence_index": file_index}
+        rate_hz = request.sample_rate_hz or native_hz
+        file = SpokenFile(self._socket, self._config, rate_hz, place)
+        request = replace(request, id=new_speech_id())
+        opened = self._playback.open(request, file, file.coded_as, reads_late=reads_late)
+        return opened, file

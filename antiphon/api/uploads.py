@@ -1,0 +1,133 @@
+"""Bodies that bring files: forms, or JSON where there is no file, read into the same fields."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from antiphon.api.validation import NOT_AN_OBJECT
+from antiphon.audio.media_type import media_type_of
+from antiphon.errors import InvalidRequestError
+
+MEDIA_TYPES = ("mpeg", "wav", "x-wav", "ogg", "aac", "flac", "webm", "mp4")
+MAX_FIELDS = 100
+
+_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
+_CONTAINERS = ("application/octet-stream", "application/ogg", "video/mp4", "video/webm")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a form.
+
+    Attributes:
+        content: all of it.
+        declared_type: its media type, as the client has it; ``""`` if it says none.
+    """
+
+    content: bytes
+    declared_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a body; those that are empty or null are not there."""
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    async def of(cls, request: Request) -> "Fields":
+        """Read a body; the server's limit bounds all its parts together.
+
+        Raises:
+            InvalidRequestError: it is neither a form nor a JSON object.
+            HTTPException: it is a form that cannot be read.
+        """
+        if request.headers.get("content-type", "").lower().startswith(_FORMS):
+            values = await _form(request)
+        else:
+            try:
+                values = await request.json()
+            except (ValueError, RecursionError) as error:
+                raise InvalidRequestError(_WRONG_BODY, code="invalid_json") from error
+            if not isinstance(values, dict):
+                raise InvalidRequestError(NOT_AN_OBJECT)
+        return cls({name: value for name, value in values.items() if value not in (None, "")})
+
+    def text(self, name: str) -> str | None:
+        """Return a text, ``None`` if it is not there.
+
+        Raises:
+            InvalidRequestError: it is something else.
+        """
+        value = self.values.get(name)
+        if isinstance(value, Upload):
+            try:
+                return value.content.decode()
+            except UnicodeDecodeError:
+                value = value.content
+        if value is not None and not isinstance(value, str):
+            raise _wrong(name, "it must be a string")
+        return value
+
+    def required_text(self, name: str) -> str:
+        """Return a text.
+
+        Raises:
+            InvalidRequestError: it is not there, or something else.
+        """
+        value = self.text(name)
+        if value is None:
+            raise missing(name)
+        return value
+
+    def recording(self, name: str) -> tuple[bytes, str] | None:
+        """Return an audio file and its media type, which is told by its content.
+
+        Raises:
+            InvalidRequestError: it is no file, or says that it is something else than audio.
+        """
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, Upload):
+            raise _wrong(name, "it must be a file of a form (multipart/form-data)")
+        declared = value.declared_type.partition(";")[0].strip().lower()
+        if declared and not declared.startswith("audio/") and declared not in _CONTAINERS:
+            allowed = ", ".join(f"audio/{each}" for each in MEDIA_TYPES)
+            raise _wrong(name, f"its type is '{declared[:60]}'; it must be one of {allowed}")
+        return value.content, media_type_of(value.content)
+
+
+def missing(name: str) -> InvalidRequestError:
+    """Return the error for a field that has to be there."""
+    return InvalidRequestError(
+        f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
+    )
+
+
+_WRONG_BODY = (
+    "The request body must be a form, sent with 'Content-Type: multipart/form-data', or a JSON"
+    " object."
+)
+
+
+async def _form(request: Request) -> dict[str, Any]:
+    max_bytes = request.app.state.server.settings.server.max_body_bytes
+    fields: dict[str, Any] = {}
+    async with request.form(
+        max_files=MAX_FIELDS, max_fields=MAX_FIELDS, max_part_size=max_bytes
+    ) as form:
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                content = await value.read()
+                fields[name] = Upload(content, value.content_type or "") if content else None
+            else:
+                fields[name] = value
+    return fields
+
+
+def _wrong(name: str, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid '{name}': {reason}.", param=name)

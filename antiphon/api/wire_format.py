@@ -1,0 +1,45 @@
+"""How audio is coded for one client: one of our formats, or one of the telephone's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from antiphon.audio.companding import alaw, mulaw
+from antiphon.audio.encode import AudioFormat
+
+TELEPHONE_HZ = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class WireFormat:
+    """A format and a rate.
+
+    Attributes:
+        coded_as: what the encoder makes.
+        sample_rate_hz: of the samples; ``None`` is the model's own.
+        compand: makes 8-bit samples of the encoder's 16-bit ones; ``None`` leaves them.
+        media_type: what ``Content-Type`` says.
+    """
+
+    coded_as: AudioFormat
+    sample_rate_hz: int | None
+    compand: Callable[[bytes], bytes] | None = None
+    media_type: str = ""
+
+    @classmethod
+    def of(cls, format: AudioFormat, sample_rate_hz: int | None) -> "WireFormat":
+        """Return one of our own formats."""
+        return cls(format, sample_rate_hz, None, format.media_type)
+
+    @classmethod
+    def mulaw(cls, sample_rate_hz: int = TELEPHONE_HZ) -> "WireFormat":
+        """Return the telephone's format of America and Japan."""
+        return cls(AudioFormat.PCM, sample_rate_hz, mulaw, "audio/basic")
+
+    @classmethod
+    def alaw(cls, sample_rate_hz: int = TELEPHONE_HZ) -> "WireFormat":
+        """Return the telephone's format of everywhere else."""
+        return cls(AudioFormat.PCM, sample_rate_hz, alaw, "audio/x-alaw-basic")
+
+    def finished(self, piece: bytes) -> bytes:
+        """Return what the client gets of an encoded piece."""
+        return piece if self.compand is None else self.compand(piece)

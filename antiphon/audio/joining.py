@@ -1,0 +1,77 @@
+"""Makes one stream of segments: their edges fade, so that nothing clicks, and pauses are filled up.
+
+A segment that others stand beside begins and ends at zero: 5 ms are faded in after one, and faded
+out before the next. What is alone leaves as it came, sample for sample.
+"""
+
+import numpy as np
+
+from antiphon.types import Samples
+
+_FADE_MS = 5
+_AUDIBLE = 10 ** (-50 / 20)
+_NONE: Samples = np.zeros(0, np.float32)
+
+
+class Joiner:
+    """Takes segments piece by piece; the result is the same however they were cut."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        """Begin a stream at this rate."""
+        self._sample_rate_hz = sample_rate_hz
+        num_fade_samples = sample_rate_hz * _FADE_MS // 1000
+        ramp = (np.arange(num_fade_samples) + 0.5) / num_fade_samples
+        self._fade_in: Samples = (0.5 - 0.5 * np.cos(np.pi * ramp)).astype(np.float32)
+        self._held = _NONE
+        self._num_taken = 0
+        self._num_silent = 0
+        self._fades_in = self._fades_out = False
+
+    def begin(self, min_pause_s: float | None, *, has_next: bool) -> Samples:
+        """Begin a segment; return the silence that comes before it, possibly none.
+
+        Args:
+            min_pause_s: fill the quiet end of the segment before up to this; ``None`` if there is
+                no segment before.
+            has_next: whether another segment follows.
+        """
+        num_missing = 0
+        if min_pause_s is not None:
+            num_missing = max(0, round(min_pause_s * self._sample_rate_hz) - self._num_silent)
+        self._fades_in, self._fades_out = min_pause_s is not None, has_next
+        self._num_taken = self._num_silent = 0
+        return np.zeros(num_missing, np.float32)
+
+    def push(self, samples: Samples) -> Samples:
+        """Take the segment's next samples; return those that are ready."""
+        self._listen(samples)
+        samples = self._faded_in(samples)
+        if not self._fades_out:
+            return samples
+        waiting = np.concatenate([self._held, samples])
+        num_ready = max(0, len(waiting) - len(self._fade_in))
+        self._held = waiting[num_ready:]
+        return waiting[:num_ready]
+
+    def end(self) -> Samples:
+        """End the segment; return the rest of it."""
+        held, self._held = self._held, _NONE
+        return held * self._fade_in[::-1][len(self._fade_in) - len(held) :]
+
+    def _listen(self, samples: Samples) -> None:
+        """Count the samples since the last that can be heard."""
+        (audible,) = np.nonzero(np.abs(samples) > _AUDIBLE)
+        if len(audible):
+            self._num_silent = len(samples) - 1 - int(audible[-1])
+        else:
+            self._num_silent += len(samples)
+
+    def _faded_in(self, samples: Samples) -> Samples:
+        start = self._num_taken
+        self._num_taken += len(samples)
+        if not self._fades_in or start >= len(self._fade_in):
+            return samples
+        samples = samples.copy()
+        ramp = self._fade_in[start : start + len(samples)]
+        samples[: len(ramp)] *= ramp
+        return samples

@@ -1,0 +1,1 @@
+"""Files that the server makes and keeps."""

@@ -1,0 +1,95 @@
+"""What is known of a job: a long text that is spoken in the background."""
+
+from dataclasses import dataclass
+from enum import StrEnum, auto
+
+
+class JobState(StrEnum):
+    """Where a job is."""
+
+    QUEUED = auto()
+    RUNNING = auto()
+    PAUSED = auto()
+    COMPLETED = auto()
+    FAILED = auto()
+    CANCELLED = auto()
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
+    """How far a job is.
+
+    Attributes:
+        fraction: 0 to 1, of the text.
+        num_segments: spoken, or taken from before a restart.
+        audio_s: their length, before any change of speed.
+    """
+
+    fraction: float = 0.0
+    num_segments: int = 0
+    audio_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A file that a job has made."""
+
+    key: str
+    media_type: str
+    num_bytes: int
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChapter:
+    """Where a chapter is: in which file, and from when to when."""
+
+    title: str | None
+    file: int
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """What a job has made."""
+
+    files: tuple[JobFile, ...]
+    chapters: tuple[JobChapter, ...]
+    finish_reason: str
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFault:
+    """Why a job failed, in the words of an API error."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A row of the ledger.
+
+    Attributes:
+        body: the request, as JSON, its seed filled in.
+        created_s: Unix time.
+        finished_s: Unix time of the end; ``None`` before.
+    """
+
+    id: str
+    state: JobState
+    body: str
+    created_s: int
+    finished_s: int | None
+    progress: JobProgress
+    result: JobResult | None
+    fault: JobFault | None

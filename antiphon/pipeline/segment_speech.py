@@ -1,0 +1,165 @@
+"""Speaks one segment of a text that may still be arriving, with whatever the family can do."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from antiphon.errors import EngineError
+from antiphon.fabric.base import StageRequest
+from antiphon.models.base import Feed, LateText, Piece
+from antiphon.pipeline.cutting import Cutter, LengthCutter, Lengths, SentenceCutter
+from antiphon.pipeline.growing import GrowingText
+from antiphon.pipeline.speech import Speech, filled
+from antiphon.pipeline.text import segment_seed
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    FinishReason,
+    SpeechRequest,
+    SpeechStream,
+    Usage,
+    Voice,
+    new_seed,
+)
+
+FIRST_CLAUSE_CHARACTERS = 40
+"""A first clause is spoken before its sentence is complete if it is at least this long."""
+SENTENCE_CHARACTERS = 24
+"""A sentence that is shorter shares a segment with the next, or it would sound cut off."""
+
+
+class SegmentSpeech:
+    """Speaks the segments of one request at the model's own rate and speed."""
+
+    def __init__(self, speech: Speech, request: SpeechRequest, *, reads_late: bool = True) -> None:
+        """Check all of a request but its text.
+
+        Args:
+            speech: of the server.
+            request: what all segments have in common; its ``input`` means nothing.
+            reads_late: whether to begin a segment before its text is complete, if the family can.
+
+        Raises:
+            InvalidRequestError: names the field and what is allowed.
+        """
+        self._speech = speech
+        self._model = speech.model(request.model)
+        speech.check(request, self._model)
+        seed = new_seed() if request.seed is None else request.seed
+        sampling = filled(request.sampling, self._model.family.sampling)
+        self._request = replace(
+            request, input="", speed=1.0, sample_rate_hz=None, seed=seed, sampling=sampling
+        )
+        self._seed = seed
+        changes_words = (
+            request.normalize or request.pronunciations or speech.settings.pronunciations
+        )
+        # Words are exchanged where a text is whole; a word that is late has been read by then.
+        self._reads_late = reads_late and self._model.capabilities.late_text and not changes_words
+
+    async def check(self) -> None:
+        """Find out whether there is the voice that the request names.
+
+        Raises:
+            InvalidRequestError: there is none, or the model cannot speak with it.
+        """
+        await self._speech.cast(self._request, self._model)
+
+    @property
+    def sample_rate_hz(self) -> int:
+        return self._model.capabilities.sample_rate_hz
+
+    def cutter(self) -> Cutter:
+        """Return what decides where this request's segments end."""
+        max_characters = self._model.capabilities.max_segment_characters
+        if self._reads_late:
+            return LengthCutter(max_characters)
+        min_sentence = min(SENTENCE_CHARACTERS, max_characters // 2)
+        first = Lengths(max=max_characters, min_clause=FIRST_CLAUSE_CHARACTERS)
+        return SentenceCutter(Lengths(max=max_characters, min_sentence=min_sentence), first)
+
+    def open(self, index: int, text: GrowingText) -> SpeechStream:
+        """Speak a segment; its text is taken as it comes.
+
+        Raises:
+            InvalidRequestError: before the first chunk.
+            EngineError: the model failed.
+        """
+        request = replace(
+            self._request,
+            id=f"{self._request.id}-{index}",
+            seed=segment_seed(self._seed, index),
+        )
+        if self._reads_late:
+            late = self._late(request, text)
+            return self._speech.metrics.observed(self._model.name, late)
+        return self._whole(request, text)
+
+    async def _whole(self, request: SpeechRequest, text: GrowingText) -> SpeechStream:
+        request = replace(request, input=await text.take_all())
+        async with aclosing(self._speech.stream(request)) as events:
+            async for event in events:
+                yield event
+
+    async def _late(self, request: SpeechRequest, text: GrowingText) -> SpeechStream:
+        """Speak while text arrives; if the model ends too early, begin anew with what follows."""
+        reason: FinishReason = "stop"
+        usage = Usage()
+        index = 0
+        request, voice = await self._speech.cast(request, self._model)
+        while reason == "stop" and (first := await text.take()) is not None:
+            if not first.strip():
+                continue
+            async with aclosing(self._late_part(request, voice, first, text, index)) as events:
+                async for event in events:
+                    if isinstance(event, Ended):
+                        usage = total(usage, event.usage)
+                        reason = event.reason
+                    else:
+                        yield event
+            index += 1
+        yield Ended(reason, usage)
+
+    async def _late_part(
+        self, request: SpeechRequest, voice: Voice, first: str, text: GrowingText, index: int
+    ) -> SpeechStream:
+        """Speak until the model says that it is done."""
+        prompter = self._model.prompter
+        assert isinstance(prompter, LateText), "the capabilities say so"
+        assert request.seed is not None
+        seed = segment_seed(request.seed, index)
+        so_far = replace(request, input=first)
+        prompt, feed = await self._speech.workers.run(prompter.open, so_far, voice, seed)
+        num_tokens = [prompt.num_tokens]
+        pieces = self._pieces(feed, text, num_tokens)
+        num_frames = 0
+        async with aclosing(pieces):  # closed here too if no stage has begun to read it
+            stage_request = StageRequest(f"{request.id}.{index}", prompt, pieces=pieces)
+            async with aclosing(self._model.open(stage_request)) as items:
+                async for item in items:
+                    if isinstance(item, AudioChunk):
+                        num_frames += item.num_frames
+                        yield item
+                    elif isinstance(item, Ended):
+                        if item.reason in ("abort", "error"):
+                            raise EngineError("The model stopped before the end of the text.")
+                        yield Ended(item.reason, Usage(sum(num_tokens), num_frames))
+
+    async def _pieces(
+        self, feed: Feed, text: GrowingText, num_tokens: list[int]
+    ) -> AsyncGenerator[Piece, None]:
+        """Turn the rest of the text into pieces; ``num_tokens`` grows with them."""
+        workers = self._speech.workers
+        while (more := await text.take()) is not None:
+            piece = await workers.run(feed.push, more)
+            if piece is not None:
+                num_tokens.append(piece.num_tokens)
+                yield piece
+        piece = await workers.run(feed.close)
+        num_tokens.append(piece.num_tokens)
+        yield piece
+
+
+def total(left: Usage, right: Usage) -> Usage:
+    """Return what two parts cost together."""
+    return Usage(left.input_tokens + right.input_tokens, left.output_tokens + right.output_tokens)

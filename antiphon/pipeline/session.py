@@ -1,0 +1,218 @@
+"""Text pushed in pieces becomes speech: utterance after utterance, the next begun while one plays.
+
+An utterance is cut into segments as its text arrives. Two of its segments are under way at most:
+the one that is heard and the one after it. The next utterance's first segment is begun as well, so
+that no listener waits between two.
+"""
+
+import asyncio
+from contextlib import aclosing
+from functools import partial
+
+from antiphon.audio.chain import Chain
+from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.pipeline.cutting import Part
+from antiphon.pipeline.growing import Ahead, GrowingText
+from antiphon.pipeline.segment_speech import SegmentSpeech, total
+from antiphon.pipeline.speech import Speech
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    FinishReason,
+    Samples,
+    SpeechEvent,
+    SpeechRequest,
+    SpeechStream,
+    Usage,
+)
+
+SEGMENTS_UNDER_WAY = (2, 1)
+"""Of the utterance that is heard, and of the next."""
+
+
+class Utterance:
+    """One thing to be said, whose text is pushed in pieces.
+
+    Attributes:
+        sample_rate_hz: of its audio.
+        num_characters: pushed so far.
+    """
+
+    def __init__(self, speech: Speech, request: SpeechRequest, *, reads_late: bool = True) -> None:
+        """Begin with no text; nothing is spoken before it is `admit`-ted.
+
+        Raises:
+            InvalidRequestError: the request cannot be spoken, whatever its text is.
+        """
+        self._segment_speech = SegmentSpeech(speech, request, reads_late=reads_late)
+        self._max_characters = speech.settings.max_input_characters
+        self._workers = speech.workers
+        native_hz = self._segment_speech.sample_rate_hz
+        self.sample_rate_hz = request.sample_rate_hz or native_hz
+        self._build_chain = partial(Chain.build, native_hz, self.sample_rate_hz, request.speed)
+        self._cutter = self._segment_speech.cutter()
+        self.num_characters = 0
+        self._is_complete = False
+        self._current: GrowingText | None = None
+        self._texts: asyncio.Queue[GrowingText | None] = asyncio.Queue()
+        self._num_admitted = 0
+        self._turns = asyncio.Semaphore(0)
+        self._ready: asyncio.Queue[Ahead[SpeechEvent] | None] = asyncio.Queue()
+        self._under_way: set[Ahead[SpeechEvent]] = set()
+        self._opening: asyncio.Task[None] | None = None
+
+    def push(self, text: str) -> None:
+        """Add text.
+
+        Raises:
+            InputTooLongError: it would be longer than the server accepts; nothing is added.
+        """
+        assert not self._is_complete, "text came after its end"
+        num_characters = self.num_characters + len(text)
+        if num_characters > self._max_characters:
+            raise InputTooLongError(num_characters, self._max_characters)
+        self.num_characters = num_characters
+        self._take(self._cutter.push(text))
+
+    def flush(self) -> None:
+        """Speak what there is without waiting for the end of its sentence."""
+        self._take(self._cutter.flush())
+
+    def complete(self) -> None:
+        """Say that no more text comes; may be called again."""
+        if not self._is_complete:
+            self.flush()
+            self._is_complete = True
+            self._texts.put_nowait(None)
+
+    def admit(self, num_segments: int) -> None:
+        """Let this many segments be under way at the same time, never fewer than before."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open_segments())
+        for _ in range(num_segments - self._num_admitted):
+            self._turns.release()
+        self._num_admitted = max(num_segments, self._num_admitted)
+
+    async def events(self) -> SpeechStream:
+        """Yield the audio of all segments, joined, then one `Ended`; call once.
+
+        Raises:
+            InvalidRequestError: before the first chunk; there was no text, for one.
+            EngineError: the model failed, possibly after some chunks.
+        """
+        reason: FinishReason = "stop"
+        usage, num_segments = Usage(), 0
+        chain = self._build_chain()
+        while (segment := await self._ready.get()) is not None:
+            num_segments += 1
+            async with aclosing(segment.items()) as items:
+                async for item in items:
+                    if isinstance(item, Ended):
+                        usage = total(usage, item.usage)
+                        reason = item.reason if reason == "stop" else reason
+                    elif len(samples := await self._transformed(chain, item)):
+                        yield AudioChunk(samples, self.sample_rate_hz, item.num_frames)
+            await self._closed(segment)
+            self._turns.release()
+        if not num_segments:
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
+        if len(tail := await self._workers.run(chain.flush)):
+            yield AudioChunk(tail, self.sample_rate_hz)
+        yield Ended(reason, usage)
+
+    async def close(self) -> None:
+        """Stop all work, wherever it is; returns when everything is free."""
+        if self._opening is not None:
+            self._opening.cancel()  # no-op if it has ended
+            await asyncio.wait([self._opening])
+        await asyncio.gather(*(self._closed(segment) for segment in tuple(self._under_way)))
+
+    async def _open_segments(self) -> None:
+        """Begin each segment when its turn has come."""
+        index = 0
+        while (text := await self._texts.get()) is not None:
+            await self._turns.acquire()
+            segment = Ahead(self._segment_speech.open(index, text))
+            self._under_way.add(segment)
+            self._ready.put_nowait(segment)
+            index += 1
+        self._ready.put_nowait(None)
+
+    async def _closed(self, segment: Ahead[SpeechEvent]) -> None:
+        await segment.close()
+        self._under_way.discard(segment)
+
+    def _take(self, parts: list[Part]) -> None:
+        """Give parts to their segments; a segment begins with its first letter."""
+        for part in parts:
+            if self._current is None:
+                if not part.text.strip():
+                    continue
+                self._current = GrowingText()
+                self._texts.put_nowait(self._current)
+            if part.text:
+                self._current.push(part.text)
+            if part.ends_segment:
+                self._current.close()
+                self._current = None
+
+    async def _transformed(self, chain: Chain, chunk: AudioChunk) -> Samples:
+        if chain.is_identity:
+            return chunk.samples
+        return await self._workers.run(chain.push, chunk.samples)
+
+
+class SpeechSession:
+    """The utterances of one listener, in the order in which they were opened."""
+
+    def __init__(self, speech: Speech) -> None:
+        self._speech = speech
+        self._utterances: list[Utterance] = []
+
+    def open(self, request: SpeechRequest, *, reads_late: bool = True) -> Utterance:
+        """Begin an utterance; its text is pushed afterwards.
+
+        Args:
+            request: what is said of it but its text.
+            reads_late: whether to speak text as it arrives, if the family can, rather than by
+                sentences.
+
+        Raises:
+            InvalidRequestError: the request cannot be spoken, whatever its text is.
+        """
+        utterance = Utterance(self._speech, request, reads_late=reads_late)
+        self._utterances.append(utterance)
+        self._admit()
+        return utterance
+
+    @property
+    def num_characters(self) -> int:
+        """Of all utterances that have not ended."""
+        return sum(utterance.num_characters for utterance in self._utterances)
+
+    async def check(self, request: SpeechRequest) -> None:
+        """Find out whether a request could be spoken, but for its text.
+
+        Raises:
+            InvalidRequestError: it could not; names the field and what is allowed.
+        """
+        await SegmentSpeech(self._speech, request).check()
+
+    async def end(self, utterance: Utterance) -> None:
+        """Close an utterance, spoken or not, and let the next have its turn.
+
+        If this is cancelled, `clear` still closes it.
+        """
+        await utterance.close()
+        if utterance in self._utterances:
+            self._utterances.remove(utterance)
+            self._admit()
+
+    async def clear(self) -> None:
+        """Drop all utterances; returns when everything is free."""
+        dropped, self._utterances = self._utterances, []
+        await asyncio.gather(*(utterance.close() for utterance in dropped))
+
+    def _admit(self) -> None:
+        for utterance, num_segments in zip(self._utterances, SEGMENTS_UNDER_WAY, strict=False):
+            utterance.admit(num_segments)

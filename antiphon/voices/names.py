@@ -1,0 +1,85 @@
+"""What a voice may be called: names that show what they are, and that an eye can tell apart."""
+
+import re
+import secrets
+import time
+import unicodedata
+from collections.abc import Iterable
+
+from antiphon.errors import InvalidRequestError
+
+MAX_NAME_CHARACTERS = 100
+
+_MAX_GROWTH = 4  # of a text that is written with combining characters
+_JOINERS = "\u200c\u200d"  # invisible, but some scripts are not written without them
+_HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}  # control, format, private, line ends ...
+_RESERVED_PATTERN = re.compile(r"(voice|cons)_[0-9a-f]{24}")
+
+
+def new_id(kind: str) -> str:
+    """Return a fresh id, as ``voice_`` and 24 digits; later ones sort after earlier ones."""
+    return f"{kind}_{time.time_ns() // 1000:014x}{secrets.token_hex(5)}"
+
+
+def checked_text(text: str, param: str, max_characters: int) -> str:
+    """Return a text in its normal form, without blanks at its ends.
+
+    Raises:
+        InvalidRequestError: it is too long, or has characters that have no place in a text.
+    """
+    if len(text) <= _MAX_GROWTH * max_characters:  # a longer one is not looked at at all
+        text = unicodedata.normalize("NFC", text).strip(" \t\r\n")
+    if len(text) > max_characters:
+        raise InvalidRequestError(
+            f"Invalid '{param}': {len(text)} characters; at most {max_characters} are allowed.",
+            param=param,
+            code="string_above_max_length",
+        )
+    if any(unicodedata.category(each) == "Cs" or each == "\0" for each in text):
+        raise InvalidRequestError(f"Invalid '{param}': it is not valid text.", param=param)
+    return text
+
+
+def checked_name(name: str) -> str:
+    """Return a name in its normal form.
+
+    Raises:
+        InvalidRequestError: it is empty, too long, could be taken for a path or an id, or has
+            characters that do not show.
+    """
+    name = checked_text(name, "name", MAX_NAME_CHARACTERS)
+    if any(_is_hidden(each) for each in name):
+        raise _wrong("it has control characters, or others that do not show")
+    name = " ".join(name.split())
+    if not name_key(name):
+        raise _wrong("it is empty")
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise _wrong("it may not contain '/' or '\\', nor be '.' or '..'")
+    if _RESERVED_PATTERN.fullmatch(name_key(name)):
+        raise _wrong("it looks like an id")
+    return name
+
+
+def name_key(name: str) -> str:
+    """Return what is the same for all spellings of a name that look alike."""
+    plain = "".join(each for each in name if each not in _JOINERS)
+    folded = unicodedata.normalize("NFKC", plain).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
+
+
+def check_not_reserved(name: str, reserved: Iterable[str]) -> None:
+    """Refuse names that mean something already: the model's own voices, and aliases.
+
+    Raises:
+        InvalidRequestError: it is one of them.
+    """
+    if name_key(name) in {name_key(each) for each in reserved}:
+        raise _wrong(f"'{name}' is reserved: it is the name or alias of a voice of the model")
+
+
+def _is_hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
+
+
+def _wrong(reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid 'name': {reason}.", param="name")

@@ -1,0 +1,228 @@
+"""How much is taken in at once, and how long slow clients are waited for."""
+
+import json
+import math
+import socket
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.exceptions import InvalidStatus
+
+from antiphon.api import quotas
+from antiphon.api.keys import hashed
+from antiphon.api.quotas import Quotas, duration
+from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
+from antiphon.errors import RateLimitError
+from tests import faulty
+from tests.decoding import error_of
+from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.sockets import connected
+
+URL = "/v1/audio/speech"
+SOCKET = "/v1/audio/speech/stream"
+ENDLESS = {"input": "1000000 chunks, then stop", "response_format": "pcm"}
+SHORT = {"input": "1 chunks, then stop", "response_format": "pcm"}
+
+Start = Callable[..., RunningServer]
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Generator[Start, None, None]:
+    """Start a faulty server with limits of its own."""
+    faulty.register(monkeypatch)
+    with ExitStack() as stack:
+
+        def started(limits: LimitSettings, **server: Any) -> RunningServer:
+            settings = Settings(
+                model=ModelSettings(source="faulty"), limits=limits, server=ServerSettings(**server)
+            )
+            running = stack.enter_context(start_server(settings))
+            wait_until(lambda: running.state.is_ready)
+            return running
+
+        yield started
+
+
+@contextmanager
+def listening(server: RunningServer, **headers: str) -> Generator[httpx.Response, None, None]:
+    """Listen to an endless stream for as long as the block lasts."""
+    with httpx.stream("POST", server.base_url + URL, json=ENDLESS, headers=headers) as response:
+        yield response
+
+
+def test_of_too_many_requests_at_once_the_last_is_told_to_come_again(start: Start) -> None:
+    server = start(LimitSettings(max_requests=2))
+    with listening(server), listening(server):
+        response = httpx.post(server.base_url + URL, json=SHORT)
+        assert error_of(response, 503)["code"] == "overloaded"
+        assert int(response.headers["retry-after"]) >= 1
+        for path in ("/health", "/ready", "/metrics"):
+            assert httpx.get(server.base_url + path).status_code == 200, "probes come through"
+    wait_until(lambda: server.state.doors.gate.num_requests == 0)
+    assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
+
+
+def test_of_too_many_websockets_the_last_is_refused(start: Start) -> None:
+    server = start(LimitSettings(max_sockets=1))
+    with connected(server, SOCKET):
+        with pytest.raises(InvalidStatus) as refused, connected(server, SOCKET):
+            pass
+        assert refused.value.response.status_code == 503
+        assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
+    wait_until(lambda: server.state.doors.gate.num_sockets == 0)
+    with connected(server, SOCKET):
+        pass
+
+
+def test_each_key_has_its_own_limits(start: Start) -> None:
+    limits = LimitSettings(key_concurrency=1, key_requests_per_minute=3)
+    server = start(limits, api_keys=("one", hashed("two")))
+    one, two = ({"Authorization": f"Bearer {key}"} for key in ("one", "two"))
+    with listening(server, **one) as response:
+        assert response.headers["x-ratelimit-limit-requests"] == "3"
+        assert response.headers["x-ratelimit-remaining-requests"] == "2"
+        again = httpx.post(server.base_url + URL, json=SHORT, headers=one)
+        error = error_of(again, 429)
+        assert (error["type"], error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+        assert float(again.headers["retry-after-ms"]) > 0
+        assert httpx.post(server.base_url + URL, json=SHORT, headers=two).status_code == 200
+        with pytest.raises(InvalidStatus) as refused, connected(server, SOCKET, one):
+            pass
+        assert refused.value.response.status_code == 429
+        assert httpx.get(f"{server.base_url}/v1/models", headers=one).status_code == 200
+    wait_until(lambda: server.state.doors.gate.num_requests == 0)
+    statuses = [
+        httpx.post(server.base_url + URL, json=SHORT, headers=one).status_code for _ in range(3)
+    ]
+    assert statuses == [200, 200, 429]
+
+
+def test_without_keys_an_address_is_the_caller(start: Start) -> None:
+    server = start(LimitSettings(key_requests_per_minute=1))
+    assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
+    error_of(httpx.post(server.base_url + URL, json=SHORT), 429)
+
+
+def wait_s(counted: Quotas) -> float:
+    """Ask once; return how long to wait before the next try, 0 if it was granted."""
+    try:
+        with counted.used("caller") as told:
+            left = int(told["x-ratelimit-remaining-requests"])
+            return 0.0 if left >= 0 else math.inf
+    except RateLimitError as error:
+        return error.retry_after_s or math.inf
+
+
+@given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 20))
+def test_no_minute_has_more_than_its_requests(pauses_s: list[float], per_minute: int) -> None:
+    now_s = 0.0
+    counted = Quotas(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
+    granted_s: list[float] = []
+    for pause_s in pauses_s:
+        now_s += pause_s
+        retry_after_s = wait_s(counted)
+        assert retry_after_s <= 60 / per_minute
+        if not retry_after_s:
+            granted_s.append(now_s)
+    for begin_s in granted_s:
+        # What was saved up before, and what fills up meanwhile.
+        assert sum(begin_s <= each < begin_s + 60 for each in granted_s) <= 2 * per_minute
+
+
+@given(st.integers(1, 100))
+def test_whoever_waits_as_told_is_let_in(per_minute: int) -> None:
+    now_s = 0.0
+    counted = Quotas(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
+    assert [wait_s(counted) for _ in range(per_minute)] == [0.0] * per_minute
+    for _ in range(20):
+        retry_after_s = wait_s(counted)
+        assert retry_after_s > 0
+        now_s += retry_after_s + 1e-6
+        assert wait_s(counted) == 0
+
+
+def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas, "MAX_CALLERS", 3)
+    counted = Quotas(LimitSettings(key_concurrency=1))
+    with counted.used("busy"):
+        for number in range(20):
+            with counted.used(str(number)):
+                pass
+        with pytest.raises(RateLimitError), counted.used("busy"):
+            pass
+    assert len(counted._accounts) <= 4
+
+
+def test_addresses_of_one_household_are_one_caller() -> None:
+    def caller(host: str) -> str:
+        return quotas.address_of({"type": "http", "client": (host, 1)})
+
+    assert caller("2001:db8::1") == caller("2001:db8::ffff:2") != caller("2001:db8:0:1::1")
+    assert caller("192.0.2.1") != caller("192.0.2.2")
+    assert caller("") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0, "0ms"), (0.02, "20ms"), (1, "1s"), (1.5, "1.5s"), (360, "6m0s")]
+)
+def test_times_are_spelt_as_openai_does(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
+@pytest.fixture(params=["httptools", "h11"])
+def impatient(request: pytest.FixtureRequest) -> Generator[RunningServer, None, None]:
+    limits = LimitSettings(header_timeout_s=0.3, body_timeout_s=0.3)
+    settings = Settings(model=TOY.model, limits=limits)
+    with start_server(settings, http=request.param) as running:
+        yield running
+
+
+def answer(server: RunningServer, sent: bytes) -> bytes:
+    """Send something over a socket of its own, and return all that comes until it is closed."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+HEAD = b"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", HEAD])
+def test_headers_that_do_not_come_are_not_waited_for(impatient: RunningServer, sent: bytes) -> None:
+    assert b"HTTP/1.1 408" in answer(impatient, sent)
+    assert httpx.get(impatient.base_url).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(impatient: RunningServer) -> None:
+    received = answer(impatient, HEAD + b'Content-Length: 1000\r\n\r\n{"input": "Hello')
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408")
+    assert json.loads(body)["error"]["code"] == "timeout"
+
+
+def test_headers_without_end_are_refused(impatient: RunningServer) -> None:
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=30) as connection:
+        received = b""
+        try:
+            connection.sendall(HEAD)
+            for _ in range(1000):
+                connection.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
+            received = connection.recv(65536)
+        except ConnectionError:
+            received = b"HTTP/1.1 4"  # it was closed while we still sent
+    assert received.startswith(b"HTTP/1.1 4")
+
+
+def test_whoever_is_quick_notices_no_limit(impatient: RunningServer) -> None:
+    with httpx.Client(base_url=impatient.base_url) as client:
+        for _ in range(3):
+            assert client.post(URL, json={"input": "Hello there."}).status_code == 200
+    with connected(impatient, SOCKET) as talk:
+        talk.send("session.config")
+        talk.send("input.done")
+        assert talk.until("session.done")

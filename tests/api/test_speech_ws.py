@@ -1,0 +1,422 @@
+"""Text goes in by pieces over a WebSocket, and what comes out is what HTTP gives for it."""
+
+import base64
+import json
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from antiphon.api import speech_ws
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.pipeline.growing import MAX_ITEMS_AHEAD
+from tests import faulty
+from tests.decoding import decoded
+from tests.recordings import RECORDING_URI
+from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.sockets import Client, audio, connected, messages
+
+PATH = "/v1/audio/speech/stream"
+LONG_SEED = 37
+"""With it the random checkpoints say that much, and more."""
+BUFFER_BYTES = 32 * 1024
+TEXT = "Hello there, friends. How are you?"
+
+
+@contextmanager
+def opened(server: RunningServer, **config: Any) -> Generator[Client, None, None]:
+    """Open a conversation; by default its audio is streamed PCM."""
+    with connected(server, PATH) as client:
+        client.send("session.config", **{"response_format": "pcm", "stream_audio": True, **config})
+        yield client
+
+
+def posted(client: httpx.Client, text: str, **more: Any) -> bytes:
+    body = {"input": text, "response_format": "pcm", **more}
+    return client.post("/v1/audio/speech", json=body).raise_for_status().content
+
+
+def test_an_utterance_is_told_from_its_start_to_its_end(
+    server: RunningServer, client: httpx.Client
+) -> None:
+    with opened(server, seed=1) as talk:
+        for letter in "Hello there.":
+            talk.send("input.text", text=letter)
+        talk.send("input.done")
+        found = talk.until("session.done")
+    pcm = posted(client, "Hello there.", seed=1)
+    place = {"utterance_index": 0, "sentence_index": 0}
+    assert messages(found) == [
+        {
+            "type": "audio.start",
+            **place,
+            "sentence_text": "Hello there.",
+            "format": "pcm",
+            "sample_rate": 24000,
+        },
+        {
+            "type": "audio.done",
+            **place,
+            "total_bytes": len(pcm),
+            "error": False,
+            "finish_reason": "stop",
+        },
+        {"type": "session.done", "utterance_index": 0, "total_sentences": 1},
+    ]
+    assert audio(found) == pcm
+
+
+@pytest.mark.parametrize("stream_audio", [True, False])
+@pytest.mark.parametrize("format", ["wav", "mp3", "opus", "aac", "flac", "pcm"])
+def test_every_format_holds_the_same_audio(
+    server: RunningServer, client: httpx.Client, format: str, stream_audio: bool
+) -> None:
+    with opened(server, seed=1, response_format=format, stream_audio=stream_audio) as talk:
+        talk.send("input.text", text="Hello there.")
+        talk.send("input.done")
+        found = talk.until("session.done")
+    whole = {} if stream_audio else {"stream": False}
+    assert audio(found) == posted(client, "Hello there.", seed=1, response_format=format, **whole)
+    if not stream_audio:
+        assert sum(isinstance(each, bytes) for each in found) == 1
+    samples, rate_hz = decoded(audio(found), format, 24000)
+    assert len(samples) / rate_hz == pytest.approx(len("Hello there.") * 0.08, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("granularity", "sentences"),
+    [
+        ("none", [TEXT]),
+        ("sentence", ["Hello there, friends.", "How are you?"]),
+        ("clause", ["Hello there,", "friends.", "How are you?"]),
+    ],
+)
+def test_a_sentence_or_a_clause_can_be_a_file_of_its_own(
+    server: RunningServer, client: httpx.Client, granularity: str, sentences: list[str]
+) -> None:
+    with opened(server, seed=1, split_granularity=granularity, speed=1.5) as talk:
+        for letter in TEXT:
+            talk.send("input.text", text=letter)
+        talk.send("input.done")
+        found = talk.until("session.done")
+    if granularity != "none":
+        starts = messages(found, "audio.start")
+        assert [each["sentence_text"] for each in starts] == sentences
+        assert [each["sentence_index"] for each in starts] == list(range(len(sentences)))
+        parts = [posted(client, text, seed=1, speed=1.5) for text in sentences]
+        assert audio(found) == b"".join(parts)
+    assert messages(found, "session.done")[0]["total_sentences"] == len(sentences)
+    assert [each["error"] for each in messages(found, "audio.done")] == [False] * len(sentences)
+
+
+def test_utterances_come_in_order_however_early_they_are_sent(
+    server: RunningServer, client: httpx.Client
+) -> None:
+    texts = [f"This is number {number}." for number in range(8)]
+    with opened(server, seed=1) as talk:
+        for text in texts:
+            talk.send("input.text", text=text)
+            talk.send("input.done")
+        found = [talk.until("session.done") for _ in texts]
+    for index, (text, received) in enumerate(zip(texts, found, strict=True)):
+        assert audio(received) == posted(client, text, seed=1)
+        assert {each["utterance_index"] for each in messages(received)} == {index}
+
+
+def test_a_config_holds_until_the_next(server: RunningServer) -> None:
+    with opened(server, voice="alto", sample_rate=8000) as talk:
+        for config in (None, None, {"sample_rate": 16000, "stream_audio": True}):
+            if config is not None:
+                talk.send("session.config", **config)
+            talk.send("input.text", text="Hello.")
+            talk.send("input.done")
+        starts = [messages(talk.until("session.done"), "audio.start")[0] for _ in range(3)]
+        assert [each["sample_rate"] for each in starts] == [8000, 8000, 16000]
+        assert [each["format"] for each in starts] == ["pcm", "pcm", "wav"]
+        talk.send("input.text", text="Hello.")
+        talk.send("session.config", voice="bass")
+        assert "after its input.done" in messages(talk.until("error"))[-1]["message"]
+
+
+def test_audio_can_come_as_json(server: RunningServer, client: httpx.Client) -> None:
+    with opened(server, seed=1, word_timestamps=True) as talk:
+        talk.send("input.text", text="Hello.")
+        talk.send("input.done")
+        found = talk.until("session.done")
+    chunks = messages(found, "audio.chunk")
+    assert [each["chunk_id"] for each in chunks] == list(range(len(chunks)))
+    assert all(each["timestamps"] is None for each in chunks)
+    pcm = b"".join(base64.b64decode(each["audio_b64"]) for each in chunks)
+    assert pcm == posted(client, "Hello.", seed=1)
+    assert not audio(found)
+
+
+@pytest.mark.parametrize("task", ["custom_voice", "base"])
+def test_late_text_gives_the_same_audio_in_any_pieces(
+    task: str, start: Callable[[str], RunningServer]
+) -> None:
+    server = start(task)
+    config: dict[str, Any] = {"seed": LONG_SEED, "max_new_tokens": 24}
+    if task == "base":
+        config["speaker_embedding"] = [0.1] * 64
+    with opened(server, **config) as talk:
+        heard = []
+        for size in (len(TEXT), 5, 1):
+            for begin in range(0, len(TEXT), size):
+                talk.send("input.text", text=TEXT[begin : begin + size])
+            talk.send("input.done")
+            heard.append(audio(talk.until("session.done")))
+    assert len(heard[0]) == 24 * 1920 * 2
+    assert heard[1] == heard[2] == heard[0]
+
+
+def test_a_cloned_voice_speaks_late_text(base: RunningServer) -> None:
+    with opened(base, ref_audio=RECORDING_URI, x_vector_only_mode=True, max_new_tokens=8) as talk:
+        talk.send("input.text", text="Hello there.")
+        talk.send("input.done")
+        found = talk.until("session.done")
+    assert audio(found)
+    assert not messages(found, "error")
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_after_a_clear_nothing_more_of_it_is_heard(
+    server: RunningServer, client: httpx.Client, is_complete: bool
+) -> None:
+    tasks = server.tasks()
+    with opened(server, seed=1) as talk:
+        for _ in range(3):
+            for _ in range(2):
+                talk.send("input.text", text="A long text, of which little is heard. " * 20)
+                if is_complete:
+                    talk.send("input.done")
+            talk.until(lambda each: isinstance(each, bytes))
+            talk.send("input.clear")
+            talk.until("input.cleared")
+            talk.send("input.text", text="Hello.")
+            talk.send("input.done")
+            found = talk.until("session.done")
+            assert audio(found) == posted(client, "Hello.", seed=1)
+            assert len(messages(found)) == 3
+            wait_until(lambda: server.num_open == 0)
+    wait_until(lambda: server.tasks() <= tasks)
+
+
+def test_a_close_is_a_promise_to_speak_what_is_left(
+    server: RunningServer, client: httpx.Client
+) -> None:
+    with opened(server, seed=1) as talk:
+        talk.send("input.text", text="Hello.")
+        talk.send("input.done")
+        talk.send("input.text", text="And bye.")
+        talk.send("session.close")
+        found = talk.rest()
+        assert talk.close_code == 1000
+    assert len(messages(found, "session.done")) == 2
+    assert audio(found) == b"".join(posted(client, text, seed=1) for text in ("Hello.", "And bye."))
+
+
+@pytest.mark.parametrize(
+    ("message", "param", "code"),
+    [
+        ({"type": "input.text", "text": "x"}, "type", "invalid_value"),
+        ({"type": "input.done"}, "type", "invalid_value"),
+        ({"type": "session.config", "voice": "nobody"}, "voice", "voice_not_found"),
+        ({"type": "session.config", "model": "nothing"}, "model", "model_not_found"),
+        ({"type": "session.config", "speed": 9}, "speed", "invalid_value"),
+        ({"type": "session.config", "language": "klingon"}, "language", "invalid_value"),
+        ({"type": "session.config", "response_format": "x"}, "response_format", "invalid_value"),
+        ({"type": "session.config", "split_granularity": 1}, "split_granularity", "invalid_value"),
+        ([], None, "invalid_value"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_told_as_over_http(
+    server: RunningServer, client: httpx.Client, message: Any, param: str | None, code: str
+) -> None:
+    with connected(server, PATH) as talk:
+        talk.connection.send(json.dumps(message))
+        (error,) = messages([talk.receive()])
+        assert error["type"] == "error"
+        assert error["message"] == error["error"]["message"]
+        assert (error["error"]["param"], error["error"]["code"]) == (param, code)
+        if isinstance(message, dict) and param in message and param != "type":
+            body = {"input": "Hello.", **message}
+            if param != "split_granularity":
+                answer = client.post("/v1/audio/speech", json=body).json()
+                assert answer["error"] == error["error"]
+        talk.send("session.config", response_format="pcm")
+        talk.send("input.text", text="Hello.")
+        talk.send("input.done")
+        assert audio(talk.until("session.done")), "the conversation goes on"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "input.text"},
+        {"type": "input.text", "text": None},
+        {"type": "input.text", "text": 3},
+        {"type": "input.text", "text": "a" * 100_001},
+        {"type": "input.sing"},
+        {"type": ["input.text"]},
+        {},
+    ],
+    ids=lambda message: str(message)[:40],
+)
+def test_a_wrong_message_leaves_the_utterance_as_it_was(
+    server: RunningServer, client: httpx.Client, message: dict[str, Any]
+) -> None:
+    with opened(server, seed=1) as talk:
+        talk.send("input.text", text="Hello ")
+        talk.send(**message)
+        talk.send("input.text", text="there.")
+        talk.send("input.done")
+        found = talk.until("session.done")
+    assert len(messages(found, "error")) == 1
+    assert audio(found) == posted(client, "Hello there.", seed=1)
+
+
+def test_bytes_and_broken_json_are_refused(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        for message in (b"\x00", "{", "[" * 100_000, '"\\ud800"'):
+            talk.connection.send(message)
+            assert messages([talk.receive()])[0]["type"] == "error"
+
+
+def test_an_utterance_without_text_has_no_file(server: RunningServer) -> None:
+    with opened(server) as talk:
+        talk.send("input.text", text=" \n")
+        talk.send("input.done")
+        assert talk.receive() == {
+            "type": "session.done",
+            "utterance_index": 0,
+            "total_sentences": 0,
+        }
+
+
+@pytest.mark.parametrize(
+    ("text", "has_audio"),
+    [("2 chunks, then engine error", True), ("0 chunks, then bug", False)],
+)
+def test_an_utterance_that_fails_is_told_and_the_next_is_spoken(
+    faulty_server: RunningServer, text: str, has_audio: bool
+) -> None:
+    with opened(faulty_server) as talk:
+        for each in (text, "1 chunks, then stop"):
+            talk.send("input.text", text=each)
+            talk.send("input.done")
+        failed, spoken = talk.until("session.done"), talk.until("session.done")
+    (error,) = messages(failed, "error")
+    assert error["utterance_index"] == error["sentence_index"] == 0
+    assert error["error"]["type"] == "server_error"
+    assert "secret" not in str(error)
+    assert error.get("action") == ("discard" if has_audio else None)
+    assert [each["error"] for each in messages(failed, "audio.done")] == [True] * has_audio
+    assert len(audio(spoken)) == faulty.CHUNK_SAMPLES * 2
+
+
+PHASES: dict[str, Callable[[Client], None]] = {
+    "at once": lambda talk: None,
+    "with text": lambda talk: talk.send("input.text", text="2000 chunks, "),
+    "when it is complete": lambda talk: _say(talk, "2000 chunks, then stop"),
+    "when it is heard": lambda talk: _hear(talk, "2000 chunks, then stop"),
+    "when nothing can be heard": lambda talk: _say(talk, "0 chunks, then silence"),
+    "with more waiting": lambda talk: _say(talk, *["9 chunks, then stop"] * 9),
+    "when it is cleared": lambda talk: talk.send("input.clear"),
+    "when it has said goodbye": lambda talk: _leave(talk, "2000 chunks, then stop"),
+}
+
+
+def _say(talk: Client, *texts: str) -> None:
+    for text in texts:
+        talk.send("input.text", text=text)
+        talk.send("input.done")
+
+
+def _hear(talk: Client, text: str) -> None:
+    _say(talk, text)
+    talk.until(lambda each: isinstance(each, bytes))
+
+
+def _leave(talk: Client, text: str) -> None:
+    _hear(talk, text)
+    talk.send("session.close")
+
+
+@pytest.mark.parametrize("is_polite", [True, False])
+@pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES.keys())
+def test_a_client_that_leaves_frees_everything(
+    faulty_server: RunningServer, phase: Callable[[Client], None], is_polite: bool
+) -> None:
+    tasks = faulty_server.tasks()
+    with opened(faulty_server) as talk:
+        phase(talk)
+        if not is_polite:
+            talk.connection.socket.shutdown(2)
+    wait_until(lambda: faulty_server.num_open == 0)
+    wait_until(lambda: faulty_server.tasks() <= tasks)
+
+
+def test_a_slow_reader_slows_the_model_down(
+    faulty_server: RunningServer, faulty_client: httpx.Client
+) -> None:
+    seed, num_chunks, chunk_bytes = 77, 400, faulty.CHUNK_SAMPLES * 2
+    # What may be under way: in the client's queue, in both kernels, in the transport, pulled ahead.
+    max_ahead = 16 + (6 * BUFFER_BYTES + 64 * 1024) // chunk_bytes + MAX_ITEMS_AHEAD + 3
+    narrow = socket.socket()
+    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    narrow.connect(("127.0.0.1", faulty_server.port))
+    with connected(faulty_server, PATH, sock=narrow) as client:
+        client.send("session.config", response_format="pcm", stream_audio=True, seed=seed)
+        _say(client, f"{num_chunks} chunks, then stop")
+        client.receive()
+        for num_read in range(1, num_chunks + 1):
+            assert isinstance(client.receive(), bytes)
+            if num_read % 100 == 1:
+                # Another is served to its end meanwhile: time enough to run ahead.
+                body = {"input": "60 chunks, then stop", "seed": 1}
+                faulty_client.post("/v1/audio/speech", json=body)
+                assert faulty.PULLED[seed] <= num_read + max_ahead
+        assert faulty.PULLED[seed] == num_chunks
+
+
+def test_a_long_text_in_many_files_is_spoken_to_its_end(server: RunningServer) -> None:
+    num_sentences = 300
+    with opened(server, split_granularity="sentence", speed=4.0) as talk:
+        _say(talk, "".join(f"No {number} ends! " for number in range(num_sentences)))
+        found = talk.until("session.done")
+    assert len(messages(found, "audio.done")) == num_sentences
+    assert not messages(found, "error")
+
+
+def test_too_much_that_waits_is_refused(faulty_server: RunningServer) -> None:
+    with opened(faulty_server) as talk:
+        _hear(talk, "1 chunks, then silence")
+        for _ in range(515):
+            _say(talk, "1 chunks, then stop")
+        assert messages(talk.until("error"))[-1]["error"]["code"] == "rate_limit_exceeded"
+
+
+def test_a_conversation_must_begin_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech_ws, "CONFIG_WITHIN_S", 0.05)
+    settings = Settings(model=TOY.model, server=ServerSettings(max_idle_s=0.2))
+    with start_server(settings) as server:
+        for config in ([], [{"type": "session.config"}]):
+            with connected(server, PATH) as talk:
+                for message in config:
+                    talk.send(**message)
+                (error,) = messages(talk.rest())
+                assert error["error"]["code"] == "timeout"
+                assert talk.close_code == 1001
+        assert server.num_open == 0
+
+
+def test_a_served_name_may_be_an_alias() -> None:
+    settings = Settings(model=ModelSettings(source="toy", name="org/toy"))
+    with start_server(settings) as server, opened(server, model="tts-1") as talk:
+        _say(talk, "Hello.")
+        assert audio(talk.until("session.done"))

@@ -1,0 +1,99 @@
+"""When words are spoken, as clients are told: in a header, in events, at any speed."""
+
+import base64
+import json
+from collections.abc import Generator
+from typing import Any
+
+import httpx
+import pytest
+
+from antiphon.config import ModelSettings, Settings
+from tests.decoding import events
+from tests.servers import RunningServer, start_server, wait_until
+
+URL = "/v1/audio/speech"
+TEXT = "One two three. [pause:2s] Four five."
+WORDS = ["One", "two", "three.", "Four", "five."]
+
+
+@pytest.fixture(scope="module")
+def client() -> Generator[httpx.Client, None, None]:
+    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
+        wait_until(lambda: running.state.is_ready)
+        with httpx.Client(base_url=running.base_url, timeout=60) as client:
+            yield client
+
+
+def ask(client: httpx.Client, **fields: Any) -> httpx.Response:
+    body = {"input": TEXT, "word_timestamps": True, "response_format": "pcm", "seed": 1, **fields}
+    response = client.post(URL, json=body)
+    assert response.status_code == 200, response.text
+    return response
+
+
+def told(client: httpx.Client, **fields: Any) -> list[dict[str, Any]]:
+    words: list[dict[str, Any]] = json.loads(ask(client, **fields).headers["x-word-timestamps"])
+    assert [each["word"] for each in words] == WORDS
+    return words
+
+
+def test_a_header_tells_all_words(client: httpx.Client) -> None:
+    response = ask(client)
+    words = told(client)
+    assert words == told(client, stream=False)
+    assert words[3]["start_ms"] - words[2]["end_ms"] >= 2000, "the pause is between"
+    assert words[-1]["end_ms"] <= len(response.content) / 2 / 24
+
+
+def test_events_tell_the_same_words_with_their_audio(client: httpx.Client) -> None:
+    found = events(ask(client, stream_format="sse").text)
+    deltas = [each for each in found if each["type"] == "speech.audio.delta"]
+    assert [word for delta in deltas for word in delta["timestamps"]] == told(client)
+    num_bytes = 0
+    for delta in deltas:
+        for word in delta["timestamps"]:
+            assert word["start_ms"] >= num_bytes / 2 / 24 - 100, "a word comes before its audio"
+        num_bytes += len(base64.b64decode(delta["audio"]))
+
+
+@pytest.mark.parametrize("speed", [0.5, 2.0])
+def test_times_follow_the_speed_and_pauses_do_not(client: httpx.Client, speed: float) -> None:
+    plain, changed = told(client), told(client, speed=speed, sample_rate=16_000)
+    for one, other in zip(plain[:3], changed[:3], strict=True):
+        assert other["start_ms"] == pytest.approx(one["start_ms"] / speed, abs=2)
+    gap_ms = plain[3]["start_ms"] - plain[2]["end_ms"] - 2000
+    changed_gap_ms = changed[3]["start_ms"] - changed[2]["end_ms"] - 2000
+    assert changed_gap_ms == pytest.approx(gap_ms / speed, abs=3)
+
+
+def test_too_many_words_for_a_header_are_counted(client: httpx.Client) -> None:
+    headers = ask(client, input="word " * 200).headers
+    assert headers["x-word-timestamps-omitted"] == "200"
+    assert "x-word-timestamps" not in headers
+
+
+def test_a_batch_tells_words_too(client: httpx.Client) -> None:
+    body = {"items": [{"input": TEXT, "seed": 1}], "word_timestamps": True}
+    (result,) = client.post(f"{URL}/batch", json=body).json()["results"]
+    assert result["timestamps"] == told(client)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"stream_format": "audio"}, {"stream_format": "audio", "stream": True}]
+)
+def test_streamed_bytes_have_no_room_for_words(
+    client: httpx.Client, fields: dict[str, Any]
+) -> None:
+    body = {"input": "x", "word_timestamps": True, "stream_format": "audio", **fields}
+    response = client.post(URL, json=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "word_timestamps"
+
+
+def test_a_model_that_cannot_tell_says_so(server: RunningServer) -> None:
+    body = {"input": "x", "word_timestamps": True}
+    for path, sent in ((URL, body), (f"{URL}/jobs", body)):
+        response = httpx.post(server.base_url + path, json=sent)
+        assert response.status_code == 400
+        assert response.json()["error"]["param"] == "word_timestamps"

@@ -1,0 +1,97 @@
+"""SIGTERM: what is under way is finished, nothing new begins, and the process ends well."""
+
+import signal
+import subprocess
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from tests.cli.conftest import DEADLINE_S
+from tests.cli.test_serve import Start, listens, serving
+from tests.servers import wait_until
+from tests.sockets import Client
+
+LONG = {"input": "Hello there. " * 500, "response_format": "wav"}
+URL = "/v1/audio/speech"
+
+
+def ended(process: "subprocess.Popen[str]") -> int:
+    _, errors = process.communicate(timeout=DEADLINE_S)
+    assert "Traceback" not in errors
+    return process.returncode
+
+
+def is_draining(url: str) -> bool:
+    return httpx.get(f"{url}/ready").status_code == 503
+
+
+def test_a_stream_under_way_is_heard_to_its_end_and_nothing_new_begins(start: Start) -> None:
+    with (
+        serving(start) as (process, url),
+        httpx.stream("POST", url + URL, json=LONG, timeout=DEADLINE_S) as answer,
+    ):
+        pieces = answer.iter_raw()
+        next(pieces)
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: is_draining(url))
+        assert httpx.get(f"{url}/health").status_code == 200, "it is not to be killed"
+        refused = httpx.post(url + URL, json={"input": "Hello."})
+        assert refused.status_code == 503
+        assert "retry-after" in refused.headers
+        assert refused.headers["connection"] == "close"
+        num_bytes = sum(map(len, pieces))  # breaks if it is cut
+        assert num_bytes > 1_000_000
+        assert ended(process) == 0
+
+
+def test_a_server_without_work_ends_at_once(start: Start) -> None:
+    with serving(start) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == 0
+
+
+@pytest.mark.parametrize("grace_s", ["0.2", "600"])
+def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
+    start: Start, monkeypatch: pytest.MonkeyPatch, grace_s: str
+) -> None:
+    monkeypatch.setenv("ANTIPHON_LIMITS_GRACE_S", grace_s)
+    body = {**LONG, "input": "Hello there. " * 7000}
+    with (
+        serving(start) as (process, url),
+        httpx.stream("POST", url + URL, json=body, timeout=DEADLINE_S) as answer,
+    ):
+        pieces = answer.iter_raw()
+        next(pieces)
+        process.send_signal(signal.SIGTERM)
+        if grace_s == "600":
+            wait_until(lambda: is_draining(url))
+            process.send_signal(signal.SIGTERM)
+        assert ended(process) == 0
+        assert not listens(url)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(pieces)
+
+
+def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: Start) -> None:
+    with serving(start) as (process, url):
+        address = f"{url.replace('http', 'ws')}/v1/audio/speech/stream"
+        with (
+            connect(address, max_size=None, proxy=None) as silent,
+            connect(address, max_size=None, proxy=None) as speaking,
+        ):
+            talk = Client(speaking)
+            talk.send("session.config", response_format="pcm", stream_audio=True)
+            talk.send("input.text", text="Hello there. " * 500)
+            talk.send("input.done")
+            talk.until(lambda each: isinstance(each, bytes))
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: is_draining(url))
+            with pytest.raises(InvalidStatus) as refused, connect(address, proxy=None):
+                pass
+            assert refused.value.response.status_code == 503
+            assert talk.until("session.done")
+            assert ended(process) == 0
+            assert not Client(silent).rest()
+            assert silent.close_code == 1012

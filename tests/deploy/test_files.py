@@ -1,0 +1,178 @@
+"""What deploys the server is well formed, and names only what there is."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from antiphon.config import ENVIRONMENT_PREFIX, Settings
+from antiphon.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm" / "antiphon"
+DOCKERFILES = sorted(DEPLOY.glob("Dockerfile*"))
+TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
+INSTRUCTIONS = (
+    *("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL"),
+    *("HEALTHCHECK", "ENTRYPOINT"),
+)
+VARIABLES = {
+    f"{ENVIRONMENT_PREFIX}{section}_{name}".upper()
+    for section, field in Settings.model_fields.items()
+    for name in type(field.default).model_fields
+}
+
+
+def name_of(path: Path) -> str:
+    return path.name
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Return a Dockerfile's instructions, continued lines joined."""
+    lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    return [(line.split()[0], line.partition(" ")[2]) for line in joined.splitlines() if line]
+
+
+def metric_names() -> set[str]:
+    """Return all names under which samples of our metrics may be found."""
+    return {
+        name + suffix
+        for family in Metrics().registry.collect()
+        for name in (family.name,)
+        for suffix in {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}.get(
+            family.type, ("",)
+        )
+    }
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=name_of)
+def test_images_are_built_from_what_there_is_and_run_as_nobody(path: Path) -> None:
+    found = instructions(path)
+    assert {name for name, _ in found} <= set(INSTRUCTIONS)
+    stages = [rest for name, rest in found if name == "FROM"]
+    assert len(stages) == 2, "what builds is not shipped"
+    assert all(re.search(r":[\d.]+[\w.-]*( AS build)?$", stage) for stage in stages), "a version"
+    for name, rest in found:
+        if name == "COPY" and not rest.startswith("--from"):
+            *sources, _ = shlex.split(rest)
+            assert all((ROOT / source).exists() for source in sources), rest
+        if name in ("ENTRYPOINT", "VOLUME"):
+            assert json.loads(rest)
+    last = found[max(i for i, (name, _) in enumerate(found) if name == "FROM") :]
+    users = [rest for name, rest in last if name == "USER"]
+    assert users == ["10001:10001"]
+    assert ("ENTRYPOINT", '["antiphon", "serve"]') in last
+    assert any(name == "HEALTHCHECK" and "/health" in rest for name, rest in last)
+
+
+@pytest.mark.parametrize(
+    "path", [*DOCKERFILES, DEPLOY / "compose.yaml", CHART / "values.yaml", *TEMPLATES], ids=name_of
+)
+def test_every_variable_is_a_setting(path: Path) -> None:
+    named = set(re.findall(rf"\b{ENVIRONMENT_PREFIX}\w+", path.read_text()))
+    assert named <= VARIABLES
+
+
+def test_the_image_gets_no_more_than_the_package_needs() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert ignored[1] == "*"
+    wanted = {line[1:] for line in ignored if line.startswith("!")}
+    for path in DOCKERFILES:
+        copied = {
+            source
+            for name, rest in instructions(path)
+            if name == "COPY" and not rest.startswith("--from")
+            for source in shlex.split(rest)[:-1]
+        }
+        assert copied == wanted
+
+
+def test_compose_gives_its_services_nothing_to_write_but_volumes() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    for service in compose["services"].values():
+        assert service["read_only"] is True
+        assert service["user"] == "10001:10001"
+        assert service["cap_drop"] == ["ALL"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert {mount.split(":")[0] for mount in service["volumes"]} <= set(compose["volumes"])
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+
+
+def test_the_chart_uses_values_that_there_are_and_uses_them_all() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    used = {
+        name
+        for path in [*TEMPLATES, CHART / "templates" / "_helpers.tpl"]
+        for name in re.findall(r"\.Values\.([\w.]+)", path.read_text())
+    }
+    for name in used:
+        at: Any = values
+        for part in name.split("."):
+            assert part in at, f"there is no value {name}"
+            at = at[part]
+    assert {name.split(".")[0] for name in used} == set(values)
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=name_of)
+def test_templates_are_yaml_around_their_actions(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("{{") == text.count("}}")
+    opened = re.findall(r"\{\{-? *(?:if|with|range|define)\b", text)
+    assert len(opened) == len(re.findall(r"\{\{-? *end *-?\}\}", text))
+    plain = re.sub(r"^ *\{\{.*\}\} *\n", "", text, flags=re.MULTILINE)
+    document = yaml.safe_load(re.sub(r'"?\{\{.*?\}\}[^\n\s,}\]]*"?', "x", plain))
+    assert {"apiVersion", "kind", "metadata"} <= document.keys()
+
+
+def test_a_pod_is_told_to_stop_and_given_the_time_to() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    grace_s = float(values["env"]["ANTIPHON_LIMITS_GRACE_S"])
+    assert values["terminationGracePeriodSeconds"] > values["preStopSeconds"] + grace_s
+    deployment = (CHART / "templates" / "deployment.yaml").read_text()
+    assert re.search(r"readinessProbe:\n +httpGet: \{ path: /ready", deployment)
+    assert re.search(r"livenessProbe:\n +httpGet: \{ path: /health", deployment)
+    assert "readOnlyRootFilesystem: true" in deployment
+    assert "runAsNonRoot: true" in deployment
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--set", "autoscaling.enabled=true,serviceMonitor.enabled=true,data.persistent=true"],
+        ["--set", "apiKeysSecret=keys,podDisruptionBudget.enabled=false"],
+    ],
+    ids=["default", "all", "keys"],
+)
+def test_the_chart_renders(flags: list[str]) -> None:
+    if shutil.which("helm") is None:
+        pytest.skip("helm is not installed")
+    done = subprocess.run(
+        ["helm", "template", "test", str(CHART), *flags], capture_output=True, text=True, check=True
+    )
+    assert all(document["kind"] for document in yaml.safe_load_all(done.stdout) if document)
+
+
+def test_the_dashboard_and_the_autoscaler_look_at_metrics_that_there_are() -> None:
+    dashboard = json.loads((DEPLOY / "grafana" / "antiphon.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [each["query"] for each in dashboard["templating"]["list"]]
+    expressions += [(CHART / "templates" / "hpa.yaml").read_text()]
+    named = {name for each in expressions for name in re.findall(r"\bantiphon_\w+", each)}
+    assert len(named) > 10
+    assert named <= metric_names()
+
+
+def test_the_documented_metrics_are_those_that_there_are() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    told = set(re.findall(r"^\| `((?:antiphon_|vllm_omni:)\w+)` \|", page, re.MULTILINE))
+    known = {family.name for family in Metrics().registry.collect()}
+    assert told == known

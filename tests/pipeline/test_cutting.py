@@ -1,0 +1,103 @@
+"""Text is cut at the same places in whatever pieces it arrives, and nothing of it is lost."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.pipeline.cutting import Cutter, LengthCutter, Lengths, SentenceCutter
+
+MAKERS: dict[str, Callable[[], Cutter]] = {
+    "sentences": lambda: SentenceCutter(Lengths(max=60)),
+    "clauses": lambda: SentenceCutter(Lengths(max=60, min_clause=12)),
+    "early": lambda: SentenceCutter(
+        Lengths(max=60, min_sentence=24), Lengths(max=60, min_clause=9)
+    ),
+    "lengths": lambda: LengthCutter(40),
+}
+PIECES = (
+    "Hello",
+    "Dr.",
+    "e.g.",
+    "3.5",
+    "you",
+    "。",
+    "你好",
+    "！",
+    "…",
+    '"',
+    "”",
+    ")",
+    "\n",
+    "\n\n",
+)
+TEXTS = st.lists(
+    st.sampled_from((*PIECES, " ", " ", " ", ".", "!", "?", ",", ";", ":", "x" * 25)), max_size=60
+).map("".join)
+
+
+def cut(cutter: Cutter, pieces: list[str]) -> list[str]:
+    """Return the segments of a text that comes in these pieces."""
+    found, current = [], ""
+    for part in [*(part for piece in pieces for part in cutter.push(piece)), *cutter.flush()]:
+        current += part.text
+        if part.ends_segment:
+            found.append(current)
+            current = ""
+    assert not current, "a flush ends what has begun"
+    return found
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+@given(text=TEXTS, places=st.lists(st.integers(0, 300), max_size=20))
+def test_the_pieces_do_not_matter(make: Callable[[], Cutter], text: str, places: list[int]) -> None:
+    ends = sorted({0, *(min(place, len(text)) for place in places), len(text)})
+    pieces = [text[start:end] for start, end in pairwise(ends)]
+    whole = cut(make(), [text])
+    assert cut(make(), pieces) == whole
+    assert cut(make(), list(text)) == whole
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+@given(text=TEXTS)
+def test_nothing_is_lost_and_nothing_grows_too_long(make: Callable[[], Cutter], text: str) -> None:
+    segments = cut(make(), [text])
+    assert "".join(segments).strip() == text.strip()
+    assert all(len(segment) <= 60 for segment in segments)
+
+
+def test_sentences_end_where_people_hear_them_end() -> None:
+    text = 'I met Dr. Smith. "Really?" she asked! It was 3.5 km, e.g. far.\n\nThen 你好。再见。'
+    segments = cut(SentenceCutter(Lengths(max=400)), [text])
+    assert [segment.strip() for segment in segments] == [
+        "I met Dr. Smith.",
+        '"Really?" she asked!',
+        "It was 3.5 km, e.g. far.",
+        "Then 你好。",
+        "再见。",
+    ]
+
+
+def test_a_long_first_sentence_begins_with_its_first_clause() -> None:
+    first = Lengths(max=400, min_clause=20)
+    cutter = SentenceCutter(Lengths(max=400), first)
+    text = "Well, when all had been said and done, nobody spoke. He left, and she stayed."
+    segments = [segment.strip() for segment in cut(cutter, [text])]
+    assert segments == [
+        "Well, when all had been said and done,",
+        "nobody spoke.",
+        "He left, and she stayed.",
+    ]
+
+
+def test_a_pause_belongs_to_what_is_before_it() -> None:
+    cutter = SentenceCutter(Lengths(max=400))
+    text = "Wait here. [pause:1.5s] Now go on. [pause:2s]"
+    assert cut(cutter, [text]) == ["Wait here. [pause:1.5s] Now go on. [pause:2s]"]
+
+
+def test_late_text_is_passed_on_at_once() -> None:
+    cutter = LengthCutter(400)
+    assert ["".join(part.text for part in cutter.push(each)) for each in "abc. d"] == [*"abc. d"]

@@ -1,0 +1,83 @@
+"""A WebSocket client for tests: messages out, messages and audio in."""
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from tests.servers import DEADLINE_S, RunningServer
+
+Received: TypeAlias = "dict[str, Any] | bytes"
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    def send(self, type: str | None = None, **members: Any) -> None:
+        """Send a message, with a type if it has one."""
+        named = {} if type is None else {"type": type}
+        self.connection.send(json.dumps({**named, **members}))
+
+    def receive(self) -> Received:
+        """Return the next message, or audio."""
+        received = self.connection.recv(timeout=DEADLINE_S)
+        if isinstance(received, bytes):
+            return received
+        message = json.loads(received)
+        assert isinstance(message, dict)
+        return message
+
+    def until(self, is_last: str | Callable[[Received], bool]) -> list[Received]:
+        """Return all that comes up to a message of this type, or that satisfies this."""
+        found: list[Received] = []
+        while True:
+            found.append(self.receive())
+            last = found[-1]
+            if callable(is_last):
+                if is_last(last):
+                    return found
+            elif not isinstance(last, bytes) and last.get("type") == is_last:
+                return found
+
+    def rest(self) -> list[Received]:
+        """Return all that comes until the server ends the connection."""
+        found: list[Received] = []
+        while True:
+            try:
+                found.append(self.receive())
+            except ConnectionClosed:
+                return found
+
+    @property
+    def close_code(self) -> int | None:
+        """How the connection has ended."""
+        return self.connection.close_code
+
+
+@contextmanager
+def connected(
+    server: RunningServer, path: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> Generator[Client, None, None]:
+    """Open a connection for as long as the block lasts."""
+    url = f"ws://127.0.0.1:{server.port}{path}"
+    with connect(
+        url, additional_headers=dict(headers or {}), max_size=None, proxy=None, **more
+    ) as connection:
+        yield Client(connection)
+
+
+def audio(received: Sequence[Received]) -> bytes:
+    """Return the audio among what was received."""
+    return b"".join(each for each in received if isinstance(each, bytes))
+
+
+def messages(received: Sequence[Received], type: str | None = None) -> list[dict[str, Any]]:
+    """Return the messages among what was received, all of them or those of one type."""
+    found = [each for each in received if not isinstance(each, bytes)]
+    return [each for each in found if type is None or each.get("type") == type]
