@@ -88,6 +88,7 @@ class AsyncEngine:
         self._outbox: list[tuple[_Mailbox, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._failure: str | None = None
+        self._is_closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -113,7 +114,7 @@ class AsyncEngine:
             EngineError: the engine failed, and every open request is told; or the model failed
                 on this request alone. The log says how.
         """
-        if not self._thread.is_alive():
+        if self._is_closed:
             raise EngineError("The engine has been closed.")
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
@@ -137,8 +138,8 @@ class AsyncEngine:
                 self._inbox.put(_Read(request_id, num_frames))
                 yield item
         finally:
-            self._open_ids.discard(request_id)
             self._inbox.put(_Abort(request_id))  # no-op for a request that has ended
+            self._open_ids.discard(request_id)  # after it: the id may be another's at once
 
     def append(self, request_id: str, piece: Piece) -> None:
         """Give a request more text; does nothing if it has ended."""
@@ -150,6 +151,7 @@ class AsyncEngine:
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
+        self._is_closed = True
         self._inbox.put(_Stop())
         await asyncio.to_thread(self._thread.join)
 

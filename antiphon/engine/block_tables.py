@@ -76,6 +76,10 @@ class BlockTables:
             request.num_published = max(request.num_published, num_full)
         self._to_publish.clear()
 
+    def distrust(self, request: EngineRequest) -> None:
+        """Share with nobody any more what a request has read: something in it went wrong."""
+        self.pool.withdraw(request.names)
+
     def free(self, request: EngineRequest) -> None:
         """Hold nothing any more; plans to come may give the blocks to others."""
         self.pool.give_back(request.blocks)

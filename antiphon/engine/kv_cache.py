@@ -82,6 +82,16 @@ class BlockPool:
             self._names[block] = name
             self._by_name[name] = block
 
+    def withdraw(self, names: Iterable[BlockName]) -> None:
+        """Let nobody find what was published under ``names``; who holds it keeps it."""
+        for name in names:
+            if (block := self._by_name.get(name)) is None:
+                continue
+            if block in self._unused:
+                self._forget(block)
+            else:
+                del self._by_name[self._names.pop(block)]
+
     def give_back(self, blocks: Sequence[int]) -> None:
         """Hold ``blocks``, in the order of their positions, no more."""
         for block in reversed(blocks):  # the end of a prompt is forgotten before its beginning

@@ -333,6 +333,8 @@ class Scheduler:
         request.num_frames_planned, request.frames_bound = request.num_frames, 0
         if reason != "error":
             self._lengths.observe(request.prompt, request.num_frames)
+        elif self._places.tables:
+            self._places.tables.distrust(request)
         if reason == "error" or self._chunks is None or request.is_all_heard:
             self._end_with_event(request, events)
         elif self._is_all_planned(request):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -168,6 +169,43 @@ def test_closing_the_engine_ends_open_streams() -> None:
         async with aclosing(stream), asyncio.timeout(10):
             *_, last = [event async for event in stream]
         assert last == Ended("abort")
+
+    asyncio.run(main())
+
+
+def test_who_comes_while_the_engine_closes_is_told_so() -> None:
+    class SlowToClose(CountingRunner):
+        def close(self) -> None:
+            time.sleep(0.2)
+
+    async def main() -> None:
+        engine = AsyncEngine(SlowToClose())
+        closing = asyncio.ensure_future(engine.close())
+        await asyncio.sleep(0.05)
+        with pytest.raises(EngineError, match="closed"):
+            async with asyncio.timeout(5):
+                await collect(engine, "late", 3)
+        await closing
+
+    asyncio.run(main())
+
+
+def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
+    async def main() -> None:
+        engine = AsyncEngine(CountingRunner())
+        inbox, was_taken = engine._inbox, list[bool]()
+
+        class Watched:
+            get = inbox.get
+
+            def put(self, command: Any) -> None:
+                was_taken.append("one" in engine._open_ids)
+                inbox.put(command)
+
+        engine._inbox = Watched()  # type: ignore[assignment]
+        await collect(engine, "one", 2)
+        assert all(was_taken), "another loop could have taken the id, and been dropped with it"
+        await engine.close()
 
     asyncio.run(main())
 

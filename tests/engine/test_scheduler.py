@@ -136,9 +136,16 @@ def test_a_request_without_text_waits_in_its_slot(arrives: str) -> None:
 CACHE = CacheShape(num_blocks=16, block_positions=4, max_positions=64)
 
 
-def paged(name: str, num_positions: int, *, voice: int = 0, num_frames: int = 50) -> EngineRequest:
+def paged(
+    name: str,
+    num_positions: int,
+    *,
+    voice: int = 0,
+    num_frames: int = 50,
+    fails_at: int | None = None,
+) -> EngineRequest:
     positions = tuple(voice * 1000 + position for position in range(num_positions))
-    return EngineRequest(name, strict_prompt(Words(name, positions, num_frames)))
+    return EngineRequest(name, strict_prompt(Words(name, positions, num_frames, fails_at)))
 
 
 def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> list[StepPlan]:
@@ -178,6 +185,21 @@ def test_an_equal_beginning_is_computed_once_and_only_after_it_was_launched() ->
         scheduler.abort(name)
     scheduler.add(paged("after all ended", 10, voice=1))
     (plan,) = run(scheduler, device, 1)
+    assert [(each.start, each.end) for each in plan.prefills] == [(8, 10)]
+
+
+def test_what_a_fault_may_have_spoiled_is_shared_with_nobody() -> None:
+    scheduler, device = Scheduler(4, cache=CACHE), StrictDevice(4, CACHE)
+    scheduler.add(paged("bad", 10, voice=1, fails_at=1))
+    run(scheduler, device, 1)
+    scheduler.add(paged("sharing", 10, voice=1))
+    (plan,) = run(scheduler, device, 1)  # in which the first one fails
+    assert [(each.start, each.end) for each in plan.prefills] == [(8, 10)]
+    scheduler.add(paged("later", 10, voice=1))
+    (plan,) = run(scheduler, device, 1)
+    assert [(each.start, each.end) for each in plan.prefills] == [(0, 10)]
+    scheduler.add(paged("last", 10, voice=1))
+    (plan,) = run(scheduler, device, 1)  # what is computed anew is shared again
     assert [(each.start, each.end) for each in plan.prefills] == [(8, 10)]
 
 

@@ -61,3 +61,15 @@ def test_one_hiccup_does_not_change_what_is_expected_by_much() -> None:
     times.observe(shape, 10.0)
     assert times.step_s(shape) < 0.02
     assert times.mean_step_s < 0.02
+
+
+def test_what_was_slow_once_is_not_believed_when_less_work_is_quick_again() -> None:
+    times = StepTimes()
+    for _ in range(100):
+        times.observe(StepShape(32), 5e-3)
+        times.observe(StepShape(64), 6e-3)
+    for _ in range(100):
+        times.observe(StepShape(64), 0.5)  # somebody else has the device
+    for _ in range(100):
+        times.observe(StepShape(32), 5e-3)  # all that is let in meanwhile
+    assert times.rows_s(64) < 2.1 * times.rows_s(32)

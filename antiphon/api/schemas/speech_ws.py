@@ -34,7 +34,7 @@ class SessionConfig(SpeechBody):
         return self
 
     def to_domain(self, request_id: str) -> SpeechRequest:
-        """See `SpeechBody.to_domain`; nothing here tells times yet, so no model is asked for them."""
+        """See `SpeechBody.to_domain`; no times are told here yet, so none are asked for."""
         return replace(super().to_domain(request_id), word_timestamps=False)
 
 
