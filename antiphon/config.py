@@ -52,6 +52,13 @@ class ModelSettings(Section):
     deterministic: bool = Field(
         False, description="On a GPU too, make a request's audio independent of its company."
     )
+    max_waiting: int = Field(256, ge=0, description="Listeners who may wait for a slot.")
+    max_wait_s: float = Field(
+        2.0, ge=0, description="Longest predicted wait for a slot; beyond it: 429."
+    )
+    max_load: float = Field(
+        0.85, gt=0, le=1, description="Share of real time that all streams together may need."
+    )
 
 
 def _named_source(value: Any) -> Any:

@@ -44,10 +44,10 @@ class Joiner:
 
     def push(self, samples: Samples) -> Samples:
         """Take the segment's next samples; return those that are ready."""
+        if not self._fades_out:  # nothing follows for which its quiet end would count
+            return self._faded_in(samples)
         self._listen(samples)
         samples = self._faded_in(samples)
-        if not self._fades_out:
-            return samples
         waiting = np.concatenate([self._held, samples])
         num_ready = max(0, len(waiting) - len(self._fade_in))
         self._held = waiting[num_ready:]

@@ -22,6 +22,8 @@ _Item: TypeAlias = EngineEvent | AntiphonError
 
 logger = logging.getLogger(__name__)
 
+_QUIET_S = 0.5  # without work, after which there is time for more
+
 
 @dataclass(frozen=True, slots=True)
 class _Mailbox:
@@ -114,8 +116,6 @@ class AsyncEngine:
             EngineError: the engine failed, and every open request is told; or the model failed
                 on this request alone. The log says how.
         """
-        if self._is_closed:
-            raise EngineError("The engine has been closed.")
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
         if not self._failure:
@@ -123,9 +123,13 @@ class AsyncEngine:
         self._open_ids.add(request_id)
         mailbox = _Mailbox(asyncio.get_running_loop(), asyncio.Queue())
         self._inbox.put(_Add(EngineRequest(request_id, prompt, is_live), mailbox))
+        is_over = False
         try:
+            if self._is_closed:  # looked at after the letter is posted: else it may lie there
+                raise EngineError("The engine has been closed.")
             while True:
                 item = await mailbox.items.get()
+                is_over = isinstance(item, Ended | AntiphonError)
                 if isinstance(item, AntiphonError):
                     raise item
                 if isinstance(item, Ended):
@@ -138,7 +142,8 @@ class AsyncEngine:
                 self._inbox.put(_Read(request_id, num_frames))
                 yield item
         finally:
-            self._inbox.put(_Abort(request_id))  # no-op for a request that has ended
+            if not is_over:
+                self._inbox.put(_Abort(request_id))
             self._open_ids.discard(request_id)  # after it: the id may be another's at once
 
     def append(self, request_id: str, piece: Piece) -> None:
@@ -175,16 +180,26 @@ class AsyncEngine:
             wait_s = self._core.wait_s()
             if wait_s != 0.0:
                 self._deliver()
-            if wait_s is None:
-                self._core.scheduler.check_integrity()
             try:
-                command = self._inbox.get(block=wait_s != 0.0, timeout=wait_s or None)
+                if wait_s is None:
+                    command = self._next_command()
+                else:
+                    command = self._inbox.get(block=wait_s != 0.0, timeout=wait_s or None)
             except queue.Empty:
                 return True
             if isinstance(command, _Stop):
+                self._core.scheduler.check_integrity()
                 return False
             self._carry_out(command)
             self._core.wake()
+
+    def _next_command(self) -> _Command:
+        """Wait for something to happen; look into the books when nobody has to wait for that."""
+        try:
+            return self._inbox.get(timeout=_QUIET_S)
+        except queue.Empty:
+            self._core.scheduler.check_integrity()
+            return self._inbox.get()
 
     def _carry_out(self, command: _Add | _Append | _Read | _Abort) -> None:
         scheduler = self._core.scheduler

@@ -187,13 +187,18 @@ class Places:
 
     def _make_slot(self, request: EngineRequest, draft: Draft) -> bool:
         """See to a free slot; a listener gets that of bulk work beyond its share."""
-        if self._free_slots and len(self.running) < self.max_running:
+        if self._free_slots and self._may_run(request):
             return True
         if not request.is_live or self.num_bulk <= self.bulk_share:
             return False
         bulk = (each for each in self.running.values() if not each.is_live)
         self._preempt(min(bulk, key=lambda each: each.num_frames), draft)
-        return len(self.running) < self.max_running
+        return self._may_run(request)
+
+    def _may_run(self, request: EngineRequest) -> bool:
+        """Whether one more may run; a listener always may where there is only bulk work."""
+        num_running = len(self.running)
+        return num_running < self.max_running or (request.is_live and num_running == self.num_bulk)
 
     def _make_room(self, request: EngineRequest, draft: Draft) -> bool:
         """See to the blocks that a request begins with, and one more for each that runs."""

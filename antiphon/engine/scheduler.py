@@ -368,7 +368,9 @@ class Scheduler:
             max_load = self.limits.admission.max_load
             num_streams = live_capacity(times, self._codec, self._num_slots, max_load)
         places.max_running = num_streams
+        num_kept = places.num_bulk_kept
+        num_streams = min(self._num_slots - num_kept, max(1, num_streams - num_kept))
         holders = chain(places.running.values(), places.draining.values())
         self.admission.forecast = forecast(
-            holders, num_streams - places.num_bulk_kept, self._lengths, times.mean_step_s, now_s
+            holders, num_streams, self._lengths, times.mean_step_s, now_s
         )

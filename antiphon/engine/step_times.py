@@ -42,7 +42,9 @@ class Curve:
     """Seconds by size, of a kind of work whose sizes are rounded up to buckets.
 
     More work never takes less time: a measurement lifts what comes after it and lowers what comes
-    before it. A bucket that was never measured is off by the same factor as the last one that was.
+    before it. Nor does it take more than its share, since it could be done in parts: what was slow
+    once, and is kept from being measured again because of that, is not believed for ever. A bucket
+    that was never measured is off by the same factor as the last one that was.
     """
 
     def __init__(self, buckets: Sequence[int], guess: Callable[[int], float]) -> None:
@@ -76,7 +78,9 @@ class Curve:
             if each == index or not is_measured:
                 self._seconds[each] *= factor
         for each in range(index + 1, len(self._seconds)):
-            self._seconds[each] = max(self._seconds[each], self._seconds[each - 1])
+            in_parts_s = self._seconds[index] * self._buckets[each] / self._buckets[index]
+            seconds = max(self._seconds[each], self._seconds[each - 1])
+            self._seconds[each] = min(seconds, in_parts_s)
         for each in range(index - 1, -1, -1):
             self._seconds[each] = min(self._seconds[each], self._seconds[each + 1])
 

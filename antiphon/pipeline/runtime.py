@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from antiphon.config import ModelSettings
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.base import Fabric, StageRequest, StageStream
 from antiphon.fabric.lazy import LazyFabric, ModelMemory
@@ -92,8 +94,14 @@ class LoadedModel:
         prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
         fabric: Fabric = LocalFabric() if memory is None else LazyFabric(memory)
         groups = hosted_together(family.pipeline, is_colocated=is_colocated)
+        admission = AdmissionLimits(
+            max_waiting=settings.max_waiting,
+            max_wait_s=settings.max_wait_s,
+            max_load=settings.max_load,
+        )
+        limits = SchedulerLimits(admission=admission)
         for specs in groups:
-            await fabric.host(group_name(specs), partial(build_stage, specs, context))
+            await fabric.host(group_name(specs), partial(build_stage, specs, context, limits))
         hosted = [group_name(specs) for specs in groups]
         name = settings.name or served_name(settings.source)
         return cls(name, family, prompter, fabric, hosted, path=path)
@@ -147,7 +155,7 @@ class LoadedModel:
         stream = self.fabric.open(first, request, None)
         for name in rest:
             stream = self.fabric.open(name, request, stream)
-        return until_first("first audio" if not rest else "first frame", stream)
+        return until_first("first chunk", stream)
 
     async def warm_up(self) -> None:
         """Speak a few words to nobody, so that the first listener does not wait for caches."""

@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import replace
+from typing import TypeVar
 
 from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
@@ -19,6 +20,8 @@ from antiphon.pipeline.pronunciation import (
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
+
+T = TypeVar("T")
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
@@ -192,5 +195,14 @@ def _check_range(param: str, value: float, low: float, high: float) -> None:
 
 def filled(sampling: Sampling, defaults: Sampling) -> Sampling:
     """Return ``sampling`` with the family's defaults where it says nothing."""
-    given = {name: value for name, value in asdict(sampling).items() if value is not None}
-    return replace(defaults, **given)
+    return Sampling(
+        temperature=_first(sampling.temperature, defaults.temperature),
+        top_k=_first(sampling.top_k, defaults.top_k),
+        top_p=_first(sampling.top_p, defaults.top_p),
+        repetition_penalty=_first(sampling.repetition_penalty, defaults.repetition_penalty),
+        max_frames=_first(sampling.max_frames, defaults.max_frames),
+    )
+
+
+def _first(asked: T | None, default: T | None) -> T | None:
+    return default if asked is None else asked

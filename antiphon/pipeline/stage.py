@@ -11,6 +11,7 @@ from antiphon.codec.slots import DecoderStream
 from antiphon.concurrency import Workers
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.runner import Runner
+from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, PipelineSpec, StageKind, StageSpec
@@ -56,8 +57,8 @@ class EngineStage:
     Text that arrives late is given to the engine as it comes.
     """
 
-    def __init__(self, runner: Runner, name: str) -> None:
-        self._engine = AsyncEngine(runner, name=name)
+    def __init__(self, runner: Runner, name: str, limits: SchedulerLimits | None = None) -> None:
+        self._engine = AsyncEngine(runner, name=name, limits=limits)
 
     def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert upstream is None
@@ -174,18 +175,26 @@ def group_name(specs: Sequence[StageSpec]) -> str:
     return "+".join(spec.name for spec in specs)
 
 
-def build_stage(specs: Sequence[StageSpec], context: LoadContext) -> Stage:
-    """Load the model code of stages of one device, and put the driver of their kind around it."""
+def build_stage(
+    specs: Sequence[StageSpec], context: LoadContext, limits: SchedulerLimits | None = None
+) -> Stage:
+    """Load the model code of stages of one device, and put the driver of their kind around it.
+
+    Args:
+        specs: of the stages, first to last.
+        context: where and how they are loaded.
+        limits: of an engine's work.
+    """
     name = group_name(specs)
     model, *rest = [spec.factory.resolve()(context) for spec in specs]
     match [spec.kind for spec in specs]:
         case [StageKind.GENERATOR]:
             return GeneratorStage(model)
         case [StageKind.AUTOREGRESSIVE]:
-            return EngineStage(model, name)
+            return EngineStage(model, name, limits)
         case [StageKind.DECODER]:
             return DecoderStage(model, context.max_slots, name)
         case [StageKind.AUTOREGRESSIVE, StageKind.DECODER]:
-            return EngineStage(CoLocatedRunner(model, rest[0]), name)
+            return EngineStage(CoLocatedRunner(model, rest[0]), name, limits)
         case kinds:
             raise AssertionError(f"stages {kinds} cannot share a device")

@@ -115,7 +115,7 @@ def test_a_request_is_a_part_of_its_clients_trace(client: httpx.Client, spans: l
     headers = {"traceparent": f"00-{TRACE_ID}-b7ad6b7169203331-01"}
     client.post("/v1/audio/speech", json={"input": "Hello."}, headers=headers)
     names = [span.name for span in spans]
-    assert {"POST", "prompt", "first frame", "first audio"} <= set(names)
+    assert {"POST", "prompt", "first chunk", "first audio"} <= set(names)
     wait_until(lambda: all(span.num_ends for span in spans))
     assert {span.num_ends for span in spans} == {1}
     assert {f"{span.get_span_context().trace_id:032x}" for span in spans} == {TRACE_ID}

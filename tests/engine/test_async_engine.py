@@ -13,7 +13,7 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
 from antiphon.engine.runner import Done
-from antiphon.engine.scheduler import SchedulerLimits
+from antiphon.engine.scheduler import Scheduler, SchedulerLimits
 from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
@@ -173,6 +173,31 @@ def test_closing_the_engine_ends_open_streams() -> None:
     asyncio.run(main())
 
 
+def test_books_are_checked_when_it_is_quiet_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    num_checks = 0
+    check = Scheduler.check_integrity
+
+    def counted(scheduler: Scheduler) -> None:
+        nonlocal num_checks
+        num_checks += 1
+        check(scheduler)
+
+    async def main() -> None:
+        engine = AsyncEngine(CountingRunner())
+        for number in range(50):  # nothing is to be done between two of them
+            await collect(engine, f"r{number}", 1)
+        assert num_checks < 25, "who comes next has to wait for it"
+        await until(lambda: num_checks)
+        num_before = num_checks
+        await engine.close()
+        assert num_checks > num_before
+
+    monkeypatch.setattr(Scheduler, "check_integrity", counted)
+    asyncio.run(main())
+
+
 def test_who_comes_while_the_engine_closes_is_told_so() -> None:
     class SlowToClose(CountingRunner):
         def close(self) -> None:
@@ -203,8 +228,13 @@ def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
                 inbox.put(command)
 
         engine._inbox = Watched()  # type: ignore[assignment]
-        await collect(engine, "one", 2)
+        stream = engine.generate("one", prompt(None))
+        await anext(stream)
+        await stream.aclose()
         assert all(was_taken), "another loop could have taken the id, and been dropped with it"
+        num_letters = len(was_taken)
+        await collect(engine, "one", 0)
+        assert len(was_taken) == num_letters + 1, "the engine is woken for one who is gone"
         await engine.close()
 
     asyncio.run(main())

@@ -47,6 +47,12 @@ class Pools(RuleBasedStateMachine):
     def end(self, number: int) -> None:
         self.pool.give_back(self.held.pop(number))
 
+    @rule(keys=st.lists(st.integers(0, 1), max_size=10))
+    def withdraw(self, keys: list[int]) -> None:
+        names = block_names(keys, BLOCK_POSITIONS)
+        self.pool.withdraw(names)
+        assert self.pool.num_found(names) == (0, 0)
+
     @rule(number=tables)
     def grow(self, number: int) -> None:
         if self.pool.num_available:

@@ -11,6 +11,7 @@ from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, Ste
 from antiphon.engine.playback import round_up
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
+from antiphon.engine.step_times import StepShape
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
@@ -292,6 +293,35 @@ def test_listeners_go_before_bulk_work_which_still_gets_its_share() -> None:
     assert [each.prompt.data.name for each in plan.starts] == ["l"]  # one slot stays bulk work's
     run(scheduler, device, 100)
     assert set(scheduler.open_ids) <= {"bulk0", "bulk1", "bulk2"}
+
+
+def test_a_listener_is_let_in_beside_bulk_work_even_where_a_step_takes_too_long() -> None:
+    now = [0.0]
+    scheduler = Scheduler(8, codec=CODEC, clock=lambda: now[0])
+    device = StrictDevice(8, codec=CODEC)
+    for _ in range(100):
+        scheduler.times.observe(StepShape(1), 0.2)
+    scheduler.add(EngineRequest("bulk", strict_prompt(Words("bulk", (), 100)), is_live=False))
+
+    def step() -> tuple[str, ...]:
+        now[0] += 0.2
+        plan = scheduler.schedule()
+        events = scheduler.update(plan, device.launch(plan).result())
+        for name, event in events:
+            if isinstance(event, AudioChunk):
+                scheduler.read(name, event.num_frames)
+        return tuple(each.prompt.data.name for each in plan.starts)
+
+    assert step() == ("bulk",)
+    scheduler.add(EngineRequest("listener", strict_prompt(Words("listener", (), 100))))
+    assert step() == ("listener",)
+    step()
+    scheduler.abort("listener")
+    scheduler.add(EngineRequest("next", strict_prompt(Words("next", (), 100))))
+    assert step() == ("next",)
+    scheduler.abort("next")
+    assert scheduler.admission.forecast.num_streams == 1, "the next would be refused at the door"
+    assert "bulk" in scheduler.open_ids
 
 
 def test_equal_requests_start_in_order_of_arrival_even_if_some_need_more_room() -> None:

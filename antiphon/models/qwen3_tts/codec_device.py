@@ -68,8 +68,8 @@ class PendingChunks:
         return all(download.is_done for _, download in self.downloads)
 
     def result(self) -> dict[int, Samples]:
-        return {
-            slot: samples
+        return {  # a view would keep the pinned memory of all of them until it is heard
+            slot: samples.copy()
             for slots, download in self.downloads
             for slot, samples in zip(slots, download.wait().numpy(), strict=True)
         }

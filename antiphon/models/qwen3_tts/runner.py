@@ -172,7 +172,7 @@ class Qwen3TTSRunner:
             elif outcome == STOP:
                 stopped.add(slot)
             else:
-                frames[slot] = codes
+                frames[slot] = codes.copy()  # a view would keep all of the step's pinned memory
                 if self._has_run_away(each, codes):
                     lengths.add(slot)
         return StepOutput(frames, frozenset(stopped), frozenset(lengths), frozenset(faults))

@@ -54,7 +54,6 @@ class ToyPrompter:
             voices=tuple(Voice(id=name, name=name.title()) for name in BASE_PITCH_HZ),
             languages=("english", "german"),
             max_segment_characters=200,
-            late_text=True,
         )
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:

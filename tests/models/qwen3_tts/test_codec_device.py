@@ -111,6 +111,7 @@ def test_chunks_of_several_sizes_are_launched_at_once() -> None:
     decodes = [Decode(2, FIRST_FRAME, 1), Decode(0, FIRST_FRAME, 4)]
     chunks = codec().launch(decodes, frame_store(), state).result()
     assert sorted(chunks) == [0, 2]
+    assert all(each.base is None for each in chunks.values()), "it keeps the others' memory"
     assert_same(chunks[0], expected[0])
     assert_same(chunks[2], expected[2, :8])
 

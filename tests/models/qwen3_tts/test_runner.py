@@ -170,6 +170,13 @@ def test_a_full_slot_ends_its_request(checkpoint: Callable[..., Path]) -> None:
     assert len(heard.frames) == 40 - prompt.data.num_prefilled
 
 
+def test_a_frame_that_is_kept_keeps_no_others(checkpoint: Callable[..., Path]) -> None:
+    loaded = Loaded(checkpoint("tiny", Task.BASE), is_batched=True)
+    heard = hear(loaded.runner, mixed_prompts(loaded.config), max_frames=2)
+    for frame in (frame for each in heard.values() for frame in each.frames):
+        assert frame.base is None, "a whole step's memory stays, which a GPU's driver has pinned"
+
+
 def test_speech_ends_where_the_model_says(small: Loaded) -> None:
     prompts = [made_prompt(small.config, seed=seed, sampling=GREEDY) for seed in range(12)]
     heard = [small.alone(prompt, max_frames=40) for prompt in prompts]
