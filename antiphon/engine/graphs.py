@@ -88,6 +88,12 @@ class Graphs:
         captured.graph.replay()
         return captured.result
 
+    def settle(self) -> None:
+        """Give back the memory that capturing took for a while; called after the last capture."""
+        if self._stream is not None:
+            self._stream.synchronize()
+            torch.cuda.empty_cache()
+
     def clear(self) -> None:
         """Free all graphs."""
         self._captured.clear()

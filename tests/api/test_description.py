@@ -13,6 +13,9 @@ from antiphon.api.app import create_app
 from tests.api.fuzzing import Operation, operations
 from tests.servers import TOY
 
+# A book is long, and an example that fails is shown whole whatever it takes.
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
 NUM_EXAMPLES = 12
 MANY_EXAMPLES = 200
 

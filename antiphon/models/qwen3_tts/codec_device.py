@@ -245,6 +245,7 @@ class DeviceCodec:
             state.graphs.capture(key, partial(self._decode_buffered, state, *key))
             if self._progress is not None:
                 self._progress(number, len(keys))
+        state.graphs.settle()
 
 
 def _row_buckets(num_slots: int, num_frames: int) -> tuple[int, ...]:

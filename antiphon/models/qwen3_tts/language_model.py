@@ -122,6 +122,7 @@ class LanguageModel:
                 self._reader.capture(shape)
             if progress is not None:
                 progress(number, len(shapes))
+        self.graphs.settle()
 
     def start(self, starts: Sequence[SlotStart]) -> None:
         """Give slots to requests, whatever they held before; their tables begin empty."""

@@ -12,7 +12,7 @@ from antiphon.models.qwen3_tts.config import TransformerConfig
 logger = logging.getLogger(__name__)
 
 BLOCK_POSITIONS = 16
-_USUAL_POSITIONS = 512  # of a request: half a minute of speech with its prompt
+_USUAL_POSITIONS = 384  # of a request: nearly half a minute of speech with its prompt
 _USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
 _STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
@@ -25,8 +25,8 @@ class Room:
     Attributes:
         num_slots: requests under way at once.
         max_positions: of each, prompt and frames together.
-        cache_bytes: for the keys and values of all; ``None``: on a GPU enough for requests of half
-            a minute in all slots, elsewhere for a quarter of that.
+        cache_bytes: for the keys and values of all; ``None``: on a GPU enough for nearly half a
+            minute in all slots, elsewhere for a third of that.
     """
 
     num_slots: int
