@@ -49,7 +49,9 @@ def test_no_callback_takes_more_than_5_ms_of_cpu(monkeypatch: pytest.MonkeyPatch
         def post(index: int) -> int:
             text = f"{index}. Sixteen streams at once, each in its own words."
             body = {"input": text, "response_format": "mp3", "speed": 1.25}
-            return httpx.post(f"{server.base_url}/v1/audio/speech", json=body, timeout=60).status_code
+            return httpx.post(
+                f"{server.base_url}/v1/audio/speech", json=body, timeout=60
+            ).status_code
 
         assert post(0) == 200  # what is imported and cached on first use is not what is asked
         for _ in range(MAX_ROUNDS):
