@@ -115,10 +115,10 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
         Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is finite unless the
         row's logits held something that is not a number.
     """
-    if kernels.run_on(logits) and not rows.uses_top_p:
+    if kernels.run_on(logits):
         from antiphon.engine.kernels import drawing
 
-        return drawing.draw(logits, rows.temperature, rows.top_k, noise)
+        return drawing.draw(logits, (rows.temperature, rows.top_k, rows.top_p), noise)
     is_greedy = rows.temperature == 0
     scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
     scores = _keep_top_k(scores, rows)

@@ -48,11 +48,14 @@ def test_begin_adds_text_to_what_is_pending() -> None:
     torch.testing.assert_close(scaled.squares, states.square().sum(1, keepdim=True))
 
 
+@pytest.mark.parametrize("top_p", [1.0, 0.7])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_say_draws_as_the_sampler_does(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_say_draws_as_the_sampler_does(
+    temperature: float, top_p: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kernels, "_HAS_TRITON", False)
     logits, noise = random(len(INDEX), VOCAB) * 3, random(len(INDEX), VOCAB, seed=1)
-    parameters = torch.tensor([temperature, 9.0, 1.0, 1.7], device=DEVICE).repeat(NUM_SLOTS, 1)
+    parameters = torch.tensor([temperature, 9.0, top_p, 1.7], device=DEVICE).repeat(NUM_SLOTS, 1)
     occurred, forbidden = integers(2, NUM_SLOTS, VOCAB) > 0, integers(4, VOCAB, seed=2) == 0
     end, made = int(logits[0].argmax()), torch.arange(NUM_SLOTS, device=DEVICE)
     forbidden[end] = False
@@ -60,8 +63,8 @@ def test_say_draws_as_the_sampler_does(temperature: float, monkeypatch: pytest.M
     expected = expected.masked_fill(forbidden, -torch.inf)
     expected[made[INDEX] < 2, end] = -torch.inf
     by_row = parameters[INDEX]
-    heat, top_k, top_p, penalty = by_row.unbind(1)
-    rows = SamplingRows(heat, top_k.long(), top_p, penalty, VOCAB, uses_top_p=False)
+    heat, top_ks, top_ps, penalty = by_row.unbind(1)
+    rows = SamplingRows(heat, top_ks.long(), top_ps, penalty, VOCAB, uses_top_p=True)
     codes = torch.zeros(len(INDEX), 3, dtype=torch.int64, device=DEVICE)
     scores = torch.zeros(len(INDEX), 2, device=DEVICE)
     said = frames.Said(parameters, occurred.clone(), forbidden, made, end, 2)

@@ -58,21 +58,25 @@ def test_noise_is_the_same_to_the_bit() -> None:
     assert torch.equal(-torch.log(-torch.log(uniform)), gumbel_noise(seeds, frames, codebooks, 100))
 
 
+@pytest.mark.parametrize("top_p", [1.0, 0.9, 0.5, 0.01])
 @pytest.mark.parametrize("top_k", [1, 2, 50, 300])
-def test_draws_are_the_same_to_the_bit(top_k: int) -> None:
-    logits = random(4, 300).bfloat16()  # with ties
+def test_draws_are_the_same_to_the_bit(top_k: int, top_p: float) -> None:
+    logits = random(4, 300).bfloat16()
+    if top_p < 1.0:  # which of several equals are dropped is open
+        logits = random(4, 300)
     logits[:, 10] = -torch.inf
     logits[3, 5] = torch.nan
     rows = SamplingRows(
         temperature=torch.tensor([0.0, 0.9, 0.3, 1.1], device=DEVICE),
         top_k=torch.tensor([top_k, top_k, 1, 7], device=DEVICE),
-        top_p=torch.ones(4, device=DEVICE),
+        top_p=torch.tensor([top_p, top_p, 1.0, top_p], device=DEVICE),
         repetition_penalty=torch.ones(4, device=DEVICE),
         max_top_k=300,
-        uses_top_p=False,
+        uses_top_p=top_p < 1.0,
     )
     noise = random(4, 3, 300, seed=1)[:, 1]
-    tokens, scores = drawing.draw(logits, rows.temperature, rows.top_k, noise)
+    parameters = (rows.temperature, rows.top_k, rows.top_p)
+    tokens, scores = drawing.draw(logits, parameters, noise)
     expected_tokens, expected_scores = sample(logits, rows, noise)
     assert torch.equal(tokens[:3], expected_tokens[:3])
     assert torch.equal(scores[:3], expected_scores[:3])

@@ -1,5 +1,7 @@
 """Sampling: counter-based random numbers, and a draw with temperature and top-k in one launch."""
 
+from typing import TypeAlias
+
 import torch
 import triton
 import triton.language as tl
@@ -42,26 +44,27 @@ def _launch_noise(
     return result
 
 
-def draw(
-    logits: Tensor, temperature: Tensor, top_k: Tensor, noise: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Draw one token a row, as `antiphon.engine.sampler.sample` does where no row uses top-p.
+Parameters: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Temperature, top-k and top-p of each row: f32, int64, f32, all ``[num_rows]`` of any stride."""
+
+
+def draw(logits: Tensor, parameters: Parameters, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw one token a row, as `antiphon.engine.sampler.sample` does.
 
     Args:
         logits: ``[num_rows, vocab_size]``, of any type.
-        temperature: f32 ``[num_rows]``.
-        top_k: int64 ``[num_rows]``.
+        parameters: see there.
         noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
     """
     tokens = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     scores = torch.empty(len(logits), device=logits.device)
-    _launch_draw(logits, (temperature, top_k), noise, (tokens, scores), None)
+    _launch_draw(logits, parameters, noise, (tokens, scores), None)
     return tokens, scores
 
 
 def draw_and_embed(
     logits: Tensor,
-    parameters: tuple[Tensor, Tensor],
+    parameters: Parameters,
     noise: Tensor,
     drawn: tuple[Tensor, Tensor],
     table: Tensor,
@@ -71,7 +74,7 @@ def draw_and_embed(
 
     Args:
         logits: ``[num_rows, vocab_size]``.
-        parameters: temperature and top-k.
+        parameters: see there.
         noise: as in `draw`.
         drawn: where tokens and scores go, ``[num_rows]`` of any stride.
         table: one embedding a token, ``[vocab_size, width]``.
@@ -90,14 +93,14 @@ def draw_and_embed(
 
 def _launch_draw(
     logits: Tensor,
-    parameters: tuple[Tensor, Tensor],
+    parameters: Parameters,
     noise: Tensor,
     drawn: tuple[Tensor, Tensor],
     embedding: tuple[Tensor, Tensor, Scaled] | None,
 ) -> None:
     logits = logits.contiguous()
     num_rows, vocab_size = logits.shape
-    temperature, top_k = parameters
+    temperature, top_k, top_p = parameters
     tokens, scores = drawn
     table, norm, target = embedding or (logits, logits, Scaled(logits, logits, scores))
     width = table.shape[1]
@@ -106,6 +109,7 @@ def _launch_draw(
         logits,
         temperature,
         top_k,
+        top_p,
         noise,
         tokens,
         scores,
@@ -116,6 +120,8 @@ def _launch_draw(
         target.squares,
         vocab_size,
         temperature.stride(0),
+        top_k.stride(0),
+        top_p.stride(0),
         noise.stride(0),
         tokens.stride(0),
         scores.stride(0),
@@ -176,6 +182,7 @@ def _draw(
     logits,
     temperature,
     top_k,
+    top_p,
     noise,
     tokens,
     scores,
@@ -186,6 +193,8 @@ def _draw(
     squares,
     vocab_size,
     heat_stride,
+    count_stride,
+    share_stride,
     noise_stride,
     token_stride,
     score_stride,
@@ -206,11 +215,14 @@ def _draw(
     logit = logit.to(tl.float32) + 0.0  # makes one of the two zeros
     gumbel = tl.load(noise + row * noise_stride + columns, mask=inside, other=0.0)
     heat = tl.load(temperature + row * heat_stride)
-    num_kept = tl.load(top_k + row).to(tl.int32)
+    num_kept = tl.load(top_k + row * count_stride).to(tl.int32)
+    share = tl.load(top_p + row * share_stride)
     is_bad = tl.max((logit != logit).to(tl.int32), axis=0) > 0
     smallest, order = order_of_kth(logit, inside, num_kept, BITS)
     is_greedy = heat == 0
     score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
+    if share < 1.0:
+        smallest = order_of_share(score, order, inside & (order >= smallest), share, BITS)
     score = score + tl.where(is_greedy, 0.0, gumbel)
     score = tl.where(inside & (order >= smallest), score, -float("inf"))
     best, token = tl.max(score, axis=0, return_indices=True)
@@ -247,3 +259,22 @@ def order_of_kth(logit, inside, num_kept, BITS: tl.constexpr):
         steps += (counts >> 32 >= num_kept).to(tl.uint32)
         smallest += steps * unit
     return smallest, order
+
+
+@triton.jit
+def order_of_share(score, order, kept, share, BITS: tl.constexpr):
+    """Find the order from which on tokens hold a share of the probability of those that are kept.
+
+    The likeliest of them is always among those.
+    """
+    score = tl.where(kept, score, -float("inf"))
+    weight = tl.exp(score - tl.max(score, axis=0))
+    dropped = (1.0 - share) * tl.sum(weight, axis=0)
+    smallest = tl.zeros([], tl.uint32)
+    for step in tl.static_range(BITS // 2):
+        unit = 1 << (BITS - 2 - 2 * step)
+        base = smallest
+        for steps in tl.static_range(1, 4):
+            below = tl.sum(tl.where(order < base + steps * unit, weight, 0.0), axis=0)
+            smallest += (below <= dropped).to(tl.uint32) * unit
+    return tl.minimum(smallest, tl.max(tl.where(kept, order, 0), axis=0))

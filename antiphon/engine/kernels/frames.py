@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import cuda
 
-from antiphon.engine.kernels.drawing import order_of_kth
+from antiphon.engine.kernels.drawing import order_of_kth, order_of_share
 from antiphon.engine.kernels.products import Scaled, has_pdl, launch_options
 
 
@@ -244,6 +244,7 @@ def _say(
     gumbel = tl.load(noise + row * noise_stride + columns, mask=inside, other=0.0)
     heat = tl.load(parameters + slot * 4)
     num_kept = tl.load(parameters + slot * 4 + 1).to(tl.int32)
+    share = tl.load(parameters + slot * 4 + 2)
     penalty = tl.load(parameters + slot * 4 + 3)
     is_early = tl.load(frames + slot) < min_frames
     is_bad = tl.max(((logit != logit) & ~forbidden).to(tl.int32), axis=0) > 0
@@ -255,6 +256,8 @@ def _say(
     smallest, order = order_of_kth(logit, inside, num_kept, 32)
     is_greedy = heat == 0
     score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
+    if share < 1.0:
+        smallest = order_of_share(score, order, inside & (order >= smallest), share, 32)
     score = score + tl.where(is_greedy, 0.0, gumbel)
     score = tl.where(inside & (order >= smallest), score, -float("inf"))
     best, token = tl.max(score, axis=0, return_indices=True)

@@ -232,7 +232,8 @@ class LanguageModel:
             num_visible=round_up(shape.num_visible, self._visible_buckets),
             talker_top_k=self.talker.config.vocab_size,
             predictor_top_k=self.predictor.config.vocab_size,
-            uses_top_p=shape.uses_top_p,
+            # What draws on a GPU asks each row for its own.
+            uses_top_p=shape.uses_top_p and not kernels.run_on(self.slots.pending),
         )
 
     def _capture(self, shape: StepShape) -> None:
@@ -244,7 +245,7 @@ class LanguageModel:
     def _make_frames(self, shape: StepShape) -> Tensor:
         """Compute a step of the slots in the buffer; all that happens on the device."""
         index = self._index[: shape.num_rows]
-        if kernels.run_on(self.slots.pending) and not shape.uses_top_p:
+        if kernels.run_on(self.slots.pending):
             return self._make_frames_fused(index, shape)
         state = self.slots
         last = self.max_positions - 1  # reached only by a step whose result nobody wants

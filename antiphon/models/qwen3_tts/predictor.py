@@ -124,10 +124,10 @@ class Predictor:
         table: Tensor,
     ) -> "Tensor | Scaled":
         """Draw codes, and embed them for the next group."""
-        if kernels.run_on(logits) and not rows.uses_top_p:
+        if kernels.run_on(logits):
             from antiphon.engine.kernels import drawing
 
-            parameters = (rows.temperature, rows.top_k)
+            parameters = (rows.temperature, rows.top_k, rows.top_p)
             norm = self.transformer.first_norm
             return drawing.draw_and_embed(logits, parameters, noise, drawn, table, norm)
         codes, scores = sample(logits, rows, noise)
