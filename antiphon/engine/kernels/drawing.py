@@ -6,10 +6,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra import cuda
 from triton.language.extra.cuda import libdevice
 
-from antiphon.engine.kernels.products import Scaled, has_pdl, launch_options
+from antiphon.engine.kernels.overlap import await_others, overlaps
+from antiphon.engine.kernels.products import Scaled
 
 _UNIFORM_BLOCK = 512
 
@@ -130,9 +130,9 @@ def _launch_draw(
         BITS=32 if logits.dtype == torch.float32 else 16,
         IS_EMBEDDING=embedding is not None,
         WIDTH=triton.next_power_of_2(width),
-        PDL=has_pdl(logits),
+        PDL=overlaps(logits),
         num_warps=max(1, min(8, block // 512)),
-        **launch_options(logits),
+        launch_pdl=overlaps(logits),
     )
 
 
@@ -205,9 +205,7 @@ def _draw(
     WIDTH: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    if PDL:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
+    await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < vocab_size

@@ -12,10 +12,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra import cuda
 
 from antiphon.engine.kernels.drawing import order_of_kth, order_of_share
-from antiphon.engine.kernels.products import Scaled, has_pdl, launch_options
+from antiphon.engine.kernels.overlap import await_others, overlaps
+from antiphon.engine.kernels.products import Scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ def begin(
         ids.shape[1],
         width,
         BLOCK=triton.next_power_of_2(width),
-        PDL=has_pdl(pending),
+        PDL=overlaps(pending),
         num_warps=4,
-        **launch_options(pending),
+        launch_pdl=overlaps(pending),
     )
     return result, positions, frames
 
@@ -117,9 +117,9 @@ def say(
         said.end,
         said.min_frames,
         BLOCK=block,
-        PDL=has_pdl(logits),
+        PDL=overlaps(logits),
         num_warps=max(1, min(8, block // 512)),
-        **launch_options(logits),
+        launch_pdl=overlaps(logits),
     )
 
 
@@ -164,9 +164,9 @@ def finish(
         NUM_GROUPS=num_groups,
         GROUPS=triton.next_power_of_2(num_groups),
         BLOCK=block,
-        PDL=has_pdl(pending),
+        PDL=overlaps(pending),
         num_warps=4,
-        **launch_options(pending),
+        launch_pdl=overlaps(pending),
     )
 
 
@@ -193,9 +193,7 @@ def _begin(
     columns = tl.arange(0, BLOCK)
     inside = columns < width
     weight = tl.load(norm + columns, mask=inside, other=0.0).to(tl.float32)
-    if PDL:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
+    await_others(PDL)
     slot = tl.load(index + row)
     frame = tl.minimum(tl.load(all_frames + slot), max_positions - 1)
     position = tl.minimum(tl.load(all_positions + slot), max_positions - 1)
@@ -235,9 +233,7 @@ def _say(
     columns = tl.arange(0, BLOCK)
     inside = columns < vocab_size
     forbidden = tl.load(is_forbidden + columns, mask=inside, other=1) != 0
-    if PDL:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
+    await_others(PDL)
     slot = tl.load(index + row)
     logit = tl.load(logits + row * vocab_size + columns, mask=inside, other=0.0).to(tl.float32)
     occurred = tl.load(has_occurred + slot * vocab_size + columns, mask=inside, other=0) != 0
@@ -287,9 +283,7 @@ def _finish(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    if PDL:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
+    await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width

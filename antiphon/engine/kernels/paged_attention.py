@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import cuda
 
+from antiphon.engine.kernels.overlap import await_others, overlaps
 from antiphon.engine.kernels.paged_parts import (
     MIN_DOT,
     Projected,
@@ -21,7 +22,6 @@ from antiphon.engine.kernels.paged_parts import (
     take_in,
 )
 from antiphon.engine.kernels.paged_short import decode_short
-from antiphon.engine.kernels.products import has_pdl, launch_options
 
 _SPLIT_POSITIONS = 256
 
@@ -71,8 +71,8 @@ def decode(
         "RUN": run_positions(table, kept.shape[2]),
         "SPLIT": _SPLIT_POSITIONS,
         "BLOCK_POSITIONS": kept.shape[2],
-        "PDL": has_pdl(kept),
-        **launch_options(kept),
+        "PDL": overlaps(kept),
+        "launch_pdl": overlaps(kept),
     }
     if num_new == 1 and table.shape[1] == 1 and _is_power_of_2(shape.group):
         decode_short[grid](*arguments, num_warps=1, **options)
@@ -92,9 +92,9 @@ def _join(parts: Tensor, weights: Tensor, positions: Tensor, num_new: int, resul
         HEAD_DIM=head_dim,
         SPLITS=triton.next_power_of_2(num_splits),
         SPLIT=_SPLIT_POSITIONS,
-        PDL=has_pdl(parts),
+        PDL=overlaps(parts),
         num_warps=1,
-        **launch_options(parts),
+        launch_pdl=overlaps(parts),
     )
 
 
@@ -190,9 +190,7 @@ def _join_splits(
     SPLIT: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    if PDL:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
+    await_others(PDL)
     token = tl.program_id(0).to(tl.int64)
     row = token * tl.num_programs(1) + tl.program_id(1)
     first = tl.load(positions + token // NEW).to(tl.int32)

@@ -19,6 +19,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import cuda
 
+from antiphon.engine.kernels.overlap import await_others, overlaps
+
 MAX_THIN_ROWS = 4
 MAX_ROWS = 64
 """Beyond these many rows arithmetic decides, and PyTorch's own product is as good."""
@@ -66,9 +68,9 @@ def scale(states: Tensor, norm: Tensor) -> Scaled:
         squares,
         width,
         BLOCK=triton.next_power_of_2(width),
-        PDL=has_pdl(states),
+        PDL=overlaps(states),
         num_warps=4,
-        **launch_options(states),
+        launch_pdl=overlaps(states),
     )
     return Scaled(states, scaled, squares)
 
@@ -166,7 +168,7 @@ def _run(
         "IS_NORMED": norm is not None,
         "IS_GATED": tile.is_gated,
         "IS_ADDED": added is not None,
-        "PDL": has_pdl(inputs),
+        "PDL": overlaps(inputs),
     }
     num_tiles = num_outputs // tile.num_outputs
     if tile.is_thin:
@@ -177,7 +179,7 @@ def _run(
             BLOCK_INPUTS=_largest_power(num_inputs, 2048),
             num_warps=_THIN_WARPS,
             **options,
-            **launch_options(inputs),
+            launch_pdl=overlaps(inputs),
         )
         return
     _wide_product[(num_tiles, triton.cdiv(num_rows, _WIDE_ROWS))](
@@ -188,7 +190,7 @@ def _run(
         num_warps=_WIDE_WARPS,
         num_stages=_WIDE_STAGES if weight.itemsize == 2 else 2,
         **options,
-        **launch_options(inputs),
+        launch_pdl=overlaps(inputs),
     )
 
 
@@ -200,25 +202,13 @@ def _largest_power(number: int, most: int) -> int:
     return power
 
 
-def has_pdl(tensor: Tensor) -> bool:
-    """Return whether a kernel can begin while the one before it ends."""
-    return tensor.is_cuda and torch.cuda.get_device_capability(tensor.device) >= (9, 0)
-
-
-def launch_options(tensor: Tensor) -> dict[str, bool]:
-    """Return what such a kernel is launched with; it must wait before it reads or writes."""
-    return {"launch_pdl": True} if has_pdl(tensor) else {}
-
-
 @triton.jit
 def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
     weight = tl.load(norm + columns, mask=inside, other=0.0).to(tl.float32)
-    if PDL:
-        cuda.gdc_launch_dependents()
-        cuda.gdc_wait()
+    await_others(PDL)
     value = tl.load(states + row * width + columns, mask=inside, other=0.0).to(tl.float32)
     tl.store(scaled + row * width + columns, value * weight, mask=inside)
     tl.store(squares + row, tl.sum(value * value, axis=0))
