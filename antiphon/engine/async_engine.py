@@ -150,10 +150,6 @@ class AsyncEngine:
         """Give a request more text; does nothing if it has ended."""
         self._inbox.put(_Append(request_id, piece))
 
-    def abort(self, request_id: str) -> None:
-        """End a request, whose stream is told so; does nothing if it has ended."""
-        self._inbox.put(_Abort(request_id))
-
     async def close(self) -> None:
         """Abort everything and join the thread."""
         self._is_closed = True

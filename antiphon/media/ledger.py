@@ -180,14 +180,10 @@ class JobLedger:
             try:
                 db.row_factory = sqlite3.Row
                 db.execute("PRAGMA synchronous = FULL")
-                db.execute("BEGIN IMMEDIATE")
-                db.execute(_SCHEMA)
-                try:
+                with db:  # all of it, or nothing
+                    db.execute("BEGIN IMMEDIATE")
+                    db.execute(_SCHEMA)
                     yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    db.execute("ROLLBACK")
-                    raise
             finally:
                 db.close()
 

@@ -1,8 +1,8 @@
 """The kinds of stages: each drives one kind of model code and knows no model."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from antiphon.codec.protocol import StreamingDecoder
@@ -16,6 +16,7 @@ from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, PipelineSpec, StageKind, StageSpec
 from antiphon.pipeline.colocated import CoLocatedRunner
+from antiphon.pipeline.feeding import fed
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 
@@ -65,7 +66,7 @@ class EngineStage:
         events = self._engine.generate(request.id, request.prompt, is_live=request.is_live)
         if request.pieces is None:
             return events
-        return self._fed(request.id, events, request.pieces)
+        return fed(events, partial(self._feed, request.id, request.pieces))
 
     @property
     def failure(self) -> str | None:
@@ -78,32 +79,13 @@ class EngineStage:
     async def close(self) -> None:
         await self._engine.close()
 
-    async def _fed(
-        self, request_id: str, events: StageStream, pieces: AsyncGenerator[Piece, None]
-    ) -> AsyncGenerator[StageItem, None]:
-        """Pass events on while text arrives; what goes wrong with the text ends the request."""
-        feeding = asyncio.create_task(self._feed(request_id, pieces))
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    if isinstance(event, Ended) and event.reason == "abort" and feeding.done():
-                        feeding.result()  # raises what has gone wrong
-                    yield event
-        finally:
-            feeding.cancel()  # no-op if it has ended
-            await asyncio.gather(feeding, return_exceptions=True)
-            await pieces.aclose()
-
     async def _feed(self, request_id: str, pieces: AsyncGenerator[Piece, None]) -> None:
         is_open = True
-        try:
+        async with aclosing(pieces):
             async for piece in pieces:
                 self._engine.append(request_id, piece)
                 is_open = piece.num_frames_allowed is not None
-            assert not is_open, "the last piece closes the text"
-        except BaseException:
-            self._engine.abort(request_id)  # no-op for a request that has ended
-            raise
+        assert not is_open, "the last piece closes the text"
 
 
 class DecoderStage:

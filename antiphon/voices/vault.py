@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -112,14 +112,11 @@ class Vault:
                 connection.execute("BEGIN IMMEDIATE")
                 (store,) = connection.execute("SELECT id FROM store")
                 change = Change(connection, self._blobs, store["id"])
-                try:
-                    yield change
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    self._discard(change.folder, change.added)
-                    raise
+                with ExitStack() as undo:
+                    undo.callback(self._discard, change.folder, change.added)
+                    with connection:  # all of it, or nothing
+                        yield change
+                    undo.pop_all()
             finally:
                 connection.close()
         self._discard(change.folder, change.dropped)
@@ -157,13 +154,12 @@ class Vault:
             isolation_level=None,
             check_same_thread=False,
         )
-        try:
+        with ExitStack() as undo:
+            undo.callback(connection.close)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA synchronous = FULL")
             _prepare(connection)
-        except BaseException:
-            connection.close()
-            raise
+            undo.pop_all()
         return connection
 
 
