@@ -157,8 +157,8 @@ class PrefillAttention:
         """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
         count = queries.shape[1]
         end = start + count
-        keys, values = self._cache.of_slots(layer, torch.tensor([slot]), end)
-        positions = torch.arange(end)
+        keys, values = self._cache.of_slots(layer, torch.tensor([slot], device=queries.device), end)
+        positions = torch.arange(end, device=queries.device)
         attended = F.scaled_dot_product_attention(
             queries.transpose(1, 2),
             keys[:, :end].transpose(1, 2),

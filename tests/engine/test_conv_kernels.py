@@ -17,6 +17,8 @@ from antiphon.engine.kernels.frame_streams import begin_frames, depthwise_norm, 
 from antiphon.engine.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
 from antiphon.engine.kernels.window_attention import Ring, attend_window
 
+pytestmark = pytest.mark.gpu
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HALF = torch.float16
 TOLERANCE = 4e-3

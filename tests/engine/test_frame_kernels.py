@@ -14,6 +14,8 @@ from antiphon.engine import kernels
 from antiphon.engine.kernels import frames
 from antiphon.engine.sampler import SamplingRows, penalize_repetition, sample
 
+pytestmark = pytest.mark.gpu
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS, WIDTH, NUM_GROUPS, VOCAB, POSITIONS, KEPT = 6, 48, 5, 70, 12, 4
 INDEX = torch.tensor([3, 0, 4, 5, 5], device=DEVICE)  # the last slot is padding

@@ -15,6 +15,8 @@ from antiphon.engine.kernels import drawing, pointwise
 from antiphon.engine.layers import RMSNorm
 from antiphon.engine.sampler import SamplingRows, gumbel_noise, sample, seed_words
 
+pytestmark = pytest.mark.gpu
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 

@@ -25,6 +25,8 @@ from antiphon.engine.attention import (
 from antiphon.engine.heads import Heads, NormedHeads
 from antiphon.engine.layers import RMSNorm, Rope, Rotation
 
+pytestmark = pytest.mark.gpu
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HEADS = Heads(num_heads=4, num_kv_heads=2, head_dim=16)
 NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 4, 640, 16

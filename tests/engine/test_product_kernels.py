@@ -13,6 +13,8 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
 
 from antiphon.engine.kernels.products import Products, scale
 
+pytestmark = pytest.mark.gpu
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 EPSILON = 1e-6
 WIDTH, NUM_OUTPUTS = 192, 96

@@ -102,7 +102,7 @@ def _is_power_of_2(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rotations", "num_splits"])  # or rounding follows company
 def _decode(
     joined,
     query_weight,
@@ -177,7 +177,7 @@ def _store_both(places, kind_stride, key, value, there):
     tl.store(places + kind_stride, value, mask=there[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_splits"])
 def _join_splits(
     parts,
     weights,

@@ -78,7 +78,7 @@ def attend_tiles(queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor) ->
     return result
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rotations"])
 def _keep_token(
     joined,
     query_weight,

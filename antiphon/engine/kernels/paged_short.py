@@ -40,7 +40,7 @@ def _scores(query, query_2, key, key_2, HALF: tl.constexpr):
     return tl.sum(total, axis=2) * ((2 * HALF) ** -0.5)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rotations", "num_splits"])
 def decode_short(
     joined,
     query_weight,

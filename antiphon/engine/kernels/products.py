@@ -214,7 +214,7 @@ def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.co
     tl.store(squares + row, tl.sum(value * value, axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def _thin_product(
     inputs,
     squares,
@@ -298,7 +298,7 @@ def _thin_product(
         tl.store(result + target, value)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def _wide_product(
     inputs,
     squares,

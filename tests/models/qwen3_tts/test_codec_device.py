@@ -22,6 +22,8 @@ from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.types import Samples
 from tests.models.qwen3_tts.codec_models import codec_weights, tiny_config
 
+pytestmark = pytest.mark.gpu
+
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 NUM_SLOTS = 3
 NUM_FRAMES = 5
