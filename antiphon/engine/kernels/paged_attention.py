@@ -80,17 +80,24 @@ def decode(
         rows = max(MIN_DOT, triton.next_power_of_2(num_new * shape.group))
         _decode[grid](*arguments, NEW=num_new, ROWS=rows, num_warps=4, num_stages=2, **options)
     if not is_whole:
-        _join(parts, weights, positions, num_new, result)
+        max_splits = triton.cdiv(table.shape[1] * kept.shape[2], _SPLIT_POSITIONS)
+        _join(parts, weights, positions, max_splits, result)
     return result
 
 
-def _join(parts: Tensor, weights: Tensor, positions: Tensor, num_new: int, result: Tensor) -> None:
+def _join(
+    parts: Tensor, weights: Tensor, positions: Tensor, max_splits: int, result: Tensor
+) -> None:
+    """Join the splits of each row; ``max_splits`` is that of the longest row that can be.
+
+    A sum over as many splits as this step has would round by the length of the longest row.
+    """
     num_tokens, num_heads, num_splits, head_dim = parts.shape
     _join_splits[(num_tokens, num_heads)](
         *(parts, weights, positions, result, num_splits),
-        NEW=num_new,
+        NEW=num_tokens // len(positions),
         HEAD_DIM=head_dim,
-        SPLITS=triton.next_power_of_2(num_splits),
+        SPLITS=triton.next_power_of_2(max_splits),
         SPLIT=_SPLIT_POSITIONS,
         PDL=overlaps(parts),
         num_warps=1,
