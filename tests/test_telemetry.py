@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from antiphon.telemetry import JsonFormatter, TextFormatter, request_scope
+from antiphon.telemetry import MAX_LINE_BYTES, JsonFormatter, TextFormatter, request_scope
 from antiphon.telemetry import configure_logging as configure
 
 
@@ -49,3 +49,38 @@ def test_tracebacks_keep_their_lines_where_people_read() -> None:
     record.exc_text = "Traceback\n  here"
     assert TextFormatter().format(record).endswith("it failed\nTraceback\n  here")
     assert json.loads(JsonFormatter().format(record))["message"] == "it failed"
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_line_is_never_long(root: None, capsys: pytest.CaptureFixture[str], format: str) -> None:
+    configure("info", format)
+    logger = logging.getLogger("test")
+    for told in ("a" * 2**20, "\U0001f3b5" * 2**20, "\x01" * 2**20, "\ud800" * 2**20):
+        logger.info("%s", told, extra={"fields": {"one": told, "two": told}})
+    try:
+        raise ValueError("b" * 2**20)
+    except ValueError:
+        logger.exception("it failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 5
+    assert max(len(line.encode(errors="surrogatepass")) for line in lines) <= MAX_LINE_BYTES
+
+
+def test_inside_a_request_a_fault_is_told_by_its_place(
+    root: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure("info", "text")
+    said = "what a client said"
+    with request_scope("req-1"):
+        try:
+            try:
+                int(said)
+            except ValueError as error:
+                raise RuntimeError(said) from error
+        except RuntimeError:
+            logging.getLogger("test").exception("it failed")
+    logged = capsys.readouterr().err
+    assert said not in logged
+    assert "builtins.ValueError" in logged
+    assert "builtins.RuntimeError" in logged
+    assert "int(said)" in logged

@@ -160,11 +160,13 @@ class ErrorMiddleware:
 
 
 def log_failure(error: Exception, has_started: bool) -> None:
-    """Log a failure as loudly as it deserves."""
+    """Log a failure as loudly as it deserves; what a client did wrong may quote what it sent."""
     described = wire_error(error)
     when = "after its response had begun" if has_started else "before its response"
     if isinstance(error, AntiphonError | HTTPException | RequestValidationError):
-        level = logging.ERROR if described.status >= 500 else logging.INFO
-        logger.log(level, "%d %s %s: %s", described.status, described.code, when, error)
+        if described.status >= 500:
+            logger.error("%d %s %s: %s", described.status, described.code, when, error)
+        else:
+            logger.info("%d %s %s", described.status, described.code, when)
     else:
         logger.error("unexpected failure of a request %s", when, exc_info=error)

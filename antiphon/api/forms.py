@@ -8,7 +8,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-_MAX_PARTS = 100
+from antiphon.api.multipart import MULTIPART, media_type, read_multipart
 
 Fields = dict[str, str | bytes]
 
@@ -23,7 +23,7 @@ class FormRoute(APIRoute):
         handle_json = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            if _media_type(request) != "multipart/form-data":
+            if media_type(request) != MULTIPART:
                 return await handle_json(request)
             return await handle_json(_FormRequest(request, await _fields(request)))
 
@@ -47,22 +47,15 @@ class _FormRequest(Request):
 
 
 async def _fields(request: Request) -> Fields:
-    """Read the form; the server's limit of a body bounds all its parts together.
+    """Read the form.
 
     Raises:
         HTTPException: it is no form.
     """
-    max_bytes = request.app.state.server.settings.server.max_body_bytes
     fields: Fields = {}
-    async with request.form(
-        max_files=_MAX_PARTS, max_fields=_MAX_PARTS, max_part_size=max_bytes
-    ) as form:
+    async with read_multipart(request) as form:
         for name, value in form.multi_items():
             content = await value.read() if isinstance(value, UploadFile) else value
             if content:
                 fields[name] = content
     return fields
-
-
-def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -7,14 +7,14 @@ from typing import Any
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
+from antiphon.api.multipart import MAX_PARTS, MULTIPART, media_type, read_multipart
 from antiphon.api.validation import NOT_AN_OBJECT
 from antiphon.audio.media_type import media_type_of
 from antiphon.errors import InvalidRequestError
 
 MEDIA_TYPES = ("mpeg", "wav", "x-wav", "ogg", "aac", "flac", "webm", "mp4")
-MAX_FIELDS = 100
 
-_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
+_FORMS = (MULTIPART, "application/x-www-form-urlencoded")
 _CONTAINERS = ("application/octet-stream", "application/ogg", "video/mp4", "video/webm")
 
 
@@ -115,11 +115,13 @@ _WRONG_BODY = (
 
 
 async def _form(request: Request) -> dict[str, Any]:
-    max_bytes = request.app.state.server.settings.server.max_body_bytes
+    if media_type(request) == MULTIPART:
+        form_fields = read_multipart(request)
+    else:
+        max_bytes = request.app.state.server.settings.server.max_body_bytes
+        form_fields = request.form(max_fields=MAX_PARTS, max_part_size=max_bytes)
     fields: dict[str, Any] = {}
-    async with request.form(
-        max_files=MAX_FIELDS, max_fields=MAX_FIELDS, max_part_size=max_bytes
-    ) as form:
+    async with form_fields as form:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 content = await value.read()

@@ -56,14 +56,9 @@ class WatchMiddleware:
         self._metrics.http_requests.labels(known, route, status).inc()
         self._metrics.http_s.labels(route).observe(elapsed_s)
         if logger.isEnabledFor(self._level):
-            told = (method, scope["path"], status, round(elapsed_s * 1000))
-            fields = dict(zip(("method", "path", "status", "duration_ms"), told, strict=True))
-            logger.log(
-                self._level,
-                "%s %s %s in %d ms",
-                *told,
-                extra={"fields": {**fields, "route": route}},
-            )
+            told = (method, route, status, round(elapsed_s * 1000))  # a path can name a voice
+            fields = dict(zip(("method", "route", "status", "duration_ms"), told, strict=True))
+            logger.log(self._level, "%s %s %s in %d ms", *told, extra={"fields": fields})
 
 
 def route_of(scope: Scope) -> str:

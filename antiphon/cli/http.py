@@ -47,7 +47,7 @@ class _Server(uvicorn.Server):
                 lifespan="off",
                 http=http_protocol("auto", settings.limits.header_timeout_s),
                 log_config=None,
-                access_log=settings.server.log_level == "debug",
+                access_log=False,  # it has queries, which can hold keys; see `WatchMiddleware`
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
                 **UVICORN_OPTIONS,
@@ -127,8 +127,6 @@ def run(settings: Settings) -> None:
     """
     configure_logging(settings.server.log_level, settings.server.log_format)
     tracing.switch(on=settings.server.traces)
-    if settings.server.log_level != "debug":
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
     sockets = bind(settings.server)
     try:
