@@ -113,6 +113,7 @@ def configure_logging(level: str, format: str = "text") -> None:
     root.setLevel(level.upper())
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,6 +27,9 @@ from antiphon.errors import (
 from antiphon.metrics import Metrics
 
 logger = logging.getLogger(__name__)
+
+CLIENT_LEFT_STATUS = 499
+"""Booked for a client that leaves while it sends its request, as nginx does; nobody receives it."""
 
 _CODES_BY_STATUS = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 
@@ -60,6 +63,13 @@ def wire_error(error: Exception) -> WireError:
     """Describe any exception; one that nobody foresaw says nothing about the inside."""
     if isinstance(error, RequestValidationError):
         return _of_antiphon(invalid_request(error.errors()))
+    if isinstance(error, ClientDisconnect) or isinstance(error.__cause__, ClientDisconnect):
+        return WireError(
+            status=CLIENT_LEFT_STATUS,
+            message="The client left before its request was complete.",
+            type="invalid_request_error",
+            code="client_disconnected",
+        )
     if isinstance(error, HTTPException):
         # FastAPI wraps whatever fails while a body is read; what it was is the cause.
         cause = error.__cause__
@@ -163,7 +173,8 @@ def log_failure(error: Exception, has_started: bool) -> None:
     """Log a failure as loudly as it deserves; what a client did wrong may quote what it sent."""
     described = wire_error(error)
     when = "after its response had begun" if has_started else "before its response"
-    if isinstance(error, AntiphonError | HTTPException | RequestValidationError):
+    known = AntiphonError | HTTPException | RequestValidationError | ClientDisconnect
+    if isinstance(error, known):
         if described.status >= 500:
             logger.error("%d %s %s: %s", described.status, described.code, when, error)
         else:

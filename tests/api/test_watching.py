@@ -1,6 +1,7 @@
 """Requests are counted by their routes and traced; no client can make up a label."""
 
 import re
+import socket
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -133,3 +134,31 @@ def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "_IS_INSTALLED", False)
     with pytest.raises(SettingsError, match="antiphon\\[otel\\]"):
         tracing.switch(on=True)
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/speech/batch", "/v1/audio/voices"])
+@pytest.mark.parametrize(
+    ("type", "begun"),
+    [
+        ("application/json", '{"input": "'),
+        (
+            "multipart/form-data; boundary=b",
+            "--b\r\nContent-Disposition: form-data; name=input\r\n\r\n",
+        ),
+    ],
+)
+def test_a_client_that_leaves_while_it_sends_is_no_fault_of_ours(
+    server: RunningServer, client: httpx.Client, path: str, type: str, begun: str
+) -> None:
+    def booked() -> dict[str, float]:
+        found = counted(client, "antiphon_http_requests_total")
+        of_path = f'method="POST",route="{path}",status='
+        return {labels[len(of_path) :]: n for labels, n in found.items() if of_path in labels}
+
+    before = booked()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {type}\r\nContent-Length: 99\r\n"
+        connection.sendall(f"{head}\r\n{begun}".encode())
+    wait_until(lambda: booked() != before)
+    (status,) = {key for key, number in booked().items() if number != before.get(key)}
+    assert status == '"499"'
