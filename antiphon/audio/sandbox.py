@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.audio.decode import decode_audio, refusal
+from antiphon.audio.seccomp import restrict_to_computing
 from antiphon.audio.wav import pcm16, wav_header
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.types import Samples
@@ -158,7 +159,7 @@ def _import_everything() -> None:
 
 
 def _give_up_rights(max_memory_bytes: int) -> None:
-    """Bound memory and CPU time, and open nothing any more: no file, no socket."""
+    """Bound memory and CPU time, and open nothing any more: no file, no socket, no process."""
     if sys.platform == "win32":
         return
     import resource
@@ -174,3 +175,4 @@ def _give_up_rights(max_memory_bytes: int) -> None:
     limits[resource.RLIMIT_NOFILE] = 0
     for kind, value in limits.items():
         resource.setrlimit(kind, (value, value))
+    restrict_to_computing()
