@@ -218,6 +218,9 @@ class LimitSettings(Section):
     grace_s: float = Field(
         30.0, ge=0, description="How long streams under way may go on after SIGTERM."
     )
+    exit_unhealthy_s: float = Field(
+        0.0, ge=0, description="End the process if it is unhealthy for longer. 0: never."
+    )
     stall_s: float = Field(
         120.0, gt=0, description="A model whose step takes longer makes /health fail."
     )

@@ -31,9 +31,9 @@ class _Machine(NamedTuple):
 
 # read, write, readv, writev, pread64, close, fstat, lseek, fcntl, ppoll (and poll); brk, munmap,
 # mremap, madvise; rt_sigaction, rt_sigprocmask, rt_sigreturn, sigaltstack, restart_syscall; futex,
-# set_robust_list, set_tid_address, rseq, membarrier, sched_yield, sched_getaffinity; gettid, getpid,
-# getrusage, sysinfo, getrandom; gettimeofday, clock_gettime, clock_nanosleep, nanosleep; exit,
-# exit_group.
+# set_robust_list, set_tid_address, rseq, membarrier, sched_yield, sched_getaffinity; gettid,
+# getpid, getrusage, sysinfo, getrandom; gettimeofday, clock_gettime, clock_nanosleep, nanosleep;
+# exit, exit_group.
 _MACHINES = {
     "x86_64": _Machine(
         *(0xC000003E, 56, 435, 9, 10),

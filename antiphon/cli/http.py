@@ -19,6 +19,7 @@ from antiphon.api.state import ServerState
 from antiphon.cli.banner import announce
 from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
+from antiphon.cli.watchdog import Watchdog
 from antiphon.config import Settings
 from antiphon.telemetry import configure_logging
 from antiphon.types import LoadProgress
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 GRACEFUL_SHUTDOWN_S = 5
 """How long open streams may go on after Ctrl-C before they are cut."""
+LAST_RESORT_S = 8
+"""How much longer than its grace a server may take to stop, whatever hangs."""
 QUIET_TICKS = 5
 """Tenths of a second without any work, after which a server that drains has drained."""
 
@@ -41,6 +44,7 @@ class _Server(uvicorn.Server):
         self._loaded = AsyncExitStack()
         self._drained_by_s: float | None = None
         self._num_quiet_ticks = 0
+        self._watchdog = Watchdog(settings.limits.exit_unhealthy_s)
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -73,15 +77,19 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM drains, Ctrl-C gives streams a few seconds, and a second signal gives none."""
+        grace_s = float(GRACEFUL_SHUTDOWN_S)
         if self.should_exit or self._drained_by_s is not None:
             self.should_exit = self.force_exit = True
         elif sig == signal.SIGTERM and self.started:
+            grace_s = self._settings.limits.grace_s
             self._state.doors.gate.drain()
-            self._drained_by_s = time.monotonic() + self._settings.limits.grace_s
+            self._drained_by_s = time.monotonic() + grace_s
         else:
             self.should_exit = True
+        self._watchdog.end_within(grace_s + LAST_RESORT_S)
 
     async def on_tick(self, counter: int) -> bool:
+        self._watchdog.tick(is_healthy=not self._state.failures)
         if self._drained_by_s is not None:
             is_late = time.monotonic() >= self._drained_by_s
             if is_late:

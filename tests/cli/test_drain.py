@@ -2,6 +2,9 @@
 
 import signal
 import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -95,3 +98,53 @@ def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: 
             assert ended(process) == 0
             assert not Client(silent).rest()
             assert silent.close_code == 1012
+
+
+HANGING = """
+import ctypes, pathlib, sys, time
+from antiphon.cli.main import app
+from antiphon.models.toy.codec import ToneCodec
+decode = ToneCodec.decode_row
+ToneCodec.decode_row = lambda *all: {hang} if pathlib.Path({flag!r}).exists() else decode(*all)
+app()
+"""
+
+
+@pytest.mark.parametrize(
+    ("hang", "setting", "is_told"),
+    [
+        ("time.sleep(600)", ("LIMITS_GRACE_S", "0.2"), True),
+        ("ctypes.PyDLL(None).sleep(600)", ("LIMITS_EXIT_UNHEALTHY_S", "3"), False),
+    ],
+    ids=["thread", "interpreter"],
+)
+def test_a_process_that_hangs_ends_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    hang: str,
+    setting: tuple[str, str],
+    is_told: bool,
+) -> None:
+    """A thread that hangs, at the end of the grace; the whole interpreter, without a signal."""
+    monkeypatch.setenv(f"ANTIPHON_{setting[0]}", setting[1])
+    flag = tmp_path / "hang"
+    code = HANGING.format(hang=hang, flag=str(flag))
+
+    def start(*arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with serving(start) as (process, url):
+        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+        flag.touch()
+        with suppress(httpx.TransportError):
+            httpx.post(url + URL, json={"input": "Hello."}, timeout=3)
+        if is_told:
+            process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 1
+    assert "most recent call first" in errors
