@@ -1,10 +1,11 @@
 """Bodies that bring files: forms, or JSON where there is no file, read into the same fields."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from antiphon.api.multipart import MAX_PARTS, MULTIPART, media_type, read_multipart
@@ -115,6 +116,7 @@ _WRONG_BODY = (
 
 
 async def _form(request: Request) -> dict[str, Any]:
+    form_fields: AbstractAsyncContextManager[FormData]
     if media_type(request) == MULTIPART:
         form_fields = read_multipart(request)
     else:
