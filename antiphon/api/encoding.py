@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
-from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
-from antiphon.audio.wav import BYTES_PER_SAMPLE, wav_header
+from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
 from antiphon.concurrency import Workers
 from antiphon.errors import UnavailableError
 from antiphon.telemetry import audio_format
@@ -26,13 +25,19 @@ MAX_SAMPLES_AT_ONCE = 48_000
 class _LateEncoder:
     """An encoder that may be closed at any time, whether or not it was ever opened."""
 
-    def __init__(self, format: AudioFormat, sample_rate_hz: int) -> None:
+    def __init__(self, format: AudioFormat, sample_rate_hz: int, *, is_whole: bool) -> None:
         self._format = format
         self._sample_rate_hz = sample_rate_hz
+        self._is_whole = is_whole
         self._encoder: Encoder | None = None
 
+    @property
+    def header(self) -> bytes:
+        assert self._encoder is not None
+        return self._encoder.header
+
     def open(self) -> None:
-        self._encoder = open_encoder(self._format, self._sample_rate_hz)
+        self._encoder = open_encoder(self._format, self._sample_rate_hz, is_whole=self._is_whole)
 
     def encode(self, samples: Samples) -> bytes:
         assert self._encoder is not None
@@ -47,37 +52,67 @@ class _LateEncoder:
             self._encoder.close()
 
 
-async def encoded(
+class FileEncoding:
+    """Makes one file of one stream.
+
+    Attributes:
+        is_whole: nobody hears of the pieces before all are there, with `header` in its place.
+    """
+
+    def __init__(
+        self, format: AudioFormat, sample_rate_hz: int, workers: Workers, *, is_whole: bool = False
+    ) -> None:
+        """Arguments as of `open_encoder`; what takes time is done in ``workers``."""
+        self.is_whole = is_whole
+        self._format = format
+        self._workers = workers
+        self._encoder = _LateEncoder(format, sample_rate_hz, is_whole=is_whole)
+
+    @property
+    def header(self) -> bytes:
+        """See `Encoder.header`; known at the end of `pieces`."""
+        return self._encoder.header
+
+    async def pieces(self, events: SpeechStream) -> EncodedStream:
+        """Encode a stream; an encoder that has to be set up opens while the model starts.
+
+        Raises:
+            UnavailableError: the server stopped the stream.
+        """
+        format, workers, encoder = self._format, self._workers, self._encoder
+        audio_format.set(format.value)
+        max_at_once = 0 if format.is_compressed else MAX_SAMPLES_AT_ONCE
+        opening: asyncio.Task[None] | None = None
+        if format.is_compressed:
+            opening = asyncio.create_task(workers.run(encoder.open))
+        else:
+            encoder.open()
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if opening is not None:
+                        await opening
+                    piece = await _encoded_event(event, encoder, workers, max_at_once)
+                    if piece:
+                        yield piece
+                    if isinstance(event, Ended):
+                        yield event
+        finally:
+            if opening is not None:
+                opening.cancel()
+                await asyncio.wait([opening])
+            encoder.close()  # quick, and the workers may have been closed by now
+
+
+def encoded(
     events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
 ) -> EncodedStream:
-    """Encode a stream; an encoder that has to be set up opens while the model starts.
+    """Return a stream as the pieces of a file, to be sent while they are made.
 
     Raises:
         UnavailableError: the server stopped the stream.
     """
-    audio_format.set(format.value)
-    encoder = _LateEncoder(format, sample_rate_hz)
-    max_at_once = 0 if format.is_compressed else MAX_SAMPLES_AT_ONCE
-    opening: asyncio.Task[None] | None = None
-    if format.is_compressed:
-        opening = asyncio.create_task(workers.run(encoder.open))
-    else:
-        encoder.open()
-    try:
-        async with aclosing(events):
-            async for event in events:
-                if opening is not None:
-                    await opening
-                piece = await _encoded_event(event, encoder, workers, max_at_once)
-                if piece:
-                    yield piece
-                if isinstance(event, Ended):
-                    yield event
-    finally:
-        if opening is not None:
-            opening.cancel()
-            await asyncio.wait([opening])
-        encoder.close()  # quick, and the workers may have been closed by now
+    return FileEncoding(format, sample_rate_hz, workers).pieces(events)
 
 
 async def _encoded_event(
@@ -100,18 +135,14 @@ async def collected(
     Raises:
         UnavailableError: the server stopped the stream.
     """
-    # A WAV header tells the length, so the header is made last.
-    body_format = AudioFormat.PCM if format is AudioFormat.WAV else format
+    encoding = FileEncoding(format, sample_rate_hz, workers, is_whole=True)
     pieces: list[bytes] = []
     ended: Ended | None = None
-    async with aclosing(encoded(events, body_format, sample_rate_hz, workers)) as stream:
+    async with aclosing(encoding.pieces(events)) as stream:
         async for item in stream:
             if isinstance(item, Ended):
                 ended = item
             else:
                 pieces.append(item)
     assert ended is not None, "a stream ends with one Ended"
-    if format is AudioFormat.WAV:
-        num_samples = sum(map(len, pieces)) // BYTES_PER_SAMPLE
-        pieces.insert(0, wav_header(sample_rate_hz, num_samples))
-    return pieces, ended
+    return with_header(pieces, encoding.header), ended

@@ -11,10 +11,10 @@ from typing import Protocol, TypeAlias
 
 from starlette.websockets import WebSocketDisconnect
 
-from antiphon.api.encoding import encoded
+from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.state import ServerState
-from antiphon.audio.encode import AudioFormat
+from antiphon.audio.encode import AudioFormat, with_header
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.session import SpeechSession, Utterance
 from antiphon.types import Ended, SpeechRequest
@@ -33,7 +33,7 @@ class Listener(Protocol):
         ...
 
     async def hear(self, piece: bytes) -> None:
-        """Here is more of the file."""
+        """Here is more of the file, or all of it."""
         ...
 
     async def end(self, ended: Ended) -> None:
@@ -86,16 +86,26 @@ class Playback:
         listener: Listener,
         format: AudioFormat,
         *,
+        is_whole: bool = False,
         reads_late: bool = True,
     ) -> Utterance:
         """Begin an utterance, to be heard after everything that is waiting.
+
+        Args:
+            request: what is to be spoken.
+            listener: who is told.
+            format: of the file.
+            is_whole: the file is heard at its end, in one piece whose header tells its length.
+            reads_late: see `SpeechSession.open`.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
         session = self._session
         utterance = session.open(request, reads_late=reads_late)
-        self._waiting.put_nowait(lambda: self._played(session, utterance, listener, format))
+        rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
+        encoding = FileEncoding(format, rate_hz, encoders, is_whole=is_whole)
+        self._waiting.put_nowait(lambda: _played(session, utterance, listener, encoding))
         return utterance
 
     def then(self, action: Action) -> None:
@@ -132,35 +142,37 @@ class Playback:
             await action()
             waiting.task_done()
 
-    async def _played(
-        self, session: SpeechSession, utterance: Utterance, listener: Listener, format: AudioFormat
-    ) -> None:
-        """Play one utterance to its end, or to an error that the listener is told."""
 
-        async def tell(error: Exception) -> bool:
-            if isinstance(error, WebSocketDisconnect):
-                return False
-            log_failure(error, has_started=True)
-            await listener.fail(wire_error(error))
-            return True
+async def _played(
+    session: SpeechSession, utterance: Utterance, listener: Listener, encoding: FileEncoding
+) -> None:
+    """Play one utterance to its end, or to an error that the listener is told."""
 
-        rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
-        try:
-            async with (
-                on_failure(tell),
-                aclosing(encoded(utterance.events(), format, rate_hz, encoders)) as pieces,
-            ):
-                has_begun = False
-                async for piece in pieces:
-                    if not has_begun:
-                        await listener.begin()
-                        has_begun = True
-                    if isinstance(piece, Ended):
-                        await listener.end(piece)
-                    else:
-                        await listener.hear(piece)
-        finally:
-            await session.end(utterance)
+    async def tell(error: Exception) -> bool:
+        if isinstance(error, WebSocketDisconnect):
+            return False
+        log_failure(error, has_started=True)
+        await listener.fail(wire_error(error))
+        return True
+
+    try:
+        async with on_failure(tell), aclosing(encoding.pieces(utterance.events())) as pieces:
+            has_begun = False
+            kept: list[bytes] = []
+            async for piece in pieces:
+                if not has_begun:
+                    await listener.begin()
+                    has_begun = True
+                if isinstance(piece, Ended):
+                    if kept:
+                        await listener.hear(b"".join(with_header(kept, encoding.header)))
+                    await listener.end(piece)
+                elif encoding.is_whole:
+                    kept.append(piece)
+                else:
+                    await listener.hear(piece)
+    finally:
+        await session.end(utterance)
 
 
 async def _freed(playing: "asyncio.Task[None]", session: SpeechSession) -> None:

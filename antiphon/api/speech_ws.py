@@ -202,5 +202,11 @@ class SpeechConversation:
         rate_hz = request.sample_rate_hz or native_hz
         file = SpokenFile(self._socket, self._config, rate_hz, place)
         request = replace(request, id=new_speech_id())
-        opened = self._playback.open(request, file, file.coded_as, reads_late=reads_late)
+        opened = self._playback.open(
+            request,
+            file,
+            self._config.response_format,
+            is_whole=not self._config.stream_audio,
+            reads_late=reads_late,
+        )
         return opened, file

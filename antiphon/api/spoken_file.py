@@ -7,11 +7,8 @@ from typing import Any
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.speech_ws import SessionConfig
 from antiphon.api.sockets import Socket
-from antiphon.audio.encode import AudioFormat
-from antiphon.audio.wav import wav_header
 from antiphon.types import Ended
 
-BYTES_PER_SAMPLE = 2
 MAX_FRAME_BYTES = 512 * 1024
 """What is sent at once; many clients take messages of up to 1 MiB."""
 
@@ -41,15 +38,7 @@ class SpokenFile:
         self.text = ""
         self._num_chunks = 0
         self._num_bytes = 0
-        self._kept: list[bytes] = []
         self._has_begun = False
-
-    @property
-    def coded_as(self) -> AudioFormat:
-        """What the pieces are: a file that is sent whole gets its header last."""
-        config = self._config
-        adds_header = config.response_format is AudioFormat.WAV and not config.stream_audio
-        return AudioFormat.PCM if adds_header else config.response_format
 
     async def begin(self) -> None:
         """See `Listener.begin`."""
@@ -67,20 +56,11 @@ class SpokenFile:
 
     async def hear(self, piece: bytes) -> None:
         """See `Listener.hear`."""
-        if self._config.stream_audio:
-            await self._deliver(piece)
-        else:
-            self._kept.append(piece)
+        for start in range(0, len(piece), MAX_FRAME_BYTES):
+            await self._deliver(piece[start : start + MAX_FRAME_BYTES])
 
     async def end(self, ended: Ended) -> None:
         """See `Listener.end`."""
-        if not self._config.stream_audio:
-            if self.coded_as is not self._config.response_format:
-                num_samples = sum(map(len, self._kept)) // BYTES_PER_SAMPLE
-                self._kept.insert(0, wav_header(self._rate_hz, num_samples))
-            whole = b"".join(self._kept)
-            for start in range(0, len(whole), MAX_FRAME_BYTES):
-                await self._deliver(whole[start : start + MAX_FRAME_BYTES])
         await self._done(error=False, finish_reason=ended.reason)
 
     async def fail(self, error: WireError) -> None:

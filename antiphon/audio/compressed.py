@@ -37,6 +37,7 @@ class Recipe:
         frame_ms: length of a frame, where the encoder leaves it to us.
         codec_options: of the encoder.
         container_options: of the muxer.
+        stream_options: of the muxer, for a file that leaves while it is made.
     """
 
     codec: Literal["libmp3lame", "libopus", "aac", "flac"]
@@ -47,6 +48,7 @@ class Recipe:
     frame_ms: int | None = None
     codec_options: Mapping[str, str] = field(default_factory=_no_options)
     container_options: Mapping[str, str] = field(default_factory=_no_options)
+    stream_options: Mapping[str, str] = field(default_factory=_no_options)
 
     def supported_hz(self, sample_rate_hz: int) -> int:
         """Return the lowest rate that the encoder has from ``sample_rate_hz`` up."""
@@ -75,7 +77,10 @@ MP3 = Recipe(
     bit_rates=((12_000, 64_000), (24_000, 96_000), (48_000, 128_000)),
     # Without the reservoir a frame never waits for its successors.
     codec_options=MappingProxyType({"reservoir": "0"}),
-    container_options=MappingProxyType({"write_xing": "0", "id3v2_version": "0"}),
+    container_options=MappingProxyType({"id3v2_version": "0"}),
+    # The Info frame counts the frames, and the samples that were added before and after: a stream
+    # has none, since it would stand first.
+    stream_options=MappingProxyType({"write_xing": "0"}),
 )
 OPUS = Recipe(
     codec="libopus",
@@ -106,21 +111,28 @@ class CompressedEncoder:
     """An `Encoder` for a recipe.
 
     The same samples give the same bytes, always: nothing in them tells a time, a version or a
-    random number. Files are written as to a pipe, so their headers do not tell their length.
+    random number. A stream is written as to a pipe, a whole file as to a file: the muxer then
+    returns to the header at the end, to tell how long it is.
     """
 
-    def __init__(self, recipe: Recipe, sample_rate_hz: int) -> None:
+    def __init__(self, recipe: Recipe, sample_rate_hz: int, *, is_whole: bool) -> None:
         """Open the codec and write the container's header."""
         self._recipe = recipe
         self._rate_hz = recipe.supported_hz(sample_rate_hz)
         self._resampler: Resampler | None = None
         if self._rate_hz != sample_rate_hz:
             self._resampler = Resampler(sample_rate_hz, self._rate_hz)
-        self._sink = _Sink()
+        self._sink = _Sink(is_seekable=is_whole)
         self._num_coded = 0
         self._output: tuple[OutputContainer, AudioStream] | None = _opened(
             recipe, self._rate_hz, self._sink
         )
+        self._sink.end_header()
+
+    @property
+    def header(self) -> bytes:
+        """See `Encoder.header`."""
+        return self._sink.header
 
     def encode(self, samples: Samples) -> bytes:
         """See `Encoder.encode`."""
@@ -174,13 +186,46 @@ class CompressedEncoder:
 
 
 class _Sink:
-    """A file to ffmpeg, one that cannot seek, from which we take what it wrote."""
+    """A file to ffmpeg, from which we take what it wrote.
 
-    def __init__(self) -> None:
+    If it is seekable, its header may be written again when the rest has been taken.
+    """
+
+    def __init__(self, *, is_seekable: bool) -> None:
+        self._is_seekable = is_seekable
         self._written = bytearray()
+        self._header = bytearray()
+        self._position = 0
+        self._num_bytes = 0
+
+    def end_header(self) -> None:
+        """Say that what has been written by now is the header."""
+        self._header[:] = self._written
+
+    @property
+    def header(self) -> bytes:
+        return bytes(self._header)
+
+    def seekable(self) -> bool:
+        return self._is_seekable
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origins = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._num_bytes}
+        self._position = origins[whence] + offset
+        return self._position
 
     def write(self, data: bytes) -> int:
-        self._written += data
+        end = self._position + len(data)
+        if self._position == self._num_bytes:
+            self._written += data
+            self._num_bytes = end
+        else:
+            assert end <= len(self._header), "only the header is written again"
+            self._header[self._position : end] = data
+        self._position = end
         return len(data)
 
     def take(self) -> bytes:
@@ -198,6 +243,7 @@ def _opened(recipe: Recipe, rate_hz: int, sink: _Sink) -> tuple[OutputContainer,
             "flush_packets": "1",
             "fflags": "+bitexact",
             **recipe.container_options,
+            **({} if sink.seekable() else recipe.stream_options),
         },
     )
     stream = container.add_stream(

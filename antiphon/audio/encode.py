@@ -50,9 +50,19 @@ class Encoder(Protocol):
     """One file in the making: float32 mono samples in, bytes out.
 
     All that `encode` and `finish` return, concatenated, is the file; it is the same however the
-    samples were cut. Calls of a compressed format take CPU time, so they belong in a worker thread;
-    several encoders may run in several threads, one encoder in one at a time.
+    samples were cut. The beginning of a whole file is then replaced by `header`. Calls of a
+    compressed format take CPU time, so they belong in a worker thread; several encoders may run in
+    several threads, one encoder in one at a time.
     """
+
+    @property
+    def header(self) -> bytes:
+        """How the file begins, once it is finished: of a whole file, with its true length.
+
+        It replaces as many bytes of what was returned first, all of them in the first piece that
+        is not empty. Formats without a length in their header, or without a header, may have none.
+        """
+        ...
 
     def encode(self, samples: Samples) -> bytes:
         """Take ``[num_samples]``; return the bytes that are ready, possibly none.
@@ -71,41 +81,94 @@ class Encoder(Protocol):
         ...
 
 
-def open_encoder(
-    format: AudioFormat, sample_rate_hz: int, *, num_samples: int | None = None
-) -> Encoder:
+def open_encoder(format: AudioFormat, sample_rate_hz: int, *, is_whole: bool = False) -> Encoder:
     """Begin a file.
 
     Args:
         format: of the file.
         sample_rate_hz: of the samples, 8000 to 48000. Where the format has no such rate, the file
             has the next higher one that it has (for Opus 8, 12, 16, 24 or 48 kHz, for AAC 48 kHz).
-        num_samples: how many will come, if known; a WAV header then tells its true length.
+        is_whole: nothing is read before the end, and then `Encoder.header` is put in its place.
+            Otherwise the header says, as each format does, that the length is unknown.
     """
     if format is AudioFormat.PCM:
-        return PcmEncoder(header=b"")
+        return PcmEncoder()
     if format is AudioFormat.WAV:
-        return PcmEncoder(header=wav_header(sample_rate_hz, num_samples))
-    return CompressedEncoder(_RECIPES[format], sample_rate_hz)
+        return WavEncoder(sample_rate_hz, is_whole=is_whole)
+    return CompressedEncoder(_RECIPES[format], sample_rate_hz, is_whole=is_whole)
+
+
+def whole_file(format: AudioFormat, sample_rate_hz: int, samples: Samples) -> bytes:
+    """Return ``[num_samples]`` as a file; arguments as of `open_encoder`.
+
+    Raises:
+        EngineError: a sample is NaN or infinite.
+    """
+    encoder = open_encoder(format, sample_rate_hz, is_whole=True)
+    try:
+        pieces = [encoder.encode(samples) + encoder.finish()]
+    finally:
+        encoder.close()
+    return b"".join(with_header(pieces, encoder.header))
+
+
+def with_header(pieces: list[bytes], header: bytes) -> list[bytes]:
+    """Return the pieces of a file, none of them empty, with its `Encoder.header` in its place."""
+    if not header:
+        return pieces
+    first, *others = pieces
+    assert len(first) >= len(header), "a header comes in one piece"
+    return [header + first[len(header) :], *others]
 
 
 class PcmEncoder:
-    """An `Encoder` for 16-bit samples behind a header, which may be empty."""
+    """An `Encoder` for 16-bit samples without a header."""
 
-    def __init__(self, header: bytes) -> None:
-        self._header = header
+    header = b""
 
     def encode(self, samples: Samples) -> bytes:
         """See `Encoder.encode`."""
-        return self._take_header() + pcm16(samples)
+        return pcm16(samples)
 
     def finish(self) -> bytes:
         """See `Encoder.finish`."""
-        return self._take_header()
+        return b""
 
     def close(self) -> None:
         """See `Encoder.close`."""
 
-    def _take_header(self) -> bytes:
-        header, self._header = self._header, b""
-        return header
+
+class WavEncoder:
+    """An `Encoder` for 16-bit samples behind a RIFF header."""
+
+    def __init__(self, sample_rate_hz: int, *, is_whole: bool) -> None:
+        self._sample_rate_hz = sample_rate_hz
+        self._is_whole = is_whole
+        self._num_samples = 0
+        self._has_begun = False
+
+    @property
+    def header(self) -> bytes:
+        """See `Encoder.header`."""
+        return wav_header(self._sample_rate_hz, self._num_samples if self._is_whole else None)
+
+    def encode(self, samples: Samples) -> bytes:
+        """See `Encoder.encode`."""
+        data = pcm16(samples)
+        beginning = self._beginning()
+        self._num_samples += len(samples)
+        return beginning + data
+
+    def finish(self) -> bytes:
+        """See `Encoder.finish`."""
+        return self._beginning()
+
+    def close(self) -> None:
+        """See `Encoder.close`."""
+
+    def _beginning(self) -> bytes:
+        """Return the header, once; a whole file's is not right before the end."""
+        if self._has_begun:
+            return b""
+        self._has_begun = True
+        return self.header

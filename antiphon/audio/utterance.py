@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import AudioFormat, whole_file
 from antiphon.errors import InvalidRequestError
 from antiphon.types import AudioChunk, Ended, FinishReason, Samples, SpeechStream, Usage
 
@@ -45,10 +45,7 @@ class Audio:
                 f"Unknown audio format '{suffix}'. Available: {', '.join(AudioFormat)}.",
                 param="response_format",
             )
-        encoder = open_encoder(
-            AudioFormat(suffix), self.sample_rate_hz, num_samples=len(self.samples)
-        )
-        path.write_bytes(encoder.encode(self.samples) + encoder.finish())
+        path.write_bytes(whole_file(AudioFormat(suffix), self.sample_rate_hz, self.samples))
 
 
 async def collect(events: SpeechStream) -> Audio:

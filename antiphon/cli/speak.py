@@ -1,5 +1,6 @@
 """Speaks into a file or a pipe, and says on stderr how it goes."""
 
+import io
 import os
 import sys
 import time
@@ -12,11 +13,13 @@ from typing import BinaryIO
 from rich.console import Console
 
 from antiphon.audio.encode import AudioFormat, open_encoder
-from antiphon.audio.wav import wav_header
 from antiphon.cli.progress import shown_progress
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.offline import Antiphon
 from antiphon.types import AudioChunk, SpeechRequest
+
+if sys.platform != "win32":
+    import fcntl
 
 STDOUT = "-"
 
@@ -109,24 +112,46 @@ def _written(
     file: BinaryIO,
     progress: Progress,
 ) -> Generator[None, None, None]:
-    """Write the audio, and yield after each piece."""
+    """Write the audio, and yield after each piece; a file that can seek gets its header last."""
     encoder = None
+    start = _rewritable_from(file)
     try:
         with closing(antiphon.stream(request)) as chunks:
             for chunk in chunks:
-                encoder = encoder or open_encoder(format, chunk.sample_rate_hz)
+                encoder = encoder or open_encoder(
+                    format, chunk.sample_rate_hz, is_whole=start is not None
+                )
                 progress.add(chunk)
                 file.write(encoder.encode(chunk.samples))
                 file.flush()
                 yield
         assert encoder is not None, "a stream has at least one chunk"
         file.write(encoder.finish())
+        if start is not None:
+            file.seek(start)
+            file.write(encoder.header)
+            file.seek(0, os.SEEK_END)
     finally:
         if encoder is not None:
             encoder.close()
-    if format is AudioFormat.WAV and file.seekable():
-        file.seek(0)
-        file.write(wav_header(progress.sample_rate_hz, progress.num_samples))
+
+
+def _rewritable_from(file: BinaryIO) -> int | None:
+    """Return where a file begins to be ours; ``None`` if what is written cannot be written again.
+
+    The shell may have given us a file that holds something, with ``>`` around several commands. In
+    one that it opened with ``>>``, all that is written goes to the end.
+    """
+    return file.tell() if file.seekable() and not _appends(file) else None
+
+
+def _appends(file: BinaryIO) -> bool:
+    if sys.platform == "win32":
+        return False
+    try:
+        return bool(fcntl.fcntl(file, fcntl.F_GETFL) & os.O_APPEND)
+    except io.UnsupportedOperation:  # it is none of the system's files
+        return False
 
 
 @contextmanager

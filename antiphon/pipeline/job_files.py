@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.audio.encode import AudioFormat, open_encoder
-from antiphon.audio.wav import wav_header
 from antiphon.media.job import JobChapter, JobFile
 from antiphon.media.store import MediaStore
 from antiphon.types import Samples
@@ -112,9 +111,7 @@ class _File:
     def __init__(self, path: Path, format: AudioFormat, sample_rate_hz: int) -> None:
         self.path = path
         self.num_samples = 0
-        self._format = format
-        self._sample_rate_hz = sample_rate_hz
-        self._encoder = open_encoder(format, sample_rate_hz)
+        self._encoder = open_encoder(format, sample_rate_hz, is_whole=True)
         self._file = path.open("wb")
 
     def write(self, samples: Samples) -> None:
@@ -123,9 +120,8 @@ class _File:
 
     def finish(self) -> None:
         self._file.write(self._encoder.finish())
-        if self._format is AudioFormat.WAV:
-            self._file.seek(0)
-            self._file.write(wav_header(self._sample_rate_hz, self.num_samples))
+        self._file.seek(0)
+        self._file.write(self._encoder.header)
         self.close()
 
     def close(self) -> None:

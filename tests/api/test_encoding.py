@@ -28,7 +28,9 @@ class SpyEncoder:
         self.may_open = threading.Event()
         self.may_open.set()
 
-    def open(self, format: AudioFormat, sample_rate_hz: int) -> "SpyEncoder":
+    def open(
+        self, format: AudioFormat, sample_rate_hz: int, *, is_whole: bool = False
+    ) -> "SpyEncoder":
         self.opening.set()
         self.may_open.wait()
         self.is_open = True

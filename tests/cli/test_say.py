@@ -16,7 +16,7 @@ from antiphon.audio.encode import AudioFormat
 from antiphon.types import Samples
 from tests import faulty
 from tests.cli.conftest import DEADLINE_S, Run
-from tests.decoding import decoded
+from tests.decoding import decoded, told_length
 
 TEXT = "Hello there."
 TOY = ("--model", "toy", "--seed", "3")
@@ -55,6 +55,35 @@ def test_the_suffix_names_the_format(run: Run, tmp_path: Path, format: AudioForm
     samples, rate_hz = decoded(path.read_bytes(), format, 24_000)
     padding_s = 0.1  # what mp3 and aac add
     assert len(samples) / rate_hz == pytest.approx(len(spoken()) / 24_000, abs=padding_s)
+
+
+@pytest.mark.parametrize("format", ["mp3", "opus", "flac", "wav"])
+def test_a_file_tells_how_long_it_is(run: Run, tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"speech.{format}"
+    assert run("say", TEXT, "-o", str(path), *TOY).exit_code == 0
+    assert told_length(path.read_bytes(), 24_000) == len(spoken())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+@pytest.mark.parametrize("is_appended", [False, True])
+def test_a_file_that_the_shell_opened_keeps_what_it_holds(
+    tmp_path: Path, is_appended: bool
+) -> None:
+    """Its header is written again only where it can be: ``>>`` puts all at the end."""
+    path = tmp_path / "speech.flac"
+    say = [sys.executable, "-m", "antiphon", "say", TEXT, "-o", "-", "--format", "flac", *TOY]
+    with path.open("ab" if is_appended else "wb") as file:
+        file.write(b"before")
+        file.flush()
+        subprocess.run(say, stdout=file, check=True, timeout=DEADLINE_S)
+        subprocess.run(["echo", "after"], stdout=file, check=True, timeout=DEADLINE_S)
+    content = path.read_bytes()
+    assert content.startswith(b"before")
+    assert content.endswith(b"after\n")
+    speech = content.removeprefix(b"before").removesuffix(b"after\n")
+    assert len(decoded(speech, "flac", 24_000)[0]) == len(spoken())
+    if not is_appended:
+        assert told_length(speech, 24_000) == len(spoken())
 
 
 def test_flags_reach_the_request(run: Run, tmp_path: Path) -> None:
