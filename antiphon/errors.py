@@ -29,6 +29,14 @@ Messages name the field, say what was wrong and what is allowed.
 from collections.abc import Iterable
 
 
+def how_to_install(extra: str) -> str:
+    """Return how to get the packages of an extra, which no package registry can say."""
+    return (
+        f"run 'scripts/setup {extra}' in a checkout,"
+        f" or pip install './antiphon-VERSION-py3-none-any.whl[{extra}]'"
+    )
+
+
 class AntiphonError(Exception):
     """Base of all errors raised on purpose."""
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TypeVar
 
-from antiphon.errors import SettingsError
+from antiphon.errors import SettingsError, how_to_install
 
 try:
     from opentelemetry import propagate, trace
@@ -32,7 +32,7 @@ def switch(*, on: bool) -> None:
     global _is_on  # spans cross all layers, as the log does
     if on and not _IS_INSTALLED:
         raise SettingsError(
-            "server.traces: OpenTelemetry is not installed. Install 'antiphon[otel]'."
+            f"server.traces: OpenTelemetry is not installed; {how_to_install('otel')}."
         )
     _is_on = on
 

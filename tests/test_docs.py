@@ -76,3 +76,12 @@ def test_the_tests_that_are_to_show_a_defence_exist() -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
     for name in re.findall(r"`(test_\w+)`", told):
         assert f"def {name}(" in code, name
+
+
+def test_nobody_is_told_to_install_what_no_registry_has() -> None:
+    told = [*PAGES, *(ROOT / "antiphon").rglob("*.py"), *(ROOT / "deploy").rglob("Dockerfile*")]
+    for path in [*told, ROOT / "constraints.txt"]:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"""(?i)install ['"`]*antiphon\b(?![\w-]*\.whl|-VERSION)""", text), (
+            path
+        )

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from antiphon.errors import ModelLoadError
+from antiphon.errors import ModelLoadError, how_to_install
 
 _ID = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>\S+))?")
 _NEEDED_FILES = ("*.json", "*.safetensors", "*.txt")  # in folders too
@@ -32,7 +32,7 @@ def download(model: str) -> Path:
     except ModuleNotFoundError as error:
         raise ModelLoadError(
             f"'{model}' is neither built in nor a directory here; to fetch it from the Hugging"
-            " Face hub: pip install 'antiphon[torch]'"
+            f" Face hub: {how_to_install('torch')}"
         ) from error
     try:
         directory = snapshot_download(

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from antiphon.errors import how_to_install
 from antiphon.types import LoadProgress, Sampling, SpeechRequest, Voice
 
 
@@ -127,7 +128,7 @@ class Extra:
     """Packages that a family needs beyond those that always come.
 
     Attributes:
-        name: as in ``pip install 'antiphon[NAME]'``.
+        name: as in ``pip install '.[NAME]'``.
         packages: ``(module, what people call it)``, the one that tells most first.
     """
 
@@ -139,7 +140,7 @@ class Extra:
         """The first package that is not installed, and how to get it; ``None`` if all are."""
         for module, title in self.packages:
             if find_spec(module) is None:
-                return f"this model needs {title}: pip install 'antiphon[{self.name}]'"
+                return f"this model needs {title}: {how_to_install(self.name)}"
         return None
 
 

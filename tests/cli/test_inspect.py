@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.errors import how_to_install
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.registry import FAMILIES
 from tests.cli.conftest import Run
 
-NEEDS_TORCH = "this model needs PyTorch: pip install 'antiphon[torch]'"
+NEEDS_TORCH = f"this model needs PyTorch: {how_to_install('torch')}"
 
 
 @pytest.fixture(scope="module")

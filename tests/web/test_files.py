@@ -1,4 +1,4 @@
-"""Files in a real browser: it knows how long a whole one is, and plays a streamed one to its end."""
+"""Files in a real browser: it knows how long a whole one is, and plays a streamed one."""
 
 from typing import Any
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.errors import how_to_install
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.inspect import inspect
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
@@ -150,5 +151,5 @@ def test_neither_torch_nor_any_library_of_tensors_is_needed(
     )
     assert done.returncode == 1, done.stderr
     told = json.loads(done.stdout)
-    assert told["problems"] == ["this model needs PyTorch: pip install 'antiphon[torch]'"]
+    assert told["problems"] == [f"this model needs PyTorch: {how_to_install('torch')}"]
     assert told["parameters"] > 0
