@@ -2,10 +2,12 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Generator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from antiphon.audio.encode import AudioFormat
 from antiphon.config import Settings
+from tests.clients.wyoming import WyomingClient, free_port, proxy_python
 from tests.decoding import decoded
 from tests.servers import RunningServer, start_server
 
@@ -75,6 +78,38 @@ def test_the_readmes_curl_writes_an_mp3(server: RunningServer, tmp_path: Path) -
     [command] = [code for code in blocks("bash") if code.startswith("curl")]
     run(["sh", "-c", command.replace(SHOWN_URL, server.base_url)], tmp_path)
     assert playable_files(tmp_path) == ["hello.mp3"]
+
+
+@pytest.mark.clients
+def test_the_readmes_home_assistant_speaks_before_it_has_heard_all(server: RunningServer) -> None:
+    """Its assistants write word by word: what is complete is spoken while the rest is written."""
+    [command] = [code for code in blocks("bash") if "wyoming_openai" in code]
+    port = free_port()
+    command = command.replace(SHOWN_URL, server.base_url).replace(
+        "0.0.0.0:10300", f"127.0.0.1:{port}"
+    )
+    _, *arguments = shlex.split(command.replace("\\\n", " "))
+    with subprocess.Popen([proxy_python(), *arguments]) as proxy:
+        try:
+            with closing(WyomingClient(port)) as client:
+                client.send("describe")
+                [*_, info] = client.until("info")
+                [program] = info.data["tts"]
+                assert program["supports_synthesize_streaming"] is True
+                voices = [voice["name"] for voice in program["voices"]]
+                assert "heart" in voices
+
+                client.send("synthesize-start", {"voice": {"name": "heart"}})
+                client.send("synthesize-chunk", {"text": "The first sentence. The second"})
+                [*_, first] = client.until("audio-chunk")
+                client.send("synthesize-chunk", {"text": " one is longer."})
+                client.send("synthesize-stop")
+                heard = [first, *client.until("synthesize-stopped")]
+        finally:
+            proxy.terminate()
+    audio = b"".join(event.payload for event in heard if event.type == "audio-chunk")
+    assert first.data["rate"] == 24_000
+    assert len(audio) / 2 / 24_000 > 1.0
 
 
 def test_the_readme_shows_every_format() -> None:
