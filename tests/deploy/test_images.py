@@ -1,0 +1,68 @@
+"""The image for the CPU is built, started and spoken to, where a container engine can be had."""
+
+import shutil
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.decoding import decoded
+from tests.servers import wait_until
+
+ROOT = Path(__file__).parents[2]
+IMAGE = "antiphon-test"
+_NO_REGISTRY = ("no such host", "connection refused", "i/o timeout", "server misbehaving")
+
+pytestmark = pytest.mark.slow  # downloads a base image and every dependency
+
+
+def _run(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    """A container engine that answers."""
+    for name in ("docker", "podman"):
+        if shutil.which(name) and _run(name, "info").returncode == 0:
+            return name
+    pytest.skip("no container engine answers")
+
+
+@pytest.fixture(scope="module")
+def container(engine: str) -> Generator[str, None, None]:
+    """The image, built and started as its first lines tell, with nothing to write but volumes."""
+    built = _run(engine, "build", "-f", "deploy/Dockerfile", "-t", IMAGE, ".")
+    if built.returncode and any(sign in built.stderr for sign in _NO_REGISTRY):
+        pytest.skip("the registry of images cannot be reached")
+    assert built.returncode == 0, built.stderr
+    flags = ("--detach", "--read-only", "--tmpfs", "/tmp", "--publish", "127.0.0.1::8000")
+    started = _run(engine, "run", *flags, IMAGE)
+    assert started.returncode == 0, started.stderr
+    name = started.stdout.strip()
+    try:
+        yield name
+    finally:
+        _run(engine, "rm", "--force", "--volumes", name)
+
+
+def test_the_image_speaks_as_nobody_and_stops_when_it_is_told(engine: str, container: str) -> None:
+    url = "http://" + _run(engine, "port", container, "8000/tcp").stdout.split()[0]
+
+    def is_ready() -> bool:
+        try:
+            return httpx.get(f"{url}/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    wait_until(is_ready)
+    body = {"input": "Hello there.", "response_format": "wav", "stream": False}
+    speech = httpx.post(f"{url}/v1/audio/speech", json=body, timeout=60).raise_for_status()
+    samples, rate_hz = decoded(speech.content, "wav", 24_000)
+    assert len(samples) / rate_hz > 0.5
+    assert _run(engine, "exec", container, "id", "-u").stdout.strip() == "10001"
+    assert _run(engine, "stop", container).returncode == 0
+    state = _run(engine, "inspect", "--format", "{{.State.ExitCode}}", container)
+    assert state.stdout.strip() == "0"
