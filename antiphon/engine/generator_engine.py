@@ -29,6 +29,7 @@ class _Job:
         self.pieces = pieces
         self.speaker = speaker
         self.has_left = False
+        self.chunk: AudioChunk | None = None
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.Future[AudioChunk | None] = self._loop.create_future()
         self._context = contextvars.copy_context()
@@ -39,9 +40,9 @@ class _Job:
         self._context = contextvars.copy_context()
         return self._next
 
-    def make(self) -> AudioChunk | None:
-        """Compute a chunk; ``None`` at the end."""
-        return self._context.run(next, self.pieces, None)
+    def make(self) -> None:
+        """Compute `chunk`; it is ``None`` at the end."""
+        self.chunk = self._context.run(next, self.pieces, None)
 
     def tell(self, outcome: AudioChunk | Exception | None) -> None:
         """Hand over what has become of the chunk, from any thread."""
@@ -174,10 +175,9 @@ class GeneratorEngine:
 
     def _work(self, heartbeat: Heartbeat) -> None:
         while (job := self._next_job()) is not None:
-            chunks: list[AudioChunk | None] = []
             with heartbeat.step():
-                fault = fault_of(lambda job=job, chunks=chunks: chunks.append(job.make()))
-            outcome = chunks[0] if fault is None else fault
+                fault = fault_of(job.make)
+            outcome = job.chunk if fault is None else fault
             audio_s = outcome.duration_s if isinstance(outcome, AudioChunk) else 0.0
             with self._changed:
                 self._scheduler.end(job.speaker, audio_s, is_complete=outcome is None)

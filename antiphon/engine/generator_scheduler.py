@@ -63,7 +63,8 @@ class GeneratorScheduler:
        be kept gapless.
     3. Then all others by slack. Bulk work is among them, in order of arrival, as if it were a
        listener who had five seconds of slack when its chunk was asked for: so it fills the time
-       that listeners leave, and gets a chunk every few seconds where they leave none.
+       that listeners leave. When these seconds are over, only those go before it who would halt
+       meanwhile, and after five more nobody does.
 
     Bulk work leaves one thread to listeners while there are any, if there is more than one.
 
@@ -272,12 +273,16 @@ class GeneratorScheduler:
         return not self.pace.speed or load <= self._limits.max_load * self.pace.speed
 
     def _start_s(self) -> float:
-        """Time until all who wait have their first sound, and a thread is free for one more."""
+        """Time until all who wait have begun and can wait again, and a thread is free for one more.
+
+        That takes a first chunk of each, and audio up to where its listener is comfortable.
+        """
         num_waiting = self._num_waiting
         num_ahead = max(num_waiting + 1 - self._num_threads, 0)
         load = sum(each.speed for each in self._listeners.values()) - num_waiting / 2
         used = min(load / self.pace.speed, self._limits.max_load)  # half of them, on average
-        return num_ahead * self.pace.start_work_s / (1 - used)
+        begin_s = self.pace.start_work_s + self._comfort_s() / self.pace.speed
+        return num_ahead * begin_s / (1 - used)
 
     def _comfort_s(self) -> float:
         """Slack with which a listener can wait until everybody has had a turn."""
@@ -289,8 +294,7 @@ class GeneratorScheduler:
         assert speaker.asked_s is not None
         listener = speaker.listener
         if listener is None:
-            deadline_s = speaker.asked_s + _BULK_PATIENCE_S
-            return (0 if deadline_s < now_s else 2), deadline_s, speaker.order
+            return *self._bulk_rank(speaker.asked_s + _BULK_PATIENCE_S, now_s), speaker.order
         if listener.deadline_s == inf:
             return 1, 0.0, speaker.order
         deadline_s = listener.deadline_s
@@ -299,6 +303,13 @@ class GeneratorScheduler:
                 break
             deadline_s += self.pace.audio_left_s(earlier.progress) / listener.speed
         return (0 if deadline_s < now_s + comfort_s else 2), deadline_s, speaker.order
+
+    def _bulk_rank(self, deadline_s: float, now_s: float) -> tuple[int, float]:
+        """Return what sorts bulk work among listeners: none halts for it until it is very late."""
+        if deadline_s > now_s:
+            return 2, deadline_s
+        is_very_late = deadline_s + _BULK_PATIENCE_S < now_s
+        return 0, (deadline_s if is_very_late else now_s + self.pace.long_run_s)
 
     def _first_bulk(self) -> Speaker | None:
         """Return the bulk work that is next, if it may have one thread more."""

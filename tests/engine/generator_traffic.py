@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from antiphon.bench.playback import underrun_s
@@ -129,7 +130,7 @@ class Traffic:
             waiting = self._runs[speaker.order]
             run_s, audio_s = waiting.pop(0) if waiting else (0.0, 0.0)
             is_over = audio_s == 0.0
-            self.at(self.now_s + run_s, lambda s=speaker, a=audio_s, o=is_over: self._end(s, a, o))
+            self.at(self.now_s + run_s, partial(self._end, speaker, audio_s, is_over))
 
     def _end(self, speaker: Speaker, audio_s: float, is_over: bool) -> None:
         self.num_busy -= 1

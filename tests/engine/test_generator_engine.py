@@ -193,6 +193,7 @@ def test_who_would_make_others_stutter_is_told_when_to_come_again() -> None:
             await anext(chunks)
             with pytest.raises(OverloadedError) as caught:
                 await samples(engine.generate("b", prompt(2)))
+            assert caught.value.retry_after_s is not None
             assert caught.value.retry_after_s >= 1.0
             more = engine.generate("a", prompt(3), is_later=True)
             assert len(await samples(more)) > 0, "its beginning was let in"
