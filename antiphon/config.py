@@ -45,7 +45,9 @@ class ModelSettings(Section):
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
         "auto", description="What the weights are computed in."
     )
-    max_slots: int = Field(64, ge=1, description="Requests that a stage works on at once.")
+    max_slots: int = Field(
+        64, ge=1, description="Requests that a stage works on, or listeners it speaks to, at once."
+    )
     cache_gib: float | None = Field(
         None, gt=0, description="Memory for keys and values; default: what the slots usually need."
     )
@@ -54,7 +56,7 @@ class ModelSettings(Section):
     )
     max_waiting: int = Field(256, ge=0, description="Listeners who may wait for a slot.")
     max_wait_s: float = Field(
-        2.0, ge=0, description="Longest predicted wait for a slot; beyond it: 429."
+        2.0, ge=0, description="Longest predicted wait for a slot or first sound; beyond it: 429."
     )
     max_load: float = Field(
         0.85, gt=0, le=1, description="Share of real time that all streams together may need."

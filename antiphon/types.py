@@ -66,6 +66,8 @@ class SpeechRequest:
         normalize: whether numbers, units and the like are written out, in English.
         word_timestamps: whether to tell when each word is spoken.
         id: names the request in logs, metrics and the engine.
+        follows: the id of the request that began the stream that this one goes on with: it was let
+            in with that one.
     """
 
     input: str
@@ -83,6 +85,7 @@ class SpeechRequest:
     normalize: bool = False
     word_timestamps: bool = False
     id: str = field(default_factory=new_request_id)
+    follows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

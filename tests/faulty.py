@@ -1,6 +1,7 @@
 """A family that does what its input says: a number of chunks, then an ending of choice."""
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -33,11 +34,17 @@ class Ending(StrEnum):
     STOP = "stop"
     ENGINE_ERROR = "engine error"
     BUG = "bug"
+    HANG = "hang"  # until it may go on
     SILENCE = "silence"  # for ever, in chunks without a sample
 
 
 PULLED: Counter[int] = Counter()
 """Chunks that each request, named by its seed, was asked for."""
+
+GO_ON = threading.Event()
+"""Lets generators that hang go on."""
+
+_LONGEST_HANG_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,9 @@ class ScriptGenerator:
             raise EngineError("the script says so")
         if script.ending is Ending.BUG:
             raise RuntimeError("a secret of the inside")
+        if script.ending is Ending.HANG:
+            PULLED[prompt.seed] += 1
+            assert GO_ON.wait(_LONGEST_HANG_S), "nobody let it go on"
         while script.ending is Ending.SILENCE:
             PULLED[prompt.seed] += 1
             yield AudioChunk(np.zeros(0, np.float32), SAMPLE_RATE_HZ)

@@ -72,12 +72,27 @@ class Admission:
         if forecast.ends_s:
             end_s = forecast.ends_s[min(num_ahead, len(forecast.ends_s) - 1)]
             wait_s = max(end_s - now_s, 0.0)
-        max_waiting = limits.max_waiting if is_live else limits.max_waiting_bulk
-        if num_ahead >= max_waiting or (is_live and wait_s > limits.max_wait_s):
-            raise OverloadedError(
-                "The server is speaking as many streams as it can without gaps.",
-                retry_after_s=max(wait_s, _MIN_RETRY_AFTER_S),
-            )
+        check_wait(limits, num_ahead, wait_s, is_live=is_live)
+
+
+def check_wait(limits: AdmissionLimits, num_ahead: int, wait_s: float, *, is_live: bool) -> None:
+    """Let somebody wait for a place.
+
+    Args:
+        limits: of waiting.
+        num_ahead: requests of its kind, live or bulk, that wait already.
+        wait_s: that is expected.
+        is_live: which kind.
+
+    Raises:
+        OverloadedError: it would take too long; says when a place should be free.
+    """
+    max_waiting = limits.max_waiting if is_live else limits.max_waiting_bulk
+    if num_ahead >= max_waiting or (is_live and wait_s > limits.max_wait_s):
+        raise OverloadedError(
+            "The server is speaking as many streams as it can without gaps.",
+            retry_after_s=max(wait_s, _MIN_RETRY_AFTER_S),
+        )
 
 
 class Lengths:

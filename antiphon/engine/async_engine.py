@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from antiphon.engine.core import EngineCore
+from antiphon.engine.faults import fault_of
 from antiphon.engine.heartbeat import Heartbeat
 from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest
@@ -157,18 +158,19 @@ class AsyncEngine:
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        try:
-            while self._take_commands():
-                with self.heartbeat.step():
-                    events = self._core.step()
-                for request_id, event in events:
-                    self._tell(request_id, event)
-                self._deliver()
-        except Exception as error:  # the engine's one door for faults
-            logger.exception("the engine failed")
-            self._failure = f"{type(error).__name__}: {error}"
+        if (fault := fault_of(self._run_steps)) is not None:
+            logger.error("the engine failed", exc_info=fault)
+            self._failure = f"{type(fault).__name__}: {fault}"
         self._end_all()
         self._core.runner.close()
+
+    def _run_steps(self) -> None:
+        while self._take_commands():
+            with self.heartbeat.step():
+                events = self._core.step()
+            for request_id, event in events:
+                self._tell(request_id, event)
+            self._deliver()
 
     def _take_commands(self) -> bool:
         """Carry out what arrives until it is time for a step; False means stop."""

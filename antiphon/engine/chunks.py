@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import inf
 
 from antiphon.engine.plan import CodecShape, Decode
-from antiphon.engine.playback import PlaybackPolicy, round_down, round_up
+from antiphon.engine.playback import PlaybackPolicy, heard_until_s, round_down, round_up
 from antiphon.engine.request import EngineRequest, Status, slot_of
 from antiphon.engine.step_times import StepTimes
 from antiphon.types import AudioChunk, Samples
@@ -91,7 +91,7 @@ class ChunkPlanner:
             return
         frame_s = self._codec.frame_s
         if request.deadline_s < inf:
-            request.deadline_s = max(request.deadline_s, now_s) + num_frames * frame_s
+            request.deadline_s = heard_until_s(request.deadline_s, now_s, num_frames * frame_s)
             slack_s = request.deadline_s - now_s
         else:
             slack_s = request.num_frames_decoded * frame_s

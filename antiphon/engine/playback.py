@@ -161,6 +161,17 @@ ALL_ROWS = PlaybackPolicy(min_saving_s=inf)
 """Every slot in every step."""
 
 
+def heard_until_s(deadline_s: float, now_s: float, duration_s: float) -> float:
+    """Return when a listener will have heard all, with audio that is there now.
+
+    Args:
+        deadline_s: when it would have heard all before; ``inf``: there was none.
+        now_s: the time.
+        duration_s: of the audio.
+    """
+    return (now_s if deadline_s == inf else max(deadline_s, now_s)) + duration_s
+
+
 def round_up(num_frames: float, sizes: Sequence[int]) -> int:
     """Return the smallest of ascending ``sizes`` that holds as many frames, or the largest."""
     return next((size for size in sizes if size >= num_frames), sizes[-1])

@@ -21,12 +21,19 @@ class StageRequest:
         is_live: whether somebody listens while it is made; else only its end matters.
         pieces: the rest of a text that is still arriving, the last one closing it; closed with the
             request's stream. ``None`` if the prompt holds all of the text.
+        stream_id: names the stream that this is a part of; ``None``: it is one of its own.
+        is_later: whether this goes on with a stream that was let in: nobody who listens is told in
+            the middle that there is no room.
+        speed: at which it will be played.
     """
 
     id: str
     prompt: Prompt
     is_live: bool = True
     pieces: AsyncGenerator[Piece, None] | None = None
+    stream_id: str | None = None
+    is_later: bool = False
+    speed: float = 1.0
 
 
 class Stage(Protocol):

@@ -151,8 +151,14 @@ class Journey:
 
     async def _staged(self, segment: Segment, prompt: Prompt) -> SpeechStream:
         num_frames = 0
+        request = self.request
         stage_request = StageRequest(
-            f"{self.request.id}-{segment.index}", prompt, is_live=self.request.is_live
+            f"{request.id}-{segment.index}",
+            prompt,
+            is_live=request.is_live,
+            stream_id=request.follows or request.id,
+            is_later=request.follows is not None or segment.index > 0,
+            speed=request.speed,
         )
         async with aclosing(self.model.open(stage_request)) as items:
             async for item in items:

@@ -89,6 +89,7 @@ class SegmentSpeech:
             self._request,
             id=f"{self._request.id}-{index}",
             seed=segment_seed(self._seed, index),
+            follows=f"{self._request.id}-0" if index else None,
         )
         if self._reads_late:
             late = self._late(request, text)

@@ -8,8 +8,9 @@ from typing import Any
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.codec.runner import BatchedDecoder
 from antiphon.codec.slots import DecoderStream
-from antiphon.concurrency import Workers
+from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
+from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
@@ -21,23 +22,34 @@ from antiphon.types import AudioChunk, Ended, FrameReady
 
 
 class GeneratorStage:
-    """Pulls a generator piece by piece in worker threads: no piece is made before it is wanted."""
+    """Pulls generators piece by piece, by their listeners' clocks."""
 
-    def __init__(self, generator: SpeechGenerator) -> None:
-        self._generator = generator
-        self._workers = Workers("generator")
+    def __init__(
+        self,
+        generator: SpeechGenerator,
+        name: str,
+        max_streams: int,
+        admission: AdmissionLimits | None = None,
+    ) -> None:
+        self._engine = GeneratorEngine(
+            generator, name=name, max_streams=max_streams, limits=admission
+        )
 
     async def run(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         assert upstream is None
-        pieces = self._generator.generate(request.prompt)
-        try:
-            while (chunk := await self._workers.run(next, pieces, None)) is not None:
+        chunks = self._engine.generate(
+            request.stream_id or request.id,
+            request.prompt,
+            is_live=request.is_live,
+            is_later=request.is_later,
+            speed=request.speed,
+        )
+        async with aclosing(chunks):
+            async for chunk in chunks:
                 yield chunk
-            yield Ended("stop")
-        finally:
-            pieces.close()
+        yield Ended("stop")
 
     @property
     def failure(self) -> str | None:
@@ -45,11 +57,10 @@ class GeneratorStage:
 
     @property
     def stalled_s(self) -> float:
-        return 0.0  # a thread of many: the others go on
+        return self._engine.stalled_s
 
     async def close(self) -> None:
-        self._workers.close()
-        self._generator.close()
+        await self._engine.close()
 
 
 class EngineStage:
@@ -171,7 +182,8 @@ def build_stage(
     model, *rest = [spec.factory.resolve()(context) for spec in specs]
     match [spec.kind for spec in specs]:
         case [StageKind.GENERATOR]:
-            return GeneratorStage(model)
+            admission = limits.admission if limits else None
+            return GeneratorStage(model, name, context.max_slots, admission)
         case [StageKind.AUTOREGRESSIVE]:
             return EngineStage(model, name, limits)
         case [StageKind.DECODER]:

@@ -72,7 +72,9 @@ def resident_mib() -> float:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
 def test_all_are_served_and_memory_stays_bounded() -> None:
     limits = LimitSettings(max_requests=NUM_STREAMS, max_sockets=NUM_STREAMS)
-    settings = Settings(model=ModelSettings(source="hibari"), limits=limits)
+    # More than the machine can keep gapless: all wait for their turn, however long that takes.
+    model = ModelSettings(source="hibari", max_waiting=2 * NUM_STREAMS, max_wait_s=3600)
+    settings = Settings(model=model, limits=limits)
     began_s = time.monotonic()
     with start_server(settings) as server:
         wait_until(lambda: server.state.is_ready)

@@ -140,6 +140,28 @@ def test_a_segment_that_is_refused_waits_and_the_first_does_not(
     on_toy(body)
 
 
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_stage_is_told_which_stream_a_segment_belongs_to(
+    monkeypatch: pytest.MonkeyPatch, is_live: bool
+) -> None:
+    async def body(speech: Speech) -> None:
+        (model,) = speech.models.values()
+        opened, told = model.open, list[StageRequest]()
+
+        def noted(request: StageRequest) -> StageStream:
+            told.append(request)
+            return opened(request)
+
+        monkeypatch.setattr(model, "open", noted)
+        request = SpeechRequest(LONG, seed=1, speed=2.0, is_live=is_live)
+        await say(speech, request)
+        assert [each.stream_id for each in told] == [request.id] * 3
+        assert [each.is_later for each in told] == [False, True, True]
+        assert {(each.speed, each.is_live) for each in told} == {(2.0, is_live)}
+
+    on_toy(body)
+
+
 async def numbers(name: int, log: list[str], *, fails: bool = False) -> AsyncGenerator[int, None]:
     log.append(f"begin {name}")
     try:

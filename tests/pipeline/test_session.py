@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError
-from antiphon.fabric.base import StageItem
+from antiphon.fabric.base import StageItem, StageRequest, StageStream
 from antiphon.models.base import LateText
 from antiphon.models.registry import families
 from antiphon.pipeline.feeding import fed
@@ -102,6 +102,29 @@ def test_the_joined_segments_are_the_utterance() -> None:
                 parts += [each.samples async for each in events if isinstance(each, AudioChunk)]
         np.testing.assert_array_equal(samples, np.concatenate(parts))
         assert ended.usage.output_tokens == len(samples) // 960
+
+    on("toy", body)
+
+
+def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(speech: Speech) -> None:
+        (model,) = speech.models.values()
+        opened, told = model.open, list[StageRequest]()
+
+        def noted(request: StageRequest) -> StageStream:
+            told.append(request)
+            return opened(request)
+
+        monkeypatch.setattr(model, "open", noted)
+        await said(speech, TEXT)
+        await said(speech, TEXT)
+        streams = [each.stream_id for each in told]
+        assert len(set(streams)) == 2, "each utterance asks to be let in, its segments do not"
+        later = [False, *[True] * (len(SEGMENTS) - 1)]
+        assert [each.is_later for each in told] == 2 * later
+        assert streams == sorted(streams, key=streams.index)
 
     on("toy", body)
 

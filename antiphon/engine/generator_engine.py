@@ -1,0 +1,214 @@
+"""Threads that advance generators chunk by chunk, and their asyncio face."""
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+
+from antiphon.concurrency import num_usable_cores
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.faults import fault_of
+from antiphon.engine.generator_scheduler import GeneratorScheduler, Speaker
+from antiphon.engine.heartbeat import Heartbeat
+from antiphon.errors import EngineError
+from antiphon.models.base import Prompt, SpeechGenerator
+from antiphon.types import AudioChunk
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_S = 5.0
+_CLOSED = "The model has been closed."
+
+
+class _Job:
+    """A generator, and the listener's side of it, which may be on any event loop."""
+
+    def __init__(self, pieces: Generator[AudioChunk, None, None], speaker: Speaker) -> None:
+        self.pieces = pieces
+        self.speaker = speaker
+        self.has_left = False
+        self.chunk: AudioChunk | None = None
+        self._loop = asyncio.get_running_loop()
+        self._next: asyncio.Future[AudioChunk | None] = self._loop.create_future()
+        self._context = contextvars.copy_context()
+
+    def want(self) -> "asyncio.Future[AudioChunk | None]":
+        """Return what the next chunk will be told by, and make it in the caller's context."""
+        self._next = self._loop.create_future()
+        self._context = contextvars.copy_context()
+        return self._next
+
+    def make(self) -> None:
+        """Compute `chunk`; it is ``None`` at the end."""
+        self.chunk = self._context.run(next, self.pieces, None)
+
+    def tell(self, outcome: AudioChunk | Exception | None) -> None:
+        """Hand over what has become of the chunk, from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(_settle, self._next, outcome)
+        except RuntimeError:  # the listener's loop is closed: nobody is left to tell
+            logger.debug("a chunk was made for nobody")
+
+
+class GeneratorEngine:
+    """Computes as many chunks at a time as there are threads, in a `GeneratorScheduler`'s order.
+
+    A generator that raises ends its own stream only. The threads are daemons: one that never comes
+    back keeps neither the engine from closing nor the process from ending.
+    """
+
+    def __init__(
+        self,
+        generator: SpeechGenerator,
+        *,
+        name: str = "generator",
+        num_threads: int | None = None,
+        max_streams: int = 64,
+        limits: AdmissionLimits | None = None,
+    ) -> None:
+        """Start the threads.
+
+        Args:
+            generator: closed with the engine.
+            name: of the threads.
+            num_threads: default: the number of cores that we may use.
+            max_streams: listeners who are spoken to at the same time, however fast it goes.
+            limits: of what is let in.
+        """
+        num_threads = num_threads or num_usable_cores()
+        self._generator = generator
+        self._scheduler = GeneratorScheduler(num_threads, max_streams, limits)
+        self._jobs: dict[int, _Job] = {}
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._heartbeats = [Heartbeat() for _ in range(num_threads)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(each,), name=f"{name}-{index}", daemon=True)
+            for index, each in enumerate(self._heartbeats)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def num_open(self) -> int:
+        """Requests that have not ended."""
+        with self._changed:
+            return self._scheduler.num_open
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds that the longest chunk under way has taken so far, 0 if there is none."""
+        return max(each.stalled_s for each in self._heartbeats)
+
+    async def generate(
+        self,
+        stream_id: str,
+        prompt: Prompt,
+        *,
+        is_live: bool = True,
+        is_later: bool = False,
+        speed: float = 1.0,
+    ) -> AsyncGenerator[AudioChunk, None]:
+        """Stream a prompt's audio; no chunk is made before it is wanted.
+
+        Closing the stream frees what it holds; a chunk that is under way is dropped.
+
+        Args:
+            stream_id: names the stream that this is a part of.
+            prompt: what it says.
+            is_live: whether somebody listens meanwhile; else it is bulk work, which waits for those
+                that somebody listens to.
+            is_later: whether it goes on with a stream that was let in.
+            speed: at which it is played.
+
+        Raises:
+            OverloadedError: one stream more would make others stutter.
+            EngineError: the engine has been closed.
+        """
+        pieces = self._generator.generate(prompt)
+        with self._changed:
+            speaker = self._scheduler.add(
+                stream_id, prompt.num_tokens, is_live=is_live, is_later=is_later, speed=speed
+            )
+            job = self._jobs[speaker.order] = _Job(pieces, speaker)
+        try:
+            while (chunk := await self._ask(job)) is not None:
+                yield chunk
+        finally:
+            self._leave(job)
+
+    async def close(self) -> None:
+        """End everything; a chunk under way is waited for, but not for ever."""
+        with self._changed:
+            self._is_closed = True
+            for job in self._jobs.values():
+                if job.speaker.asked_s is not None:
+                    job.tell(EngineError(_CLOSED))
+            self._changed.notify_all()
+        ends_s = time.monotonic() + _CLOSE_S
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, max(ends_s - time.monotonic(), 0.0))
+        if any(thread.is_alive() for thread in self._threads):
+            logger.error("a chunk has not come to its end: its thread is left behind")
+        self._generator.close()
+
+    def _ask(self, job: _Job) -> "asyncio.Future[AudioChunk | None]":
+        chunk = job.want()
+        with self._changed:
+            if self._is_closed:
+                raise EngineError(_CLOSED)
+            self._scheduler.ask(job.speaker)
+            self._changed.notify()
+        return chunk
+
+    def _leave(self, job: _Job) -> None:
+        with self._changed:
+            job.has_left = True
+            self._scheduler.leave(job.speaker)
+            del self._jobs[job.speaker.order]
+            is_running = job.speaker.is_running
+            self._changed.notify_all()  # there may be room for somebody
+        if not is_running:  # else its thread closes it
+            _close(job)
+
+    def _work(self, heartbeat: Heartbeat) -> None:
+        while (job := self._next_job()) is not None:
+            with heartbeat.step():
+                fault = fault_of(job.make)
+            outcome = job.chunk if fault is None else fault
+            audio_s = outcome.duration_s if isinstance(outcome, AudioChunk) else 0.0
+            with self._changed:
+                self._scheduler.end(job.speaker, audio_s, is_complete=outcome is None)
+                has_left = job.has_left
+                self._changed.notify_all()  # more bulk work may run, or what was learned makes room
+            if has_left:
+                _close(job)
+            else:
+                job.tell(outcome)
+
+    def _next_job(self) -> _Job | None:
+        """Wait for a turn; ``None``: there will be none any more."""
+        with self._changed:
+            while not self._is_closed:
+                if (speaker := self._scheduler.next()) is not None:
+                    return self._jobs[speaker.order]
+                self._changed.wait()
+        return None
+
+
+def _close(job: _Job) -> None:
+    if (fault := fault_of(job.pieces.close)) is not None:
+        logger.error("a generator failed while it was closed", exc_info=fault)
+
+
+def _settle(
+    future: "asyncio.Future[AudioChunk | None]", outcome: AudioChunk | Exception | None
+) -> None:
+    if future.done():  # its listener has left
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

@@ -1,0 +1,106 @@
+"""How fast generators make audio on this machine, learned from what they have made."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp
+
+_MEMORY_S = 5.0  # of work, over which the speed is averaged
+_WEIGHT = 0.1  # of a new measurement, where all count alike
+_LONGEST_FADES = 0.99
+
+
+@dataclass(slots=True, eq=False)
+class Progress:
+    """What a request has taken and given so far.
+
+    Attributes:
+        num_tokens: that it reads.
+        audio_s: made.
+        work_s: share of the machine's time that it took: a second in which two threads were busy is
+            half a second for each.
+        num_runs: chunks that were computed.
+        began_s: when the run under way began.
+        began_work_s: the same, in working time.
+    """
+
+    num_tokens: int
+    audio_s: float = 0.0
+    work_s: float = 0.0
+    num_runs: int = 0
+    began_s: float = 0.0
+    began_work_s: float = 0.0
+
+
+class GeneratorPace:
+    """Learns from the runs of one generator's threads; a run makes a chunk.
+
+    Time is shared among the runs that are under way together. So what several threads gain, or lose
+    to one another and to whatever else the machine does, is in the numbers, and no number is larger
+    than what the machine has really done.
+
+    Attributes:
+        speed: seconds of audio that all threads together make in a second; 0: nothing is known.
+        start_work_s: working time before a request's first chunk is there.
+        mean_run_s: that a thread takes for a chunk.
+        long_run_s: that few runs exceed.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Know nothing; ``clock`` gives seconds."""
+        self._clock = clock
+        self._num_running = 0
+        self._now_s = clock()
+        self._work_s = 0.0
+        self._audio_sum_s = self._work_sum_s = 0.0
+        self._audio_s_per_token = 0.0
+        self.start_work_s = self.mean_run_s = self.long_run_s = 0.0
+
+    @property
+    def speed(self) -> float:
+        return self._audio_sum_s / self._work_sum_s if self._work_sum_s else 0.0
+
+    def audio_left_s(self, progress: Progress) -> float:
+        """Return how much audio a request is expected to make yet."""
+        expected_s = self._audio_s_per_token * max(progress.num_tokens, 1)
+        return max(expected_s - progress.audio_s, 0.0)
+
+    def begin(self, progress: Progress) -> None:
+        """Begin a run."""
+        self._advance()
+        self._num_running += 1
+        progress.began_s, progress.began_work_s = self._now_s, self._work_s
+
+    def end(self, progress: Progress, audio_s: float) -> None:
+        """End a run that has made a chunk, or has found that there is none."""
+        self._advance()
+        self._num_running -= 1
+        work_s, run_s = self._work_s - progress.began_work_s, self._now_s - progress.began_s
+        if progress.num_runs == 0:
+            self.start_work_s = _mean(self.start_work_s, work_s)
+        self.mean_run_s = _mean(self.mean_run_s, run_s)
+        self.long_run_s = max(run_s, self.long_run_s * _LONGEST_FADES)
+        progress.work_s += work_s
+        progress.audio_s += audio_s
+        progress.num_runs += 1
+
+    def complete(self, progress: Progress) -> None:
+        """Learn from a request that has been spoken to its end: its parts cost unlike amounts."""
+        if not (progress.audio_s > 0 and progress.work_s > 0):
+            return
+        kept = exp(-progress.work_s / _MEMORY_S)
+        self._audio_sum_s = self._audio_sum_s * kept + progress.audio_s
+        self._work_sum_s = self._work_sum_s * kept + progress.work_s
+        ratio = progress.audio_s / max(progress.num_tokens, 1)
+        self._audio_s_per_token = _mean(self._audio_s_per_token, ratio)
+
+    def _advance(self) -> None:
+        now_s = self._clock()
+        if self._num_running:
+            self._work_s += (now_s - self._now_s) / self._num_running
+        self._now_s = now_s
+
+
+def _mean(before: float, new: float) -> float:
+    """Return a running mean; the first value is taken as it is."""
+    return before + (new - before) * _WEIGHT if before else new
