@@ -85,7 +85,8 @@ class Prefill:
     """Compute keys and values of positions ``start`` to ``end - 1`` of a slot.
 
     The positions before ``start`` are there: from earlier steps, or in blocks shared with another
-    request. A prompt is parted between blocks, so that it does not matter by rounding how. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
+    request. A prompt is parted between blocks, so that how it is parted does not matter, not even
+    by rounding. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
     slot makes a frame; frame number k is made by the step whose input sits at position
     ``prompt.num_positions + k``, which that step computes itself.
     """

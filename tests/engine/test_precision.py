@@ -26,11 +26,15 @@ def loose() -> Iterator[None]:
 
 
 def test_settings_are_exact_inside_and_restored_even_by_a_failure(loose: None) -> None:
-    with pytest.raises(ValueError, match="on purpose"), exact_float32():
+    def fail() -> None:
         with exact_float32():
+            with exact_float32():
+                assert settings() == (False, "highest")
             assert settings() == (False, "highest")
-        assert settings() == (False, "highest")
-        raise ValueError("on purpose")
+            raise ValueError("on purpose")
+
+    with pytest.raises(ValueError, match="on purpose"):
+        fail()
     assert settings() == (True, "high")
 
 
