@@ -28,7 +28,14 @@ from antiphon.models.qwen3_tts.turns import Turns
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 from antiphon.models.spec import Capabilities, LoadContext
-from antiphon.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.types import (
+    MIN_NEW_TOKENS,
+    Samples,
+    Sampling,
+    SpeechRequest,
+    Voice,
+    max_frames_of,
+)
 
 T = TypeVar("T")
 
@@ -171,13 +178,13 @@ def _check_length(prompt: Qwen3TTSPrompt) -> None:
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
     """Complete what a request asks for with the checkpoint's defaults."""
+    limit = defaults.max_new_tokens
     return Sampling(
         temperature=_first(asked.temperature, defaults.temperature * defaults.do_sample),
         top_k=_first(asked.top_k, defaults.top_k),
         top_p=_first(asked.top_p, defaults.top_p),
         repetition_penalty=_first(asked.repetition_penalty, defaults.repetition_penalty),
-        # The official code counts the token that ends speech, and cuts it off if it is another.
-        max_frames=_first(asked.max_frames, max(1, defaults.max_new_tokens - 1)),
+        max_frames=_first(asked.max_frames, max_frames_of(max(MIN_NEW_TOKENS, limit))),
     )
 
 
