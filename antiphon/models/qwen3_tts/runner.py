@@ -15,11 +15,11 @@ from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput,
 from antiphon.engine.transfer import Download
 from antiphon.models.qwen3_tts.columns import Codes, columns_between, lead_frames, no_frames
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_budget
+from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector
 from antiphon.models.qwen3_tts.language_model import FAULT, STOP
 from antiphon.models.qwen3_tts.language_model_loading import load_language_model
 from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS, Room
-from antiphon.models.qwen3_tts.prompt_layout import Ids, Qwen3TTSPrompt
+from antiphon.models.qwen3_tts.prompt_layout import Ids, MoreText, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.step_inputs import Reading, SlotStart
 from antiphon.models.spec import LoadContext
 
@@ -37,7 +37,7 @@ class _Slot:
     prompt: Qwen3TTSPrompt
     lead: Codes  # the reference's frames, and those made before the slot was taken
     text: list[int]
-    num_text_tokens: int
+    max_frames: int
     is_open: bool
     num_frames: int
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
@@ -202,7 +202,7 @@ class Qwen3TTSRunner:
             prompt,
             lead_frames(prompt, made),
             [*prompt.text],
-            prompt.num_text_tokens,
+            prompt.max_frames,
             prompt.is_open,
             num_made,
         )
@@ -226,10 +226,11 @@ class Qwen3TTSRunner:
         """Put text after what slots have; the part beside frames to be made is the device's."""
         texts: list[tuple[int, int, Ids]] = []
         for append in appends:
-            state, ids = self._slots[append.slot], append.piece.data
+            state, more = self._slots[append.slot], append.piece.data
+            assert isinstance(more, MoreText)
             assert state.is_open, "text came after its end"
+            ids, state.max_frames = more.ids, more.max_frames
             state.is_open = append.piece.num_frames_allowed is not None
-            state.num_text_tokens += len(ids)
             first_frame = len(state.text) - state.prompt.num_reference_frames
             state.text += ids
             texts.append((append.slot, max(0, first_frame), ids[max(0, -first_frame) :]))
@@ -296,5 +297,5 @@ class Qwen3TTSRunner:
         state = each.state
         is_looping = state.loop_detector.observe(int(codes[0]))
         is_full = state.prompt.num_prefilled + each.number >= self._model.max_positions
-        is_over = not state.is_open and each.number >= frame_budget(state.num_text_tokens)
+        is_over = not state.is_open and each.number >= state.max_frames
         return is_looping or is_full or is_over
