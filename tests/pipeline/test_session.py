@@ -161,7 +161,7 @@ async def whole_text(speech: Speech, text: str, seed: int) -> tuple[Samples, End
 def test_speech_that_ends_before_its_text_has_ended_whenever_the_rest_comes(
     checkpoint: Callable[..., Path],
 ) -> None:
-    """What comes of the segment after its end is silent, and what comes after the segment is not."""
+    """What comes of the segment after its end is silent; what comes after the segment is not."""
 
     async def body(speech: Speech) -> None:
         session, fabric = SpeechSession(speech), speech.model(None).fabric
