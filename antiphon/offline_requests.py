@@ -4,16 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
-from antiphon.types import Sampling, SpeechRequest
+from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
-_SAMPLING_FIELDS = {
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "repetition_penalty": "repetition_penalty",
-    "max_new_tokens": "max_frames",
-}
+_SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "repetition_penalty")
 
 
 def requests_of(
@@ -56,5 +50,13 @@ def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
     fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
     if fields.get("language", "").casefold() == "auto":
         del fields["language"]
-    sampling = {field: given.pop(name) for name, field in _SAMPLING_FIELDS.items() if name in given}
+    sampling = {name: given.pop(name) for name in _SAMPLING_FIELDS if name in given}
+    max_new_tokens = given.pop("max_new_tokens", None)
+    if max_new_tokens is not None and max_new_tokens < MIN_NEW_TOKENS:
+        raise InvalidRequestError(
+            f"Invalid 'max_new_tokens': {max_new_tokens}. It must be at least {MIN_NEW_TOKENS}:"
+            " the token that ends speech counts.",
+            param="max_new_tokens",
+        )
+    sampling["max_frames"] = max_frames_of(max_new_tokens)
     return SpeechRequest(text, sampling=Sampling(**sampling), options=given, **fields)

@@ -35,6 +35,10 @@ def new_seed() -> int:
     return secrets.randbits(53)
 
 
+MIN_NEW_TOKENS = 2
+"""The least ``max_new_tokens`` that leaves room for a frame; see `max_frames_of`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How an autoregressive stage draws codes. ``None`` means the family's default."""
@@ -44,6 +48,14 @@ class Sampling:
     top_p: float | None = None
     repetition_penalty: float | None = None
     max_frames: int | None = None
+
+
+def max_frames_of(max_new_tokens: int | None) -> int | None:
+    """Return how many frames a limit of tokens leaves room for.
+
+    As elsewhere, the token that ends speech is one of them, and a frame is never made of the last.
+    """
+    return None if max_new_tokens is None else max_new_tokens - 1
 
 
 @dataclass(frozen=True, slots=True)

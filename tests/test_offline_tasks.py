@@ -75,7 +75,7 @@ def test_built_in_voices(custom: Antiphon) -> None:
     names = [each.id for each in custom.voices[:2]]
     alone = [custom.generate_custom_voice(TEXT, name, "english", **SHORT) for name in names]
     assert not np.array_equal(alone[0].samples, alone[1].samples)
-    sampling = Sampling(max_frames=6)
+    sampling = Sampling(max_frames=5)
     request = SpeechRequest(TEXT, voice=names[0], language="english", seed=3, sampling=sampling)
     assert_same(
         custom.generate_custom_voice(TEXT, language="English", **SHORT), custom.speech(request)
@@ -325,4 +325,4 @@ def test_cancelling_frees_everything(
 
     asyncio.run(main())
     spoken = base.generate_voice_clone(TEXT, voice=voice, **SHORT)
-    assert spoken.usage.output_tokens == SHORT["max_new_tokens"]
+    assert spoken.usage.output_tokens == SHORT["max_new_tokens"] - 1

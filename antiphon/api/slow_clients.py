@@ -7,6 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import HTTP_PROTOCOLS
 from uvicorn.importer import import_from_string
 
+from antiphon.api.trailers import WithTrailers
 from antiphon.errors import SlowRequestError
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -67,14 +68,15 @@ class _WatchedHead(asyncio.Protocol):
 
 
 def http_protocol(name: str, header_timeout_s: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP implementation of this name, with a time and a size for headers.
+    """Return uvicorn's HTTP implementation of this name, with trailers, and bounds for headers.
 
     Args:
         name: ``auto``, ``httptools`` or ``h11``.
         header_timeout_s: from the first byte of a connection or of a further request on it.
     """
     base: Any = import_from_string(HTTP_PROTOCOLS.get(name, name))
-    return type("WatchedProtocol", (_WatchedHead, base), {"header_timeout_s": header_timeout_s})
+    bases = (_WatchedHead, WithTrailers, base)
+    return type("WatchedProtocol", bases, {"header_timeout_s": header_timeout_s})
 
 
 class SlowBodyMiddleware:

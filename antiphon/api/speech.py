@@ -27,6 +27,7 @@ from antiphon.types import Ended, SpeechStream
 router = APIRouter(tags=["speech"], route_class=FormRoute)
 
 EVENT_STREAM = "text/event-stream"
+FINISH_REASON = "X-Finish-Reason"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -63,7 +64,9 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
 
     By default the file's bytes are streamed as they are made. ``stream_format: "sse"``, or
     ``stream: true`` alone, gives server-sent events; ``stream: false`` gives a whole file with its
-    length. A failure midway breaks the connection: what ends cleanly is complete.
+    length. A failure midway breaks the connection: what ends cleanly has all that was made. Whether
+    the text was spoken to its end is told in ``X-Finish-Reason``: a trailer where the file streams,
+    for clients that ask for trailers.
     """
     request = body.to_domain(speech_id)
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
@@ -85,7 +88,10 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     if body.delivery is Delivery.EVENTS:
         told = _as_events(pieces, format, words)
         return StreamedResponse(told, headers, EVENT_STREAM, _error_event)
-    return StreamedResponse(_as_bytes(pieces), headers, format.media_type)
+    told_at_end = {FINISH_REASON: ""}
+    return StreamedResponse(
+        _as_bytes(pieces, told_at_end), headers, format.media_type, trailers=told_at_end
+    )
 
 
 async def _collected(
@@ -98,13 +104,15 @@ async def _collected(
     """Return a file's pieces and the headers that are known only at its end."""
     pieces, ended = await collected(events, format, sample_rate_hz, workers)
     told = {} if words is None else words.headers()
-    return pieces, {"X-Finish-Reason": ended.reason, **told}
+    return pieces, {FINISH_REASON: ended.reason, **told}
 
 
-async def _as_bytes(stream: EncodedStream) -> Pieces:
+async def _as_bytes(stream: EncodedStream, told_at_end: dict[str, str]) -> Pieces:
     async with aclosing(stream):
         async for item in stream:
-            if not isinstance(item, Ended):
+            if isinstance(item, Ended):
+                told_at_end[FINISH_REASON] = item.reason
+            else:
                 yield item
 
 

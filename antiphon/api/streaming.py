@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from antiphon.api.errors import on_failure
+from antiphon.api.trailers import takes_trailers
 
 Pieces: TypeAlias = AsyncGenerator[bytes, None]
 Farewell: TypeAlias = Callable[[Exception], bytes]
@@ -46,8 +47,8 @@ class WatchedResponse(Response):
     async def deliver(self, send: Send) -> None:
         """Send the whole response; cancelled when the client leaves."""
 
-    async def send_head(self, send: Send) -> None:
-        start = {"status": self.status_code, "headers": self.raw_headers}
+    async def send_head(self, send: Send, **more: bool) -> None:
+        start = {"status": self.status_code, "headers": self.raw_headers, **more}
         await send({"type": "http.response.start", **start})
 
 
@@ -60,10 +61,29 @@ class StreamedResponse(WatchedResponse):
         headers: Mapping[str, str],
         media_type: str,
         farewell: Farewell | None = None,
+        trailers: Mapping[str, str] | None = None,
     ) -> None:
+        """Send ``pieces``.
+
+        Args:
+            pieces: of the body.
+            headers: sent before it.
+            media_type: of the body.
+            farewell: makes the last bytes that a client gets before a failure breaks off.
+            trailers: sent after the body to clients that ask for them; they are announced by name,
+                and have the values that they have at the end.
+        """
         super().__init__(headers, media_type)
         self._pieces = pieces
         self._farewell = farewell
+        self._trailers = trailers or {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not takes_trailers(scope):
+            self._trailers = {}
+        if self._trailers:
+            self.headers["Trailer"] = ", ".join(self._trailers)
+        await super().__call__(scope, receive, send)
 
     async def deliver(self, send: Send) -> None:
         has_begun = False
@@ -76,12 +96,17 @@ class StreamedResponse(WatchedResponse):
         async with on_failure(say_farewell), aclosing(self._pieces) as pieces:
             async for piece in pieces:
                 if not has_begun:
-                    await self.send_head(send)
+                    await self.send_head(send, trailers=bool(self._trailers))
                     has_begun = True
                 await _send_body(send, piece)
         if not has_begun:
-            await self.send_head(send)
+            await self.send_head(send, trailers=bool(self._trailers))
         await _send_body(send, b"", is_last=True)
+        if self._trailers:
+            pairs = [
+                (name.lower().encode(), said.encode()) for name, said in self._trailers.items()
+            ]
+            await send({"type": "http.response.trailers", "headers": pairs})
 
 
 class WholeResponse(WatchedResponse):

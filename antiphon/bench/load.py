@@ -31,7 +31,8 @@ class Target:
         """Return the members that say where request number ``index`` is cut."""
         if self.frames is None:
             return {}
-        return {"max_new_tokens": random.Random(f"frames/{index}").randint(*self.frames)}
+        num_frames = random.Random(f"frames/{index}").randint(*self.frames)
+        return {"max_new_tokens": num_frames + 1}  # the token that ends speech counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

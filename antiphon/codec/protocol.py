@@ -64,6 +64,14 @@ class StreamingDecoder(Protocol):
         """
         ...
 
+    def replay(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+        """Decode frames again, ``[n, ...]``, that became audio before their row was given up.
+
+        They come after those that the row is led through. What is decoded next is what it would
+        have been in the row that was given up, to the last bit. Work is put on the current stream.
+        """
+        ...
+
     def launch(self, decodes: Sequence[Decode], frame_store: Any, state: Any) -> PendingAudio:
         """Begin to decode chunks, at most one a slot, and advance their rows.
 

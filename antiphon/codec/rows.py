@@ -36,6 +36,9 @@ class RowDecoder(ABC):
     def lead(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         self.decode_row(frames, state, slot)
 
+    def replay(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+        self.decode_row(frames, state, slot)
+
     def launch(
         self, decodes: Sequence[Decode], frame_store: NDArray[Any], state: Any
     ) -> DecodedAudio:

@@ -8,11 +8,19 @@ from antiphon.models.base import Prompt
 
 
 class BlockTables:
-    """The tables of all requests of one engine, and the pool behind them."""
+    """The tables of all requests of one engine, and the pool behind them.
+
+    Attributes:
+        block_positions: positions that a block holds.
+        max_replayed: positions of frames that a step may compute again.
+    """
 
     def __init__(self, shape: CacheShape) -> None:
         self.pool = BlockPool(shape.num_blocks)
-        self._block_positions = shape.block_positions
+        self.block_positions = shape.block_positions
+        self.max_replayed = shape.max_positions
+        if shape.replayed_positions is not None:
+            self.max_replayed = shape.replayed_positions
         self._max_positions = min(shape.max_positions, shape.num_blocks * shape.block_positions)
         self._to_publish: list[EngineRequest] = []
 
@@ -34,8 +42,8 @@ class BlockTables:
 
     def enter(self, request: EngineRequest) -> None:
         """Note what a new request will need; it holds nothing yet."""
-        names = block_names(request.prompt.position_keys, self._block_positions)
-        request.names = names[: request.prompt.num_positions // self._block_positions]
+        names = block_names(request.prompt.position_keys, self.block_positions)
+        request.names = names[: request.prompt.num_positions // self.block_positions]
         request.num_positions_needed = request.prompt.num_positions
 
     def num_missing(self, request: EngineRequest) -> int:
@@ -48,7 +56,7 @@ class BlockTables:
         assert not request.blocks, "the request has begun already"
         request.blocks = self.pool.find(request.names)
         request.num_published = len(request.blocks)
-        request.num_positions_planned = len(request.blocks) * self._block_positions
+        request.num_positions_planned = len(request.blocks) * self.block_positions
         request.num_positions_needed = request.prompt.num_positions + request.num_frames
         request.blocks += self.pool.take(self._num_blocks_for(request) - len(request.blocks))
         self._count_frames(request)
@@ -60,6 +68,20 @@ class BlockTables:
         self._count_frames(request)
         return tuple(blocks)
 
+    def part_end(self, request: EngineRequest, num_positions: int, num_replayed: int) -> int:
+        """Return where the next part of what a request must compute ends.
+
+        Args:
+            request: whose part it is; it begins where a block does, unless all are read.
+            num_positions: that there is time for.
+            num_replayed: the same, of frames that it has made.
+        """
+        start, num_read = request.num_positions_planned, request.prompt.num_positions
+        end = min(request.num_positions_needed, start + num_positions)
+        if end < num_read:
+            return end - end % self.block_positions
+        return min(end, max(start, num_read) + num_replayed)
+
     def prefill(self, request: EngineRequest, num_positions: int) -> None:
         """Note that the plan being made computes as many positions more."""
         request.num_positions_planned += num_positions
@@ -69,7 +91,7 @@ class BlockTables:
     def publish(self) -> None:
         """Let others find what was written in the plan before; called before a plan is begun."""
         for request in self._to_publish:
-            num_written = request.num_positions_planned // self._block_positions
+            num_written = request.num_positions_planned // self.block_positions
             num_full = min(num_written, len(request.names), len(request.blocks))
             for index in range(request.num_published, num_full):
                 self.pool.publish(request.blocks[index], request.names[index])
@@ -88,8 +110,8 @@ class BlockTables:
 
     def _num_blocks_for(self, request: EngineRequest) -> int:
         num_positions = request.prompt.num_positions + request.num_frames + 1
-        return -(-num_positions // self._block_positions)
+        return -(-num_positions // self.block_positions)
 
     def _count_frames(self, request: EngineRequest) -> None:
-        num_positions = len(request.blocks) * self._block_positions
+        num_positions = len(request.blocks) * self.block_positions
         request.frames_held = num_positions - request.prompt.num_positions

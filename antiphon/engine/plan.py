@@ -23,11 +23,14 @@ class CacheShape:
         num_blocks: all blocks that may be given out: 0 to ``num_blocks - 1``.
         block_positions: positions that a block holds.
         max_positions: of one request, prompt and frames together.
+        replayed_positions: of frames made before a preemption, that a step may compute again;
+            ``None``: as many as of prompts. A runner that does so exactly does it frame by frame.
     """
 
     num_blocks: int
     block_positions: int
     max_positions: int
+    replayed_positions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ class Prefill:
     """Compute keys and values of positions ``start`` to ``end - 1`` of a slot.
 
     The positions before ``start`` are there: from earlier steps, or in blocks shared with another
-    request. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
+    request. A prompt is parted between blocks, so that how it is parted does not matter, not even
+    by rounding. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
     slot makes a frame; frame number k is made by the step whose input sits at position
     ``prompt.num_positions + k``, which that step computes itself.
     """

@@ -239,14 +239,17 @@ class Scheduler:
             return
         limits = self.limits
         num_left = limits.prefill_positions if draft.rows else limits.idle_prefill_positions
+        num_left = max(num_left, tables.block_positions)
+        num_replayed_left = tables.max_replayed
         for request in sorted(prefilling, key=lambda each: not each.is_live):
             start = request.num_positions_planned
-            end = min(request.num_positions_needed, start + num_left)
-            if end == start:
-                return
+            end = tables.part_end(request, num_left, num_replayed_left)
+            if end <= start:
+                continue
             draft.prefills.append(Prefill(slot_of(request), start, end))
             tables.prefill(request, end - start)
             num_left -= end - start
+            num_replayed_left -= max(0, end - max(start, request.prompt.num_positions))
             if request.is_prefilled:
                 prefilling.remove(request)
                 if request.may_run:

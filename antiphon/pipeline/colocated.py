@@ -1,5 +1,6 @@
 """Model and codec of one device as one runner: a frame is audio without having met the host."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,6 +26,14 @@ class FrameStoring(Runner, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lead:
+    """What a row is led through: a voice's frames, then those that had become audio before."""
+
+    context: NDArray[Any] | None
+    heard: Sequence[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class _CoLocatedStep:
     """A step under way: frames, then audio."""
@@ -45,7 +54,7 @@ class CoLocatedRunner:
     """A `Runner` that decodes too: each step makes its frames, then its chunks, on one stream.
 
     A request's slot is also its row of the codec's state. If there are frames that the codec must
-    have heard before a row's first chunk (a voice's context, or what had become audio before a
+    have heard before a row's first chunk (a voice's context, then what had become audio before a
     request lost its slot), the row is led through them. One row is led in a step, so that the
     others do not wait; unless a row's first chunk is due, which goes before everything.
 
@@ -59,7 +68,7 @@ class CoLocatedRunner:
         self._decoder = decoder
         with runner.on_stream():
             self._state = decoder.open(runner.num_slots)
-        self._leads: dict[int, NDArray[Any]] = {}
+        self._leads: dict[int, _Lead] = {}
 
     @property
     def cache(self) -> CacheShape | None:
@@ -91,14 +100,16 @@ class CoLocatedRunner:
     def _begin(self, start: Start) -> None:
         """Make a row fresh, and note what it is to be led through."""
         self._decoder.reset(self._state, start.slot)
-        heard = [] if start.prompt.context_frames is None else [start.prompt.context_frames]
-        if start.num_frames_decoded:
-            heard.append(np.stack(start.frames[: start.num_frames_decoded]))
-        if heard:
-            self._leads[start.slot] = heard[0] if len(heard) == 1 else np.concatenate(heard)
+        context, heard = start.prompt.context_frames, start.frames[: start.num_frames_decoded]
+        if context is not None or heard:
+            self._leads[start.slot] = _Lead(context, heard)
 
     def _lead(self, due: set[int]) -> None:
         """Lead the rows whose chunks are due; if none is, lead the one that waits longest."""
         slots = [slot for slot in self._leads if slot in due] or [*self._leads][:1]
         for slot in slots:
-            self._decoder.lead(self._state, slot, self._leads.pop(slot))
+            lead = self._leads.pop(slot)
+            if lead.context is not None:
+                self._decoder.lead(self._state, slot, lead.context)
+            if lead.heard:
+                self._decoder.replay(self._state, slot, np.stack(lead.heard))

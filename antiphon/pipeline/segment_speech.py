@@ -103,39 +103,36 @@ class SegmentSpeech:
                 yield event
 
     async def _late(self, request: SpeechRequest, text: GrowingText) -> SpeechStream:
-        """Speak while text arrives; if the model ends too early, begin anew with what follows."""
-        reason: FinishReason = "stop"
-        usage = Usage()
-        index = 0
-        request, voice = await self._speech.cast(request, self._model)
-        while reason == "stop" and (first := await text.take()) is not None:
-            if not first.strip():
-                continue
-            async with aclosing(self._late_part(request, voice, first, text, index)) as events:
-                async for event in events:
-                    if isinstance(event, Ended):
-                        usage = total(usage, event.usage)
-                        reason = event.reason
-                    else:
-                        yield event
-            index += 1
-        yield Ended(reason, usage)
+        """Speak while text arrives.
 
-    async def _late_part(
-        self, request: SpeechRequest, voice: Voice, first: str, text: GrowingText, index: int
-    ) -> SpeechStream:
-        """Speak until the model says that it is done."""
+        The model may say that it is done before it has read all of it. Then the segment has ended,
+        as it would have if the text had been there from the beginning: what else comes of it is
+        not spoken.
+        """
+        request, voice = await self._speech.cast(request, self._model)
+        said = _Said(text)
+        while (first := await said.take()) is not None and not first.strip():
+            pass
+        if first is None:
+            yield Ended("stop")
+            return
+        async with aclosing(self._spoken(request, voice, said)) as events:
+            async for event in events:
+                yield event
+
+    async def _spoken(self, request: SpeechRequest, voice: Voice, said: "_Said") -> SpeechStream:
+        """Speak a segment of which there are words until the model says that it is done."""
         prompter = self._model.prompter
         assert isinstance(prompter, LateText), "the capabilities say so"
         assert request.seed is not None
-        seed = segment_seed(request.seed, index)
-        so_far = replace(request, input=first)
-        prompt, feed = await self._speech.workers.run(prompter.open, so_far, voice, seed)
-        num_tokens = [prompt.num_tokens]
-        pieces = self._pieces(feed, text, num_tokens)
+        workers, so_far = self._speech.workers, replace(request, input=said.so_far)
+        prompt, feed = await workers.run(prompter.open, so_far, voice, request.seed)
+        said.num_tokens = prompt.num_tokens
+        reason: FinishReason = "stop"
         num_frames = 0
+        pieces = self._pieces(feed, said)
         async with aclosing(pieces):  # closed here too if no stage has begun to read it
-            stage_request = StageRequest(f"{request.id}.{index}", prompt, pieces=pieces)
+            stage_request = StageRequest(request.id, prompt, pieces=pieces)
             async with aclosing(self._model.open(stage_request)) as items:
                 async for item in items:
                     if isinstance(item, AudioChunk):
@@ -144,21 +141,53 @@ class SegmentSpeech:
                     elif isinstance(item, Ended):
                         if item.reason in ("abort", "error"):
                             raise EngineError("The model stopped before the end of the text.")
-                        yield Ended(item.reason, Usage(sum(num_tokens), num_frames))
+                        reason = item.reason
+        if not said.is_fed:
+            whole = replace(request, input=(await said.take_all()).strip())
+            prompt = await workers.run(prompter.build, whole, voice, request.seed)
+            said.num_tokens = prompt.num_tokens
+        yield Ended(reason, Usage(said.num_tokens, num_frames))
 
-    async def _pieces(
-        self, feed: Feed, text: GrowingText, num_tokens: list[int]
-    ) -> AsyncGenerator[Piece, None]:
-        """Turn the rest of the text into pieces; ``num_tokens`` grows with them."""
+    async def _pieces(self, feed: Feed, said: "_Said") -> AsyncGenerator[Piece, None]:
+        """Turn the rest of the text into pieces."""
         workers = self._speech.workers
-        while (more := await text.take()) is not None:
+        while (more := await said.take()) is not None:
             piece = await workers.run(feed.push, more)
             if piece is not None:
-                num_tokens.append(piece.num_tokens)
+                said.num_tokens += piece.num_tokens
                 yield piece
         piece = await workers.run(feed.close)
-        num_tokens.append(piece.num_tokens)
+        said.num_tokens += piece.num_tokens
+        said.is_fed = True
         yield piece
+
+
+class _Said:
+    """A growing text, and what has been taken of it.
+
+    Attributes:
+        so_far: all that has been taken.
+        num_tokens: that the model was given.
+        is_fed: whether it was given everything.
+    """
+
+    def __init__(self, text: GrowingText) -> None:
+        self._text = text
+        self.so_far = ""
+        self.num_tokens = 0
+        self.is_fed = False
+
+    async def take(self) -> str | None:
+        """Return what has come since the last call, waiting for some; ``None`` at the end."""
+        more = await self._text.take()
+        self.so_far += more or ""
+        return more
+
+    async def take_all(self) -> str:
+        """Wait for the rest; return the whole text."""
+        while await self.take() is not None:
+            pass
+        return self.so_far
 
 
 def total(left: Usage, right: Usage) -> Usage:

@@ -38,7 +38,7 @@ URL = "/v1/audio/speech"
         ({"seed": 2**63}, "seed", "invalid_value", "at most"),
         ({"seed": "x" * 1000}, "seed", "invalid_value", "an integer"),
         ({"top_p": 0}, "top_p", "invalid_value", "greater than 0"),
-        ({"max_new_tokens": 0}, "max_new_tokens", "invalid_value", "at least 1"),
+        ({"max_new_tokens": 1}, "max_new_tokens", "invalid_value", "at least 2"),
         ({"voice": {"name": "x"}}, "voice", "invalid_value", "'id'"),
         ({"voice": ["x"]}, "voice", "invalid_value", "a string"),
         ({"language": "Klingon"}, "language", "invalid_value", "english, german"),

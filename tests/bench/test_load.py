@@ -64,5 +64,5 @@ def test_answers_are_cut_at_lengths_that_follow_from_the_number() -> None:
     target = Target(host="here", port=1, frames=(5, 9))
     lengths = [target.lengths(index)["max_new_tokens"] for index in range(200)]
     assert lengths == [target.lengths(index)["max_new_tokens"] for index in range(200)]
-    assert set(lengths) == set(range(5, 10))
+    assert set(lengths) == set(range(6, 11)), "the token that ends speech counts"
     assert Target(host="here", port=1).lengths(0) == {}

@@ -12,6 +12,7 @@ from antiphon.engine.plan import (
     CacheShape,
     CodecShape,
     Decode,
+    Prefill,
     StepOutput,
     StepPlan,
 )
@@ -112,8 +113,11 @@ class StrictDevice:
     def _prefill(self, plan: StepPlan) -> None:
         """Compute what does not depend on what this very step computes for others."""
         before = dict(self.memory)
+        num_replayed = 0
         for each in plan.prefills:
             row = self.rows[each.slot]
+            self._check_borders(each, row.prompt.num_positions)
+            num_replayed += max(0, each.end - max(each.start, row.prompt.num_positions))
             assert each.start < each.end <= row.prompt.num_positions + row.num_frames
             if not row.has_begun:
                 self.num_shared_positions += each.start
@@ -122,6 +126,14 @@ class StrictDevice:
                 assert self._read(before, row, position) == _content(row, position)
             for position in range(each.start, each.end):
                 self._write(row, position)
+        if self.cache is not None and self.cache.replayed_positions is not None:
+            assert num_replayed <= self.cache.replayed_positions
+
+    def _check_borders(self, prefill: Prefill, num_read: int) -> None:
+        assert self.cache is not None
+        for border in (prefill.start, prefill.end):
+            is_between_blocks = border % self.cache.block_positions == 0
+            assert is_between_blocks or border >= num_read, "a prompt is parted within a block"
 
     def _frame(self, slot: int) -> int | str:
         row = self.rows[slot]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -96,3 +97,20 @@ def test_a_step_compiles(compiler: Compiler, checkpoint: Callable[..., Path], dt
     names = {name for name, _ in compiler.shared_bytes}
     assert {"_thin_product", "_wide_product", "_decode", "decode_short", "_say", "_draw"} <= names
     assert max(compiler.shared_bytes.values()) <= MAX_SHARED_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_frames_that_are_made_again_compile(
+    compiler: Compiler, checkpoint: Callable[..., Path]
+) -> None:
+    path = checkpoint("tiny", "custom_voice")
+    context = LoadContext(path, "cpu", "bfloat16", 8, is_deterministic=True)
+    runner = Qwen3TTSRunner(context, is_batched=True)
+    drive, config = Drive(runner), load_config(path)
+    frames = tuple(np.zeros((3, config.talker.num_groups), np.int64))
+    prompt = made_prompt(config, seed=1)
+    drive.step(starts=[Start(slot, prompt, frames[:slot]) for slot in range(1, 4)])
+    names = {name for name, _ in compiler.shared_bytes}
+    assert {"_begin", "_wide_product", "_decode", "_finish"} <= names
+    assert "_say" not in names, "their codes are known"

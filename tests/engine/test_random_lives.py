@@ -153,9 +153,15 @@ class World:
 
 
 @pytest.mark.parametrize("codec", [None, CODEC], ids=["frames", "audio"])
-@pytest.mark.parametrize("num_blocks", [None, 30, 200], ids=["no cache", "small", "large"])
-def test_random_lives(num_blocks: int | None, codec: CodecShape | None) -> None:
-    cache = None if num_blocks is None else CacheShape(num_blocks, 4, 110)
+@pytest.mark.parametrize(
+    ("num_blocks", "replayed"),
+    [(None, None), (30, None), (30, 3), (200, 3)],
+    ids=["no cache", "small", "small, replayed in parts", "large"],
+)
+def test_random_lives(
+    num_blocks: int | None, replayed: int | None, codec: CodecShape | None
+) -> None:
+    cache = None if num_blocks is None else CacheShape(num_blocks, 4, 110, replayed)
     world = World(seed=(num_blocks or 0) + (codec is not None), cache=cache, codec=codec)
     while len(world.words) < 700:
         world.random.choices(

@@ -171,6 +171,29 @@ def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> Non
     assert [plan.slots for plan in plans] == [(0,), (0,), (0, 1)]
 
 
+def test_a_prompt_is_parted_between_blocks() -> None:
+    limits = SchedulerLimits(prefill_positions=11, idle_prefill_positions=14)
+    scheduler, device = Scheduler(3, cache=CACHE, limits=limits), StrictDevice(3, CACHE)
+    scheduler.add(paged("first", 21, voice=1))
+    scheduler.add(paged("second", 6, voice=2))
+    plans = run(scheduler, device, 4)
+    parts = [[(each.start, each.end) for each in plan.prefills] for plan in plans]
+    assert parts == [[(0, 12)], [(12, 21), (0, 4)], [(4, 6)], []]
+
+
+def test_whoever_comes_back_is_computed_again_in_parts_beside_the_frames_of_others() -> None:
+    cache = CacheShape(num_blocks=14, block_positions=4, max_positions=48, replayed_positions=3)
+    scheduler, device = Scheduler(2, cache=cache), StrictDevice(2, cache)
+    for voice, name in enumerate(["first", "second"], 1):
+        scheduler.add(paged(name, 6, voice=voice, num_frames=30))
+    plans = run(scheduler, device, 80)
+    assert device.num_resumed
+    assert not scheduler.open_ids
+    again = [each for plan in plans for each in plan.prefills if each.start >= 6]
+    assert len(again) > 3
+    assert max(each.end - each.start for each in again) == 3
+
+
 def test_an_equal_beginning_is_computed_once_and_only_after_it_was_launched() -> None:
     scheduler, device = Scheduler(4, cache=CACHE), StrictDevice(4, CACHE)
     scheduler.add(paged("first", 10, voice=1))

@@ -29,15 +29,20 @@ REFERENCE = np.array([[300.0, 0.2], [310.0, 0.5], [500.0, 0.1]])
 
 
 class NotingCodec(ToneCodec):
-    """Notes which rows are led through how many frames."""
+    """Notes which rows are led through how many frames, and how many they hear again."""
 
     def __init__(self) -> None:
         super().__init__(CONTEXT)
         self.led: list[tuple[int, int]] = []
+        self.replayed: list[tuple[int, int]] = []
 
     def lead(self, state: list[ToneState], slot: int, frames: NDArray[np.float64]) -> None:
         self.led.append((slot, len(frames)))
         super().lead(state, slot, frames)
+
+    def replay(self, state: list[ToneState], slot: int, frames: NDArray[np.float64]) -> None:
+        self.replayed.append((slot, len(frames)))
+        super().replay(state, slot, frames)
 
 
 def whole(prompt: Prompt) -> Samples:
@@ -127,4 +132,5 @@ def test_only_what_has_become_audio_is_heard_again() -> None:
     frames = tuple(np.array([220.0, 0.3]) for _ in range(5))
     prompt = replace(PROMPT, context_frames=REFERENCE)
     runner.launch(StepPlan(starts=(Start(0, prompt, frames, num_frames_decoded=2),)))
-    assert codec.led == [(0, len(REFERENCE) + 2)]
+    assert codec.led == [(0, len(REFERENCE))]
+    assert codec.replayed == [(0, 2)]

@@ -1,14 +1,18 @@
 """Text pushed in pieces: the same audio as in one piece, in order, and free when it is dropped."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from asyncio import Runner
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError
@@ -165,26 +169,112 @@ def test_late_text_is_spoken_before_it_is_complete(checkpoint: Callable[..., Pat
     on(str(checkpoint("tiny", "custom_voice")), body)
 
 
-def test_a_model_that_ends_too_early_goes_on_with_what_follows(
+async def whole_text(speech: Speech, text: str, seed: int) -> tuple[Samples, Ended]:
+    """Speak a text that is there from the beginning, read beside the frames as late text is."""
+    request = replace(ask(seed=seed), input=text, options={"non_streaming_mode": False})
+    chunks: list[Samples] = []
+    async with aclosing(speech.stream(request)) as events:
+        async for event in events:
+            if isinstance(event, Ended):
+                return np.concatenate(chunks), event
+            chunks.append(event.samples)
+    raise AssertionError("a stream ends with its end")
+
+
+def test_speech_that_ends_before_its_text_has_ended_whenever_the_rest_comes(
     checkpoint: Callable[..., Path],
 ) -> None:
+    """What comes of the segment after its end is silent; what comes after the segment is not."""
+
     async def body(speech: Speech) -> None:
         session, fabric = SpeechSession(speech), speech.model(None).fabric
-        _, alone = await said(speech, [TEXT], seed=SHORT_SEED)
-        assert alone.reason == "stop"
-        utterance = session.open(ask(seed=SHORT_SEED))
-        utterance.push(TEXT)
-        listening = asyncio.create_task(heard(utterance))
-        await until(lambda: fabric.num_open > 0)
-        await until(lambda: fabric.num_open == 0)
-        utterance.push(" And then some more.")
-        utterance.complete()
-        _, ended = await listening
-        assert ended.usage.output_tokens > alone.usage.output_tokens
-        assert ended.usage.input_tokens > alone.usage.input_tokens
-        await session.end(utterance)
+        whole, expected = await whole_text(speech, TEXT, SHORT_SEED)
+        assert expected.reason == "stop"
+        assert 0 < expected.usage.output_tokens < expected.usage.input_tokens // 2
+        for rest in (TEXT[60:], TEXT[60:] + " And on it goes." * 25):
+            utterance = session.open(ask(seed=SHORT_SEED))
+            utterance.push(TEXT[:60])
+            listening = asyncio.create_task(heard(utterance))
+            await until(lambda: fabric.num_open > 0)
+            await until(lambda: fabric.num_open == 0)
+            utterance.push(rest)
+            utterance.complete()
+            samples, ended = await listening
+            np.testing.assert_array_equal(samples[: len(whole)], whole)
+            if rest == TEXT[60:]:
+                assert len(samples) == len(whole)
+                assert ended == expected
+            else:
+                assert len(samples) > len(whole), "the next segment is spoken"
+            await session.end(utterance)
 
     on(str(checkpoint("tiny", "custom_voice")), body)
+
+
+@pytest.fixture(scope="module")
+def late_speech(checkpoint: Callable[..., Path]) -> Iterator[tuple[Runner, Speech]]:
+    """A server's speech that lives through many examples, and the loop that it lives on."""
+    with Runner() as runner:
+        source = str(checkpoint("tiny", "custom_voice"))
+        opened = loaded(source)
+        yield runner, runner.run(opened.__aenter__())
+        runner.run(opened.__aexit__(None, None, None))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    cuts=st.lists(st.integers(1, len(TEXT) - 1), min_size=1, max_size=6, unique=True).map(sorted),
+    waits=st.lists(st.booleans(), min_size=7, max_size=7),
+    seed=st.sampled_from([LONG_SEED, SHORT_SEED, 3, 5]),
+)
+def test_however_text_arrives_it_sounds_as_if_it_had_been_there(
+    late_speech: tuple[Runner, Speech], cuts: list[int], waits: list[bool], seed: int
+) -> None:
+    """Some pieces come when the model has made all that it can of those before."""
+    runner, speech = late_speech
+    prompter, fabric = speech.model(None).prompter, speech.model(None).fabric
+    assert isinstance(prompter, LateText)
+    voice = speech.model(None).capabilities.voices[0]
+
+    async def body() -> None:
+        expected = await whole_text(speech, TEXT, seed)
+        num_frames = expected[1].usage.output_tokens
+        session = SpeechSession(speech)
+        utterance = session.open(ask(seed=seed))
+        chunks: list[AudioChunk] = []
+        ends: list[Ended] = []
+
+        def num_heard() -> int:
+            return sum(each.num_frames for each in chunks)
+
+        async def listen() -> None:
+            async with aclosing(utterance.events()) as events:
+                async for event in events:
+                    chunks.append(event) if isinstance(event, AudioChunk) else ends.append(event)
+
+        async def all_is_heard_of(text: str) -> None:
+            so_far = replace(ask(), input=text, sampling=whole_sampling)
+            num_allowed = prompter.open(so_far, voice, seed)[0].num_frames_allowed or 0
+            await until(lambda: num_heard() >= min(num_allowed, num_frames))
+            if num_allowed > num_frames:
+                await until(lambda: fabric.num_open == 0)
+
+        whole_sampling = speech.model(None).family.sampling
+        listening = asyncio.create_task(listen())
+        for start, end, waits_for_it in zip([0, *cuts], [*cuts, len(TEXT)], waits, strict=False):
+            utterance.push(TEXT[start:end])
+            if waits_for_it and end < len(TEXT):
+                await all_is_heard_of(TEXT[:end])
+        utterance.complete()
+        await listening
+        await session.end(utterance)
+        np.testing.assert_array_equal(
+            np.concatenate([each.samples for each in chunks]), expected[0]
+        )
+        assert ends == [expected[1]]
+        assert num_frames <= MAX_FRAMES
+
+    runner.run(body())
 
 
 def test_the_next_utterance_is_begun_while_one_is_heard() -> None:

@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
-from antiphon.types import Sampling, SpeechRequest
+from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
@@ -111,7 +111,11 @@ class SpeechBody(BaseModel):
     top_p: float | None = Field(None, gt=0, le=1)
     repetition_penalty: float | None = Field(None, gt=0, le=10)
     max_new_tokens: int | None = Field(
-        None, ge=1, le=_MAX_INT32, description="The most frames that a segment of text may take."
+        None,
+        ge=MIN_NEW_TOKENS,
+        le=_MAX_INT32,
+        description="One more than the most frames that a segment of text may take: the token that"
+        " ends speech counts.",
     )
     pronunciations: dict[Text, Text] | None = Field(
         None, description="What is read instead of words.", examples=[{"SQL": "sequel"}]
@@ -178,7 +182,7 @@ class SpeechBody(BaseModel):
                 top_k=self.top_k,
                 top_p=self.top_p,
                 repetition_penalty=self.repetition_penalty,
-                max_frames=self.max_new_tokens,
+                max_frames=max_frames_of(self.max_new_tokens),
             ),
             is_live=self.delivery is not Delivery.WHOLE,
             pronunciations=self.pronunciations or {},

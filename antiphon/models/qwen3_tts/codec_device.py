@@ -147,6 +147,10 @@ class DeviceCodec:
         state.streams.put(slot, state.leads[key])
 
     @torch.inference_mode()
+    def replay(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
+        self._decode_rows([slot], frames[None], state)
+
+    @torch.inference_mode()
     def launch(
         self, decodes: Sequence[Decode], frame_store: Tensor, state: DeviceState
     ) -> PendingChunks:

@@ -6,7 +6,6 @@ holds. What the host must know (slot numbers, lengths) comes in as numbers.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,21 +26,15 @@ from antiphon.engine.sampler import (
 )
 from antiphon.engine.transfer import upload
 from antiphon.engine.weights import Progress
+from antiphon.models.qwen3_tts.columns import Codes
 from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
-from antiphon.models.qwen3_tts.memory import (
-    BLOCK_POSITIONS,
-    Room,
-    allocated_bytes,
-    log_memory,
-    num_cache_blocks,
-)
+from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS
 from antiphon.models.qwen3_tts.predictor import Predictor
 from antiphon.models.qwen3_tts.prompt_layout import Ids
 from antiphon.models.qwen3_tts.prompt_reader import PromptReader
 from antiphon.models.qwen3_tts.slot_tensors import SlotTensors
 from antiphon.models.qwen3_tts.step_inputs import Reading, ReadingShape, SlotStart, StepShape
 from antiphon.models.qwen3_tts.talker import Talker
-from antiphon.models.qwen3_tts.weights import language_model_weights
 
 if TYPE_CHECKING:  # it needs Triton
     from antiphon.engine.kernels.products import Scaled
@@ -131,8 +124,8 @@ class LanguageModel:
         numbers = np.zeros((len(starts), 6 + num_groups + width), np.int64)
         numbers[:, 6 + num_groups :] = self._tokens.tts_pad
         for row, each in zip(numbers, starts, strict=True):
-            num_made, text = len(each.made), each.text[:width]  # what cannot fit is unheard
-            row[:4] = each.slot, each.num_prefilled + num_made, num_made, len(each.lead)
+            text = each.text[:width]  # what cannot fit is unheard
+            row[:4] = each.slot, each.next_position, each.next_frame, len(each.lead)
             row[4:6] = seed_words(each.seed)
             if len(each.lead):
                 row[6 : 6 + num_groups] = each.lead[-1]
@@ -182,9 +175,36 @@ class LanguageModel:
             uploaded = upload(np.array((places, ids), np.int64), self._device)
             self.slots.text.view(-1)[uploaded[0]] = uploaded[1]
 
-    def read(self, readings: Sequence[Reading]) -> None:
-        """Compute keys and values of prompts, or of parts of them."""
-        self._reader.read(readings)
+    def read(self, readings: Sequence[Reading], *, by_block: bool = False) -> None:
+        """Compute keys and values of prompts, or of parts of them.
+
+        Args:
+            readings: which.
+            by_block: block by block, so that what comes of a position does not depend on the
+                parts by rounding, as long as they begin and end where blocks do.
+        """
+        self._reader.read(readings, by_block=by_block)
+
+    def replay(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
+        """Compute again what `step` has left behind of frames that are known, to the last bit.
+
+        The codes that have occurred and the frame store are left alone: `start` restores them.
+
+        Args:
+            slots: each at the position of its frame.
+            frames: int64, ``[len(slots), num_groups]``.
+            num_visible: as for `step`.
+        """
+        state = self.slots
+        if kernels.run_on(state.pending):
+            self._replay_fused(slots, frames, num_visible)
+            return
+        index, codes = upload(slots, self._device), upload(frames, self._device)
+        positions, made = state.positions[index], state.frames[index]
+        text = F.embedding(state.text[index, made], self.talker.text_table)
+        self._talk((state.pending[index] + text)[:, None], index, positions, num_visible)
+        state.pending[index] = self.talker.frame_table.frames(codes)
+        state.positions[index], state.frames[index] = positions + 1, made + 1
 
     def step(self, slots: Sequence[int], num_visible: int) -> Tensor:
         """Make one frame in each of ``slots``.
@@ -301,6 +321,27 @@ class LanguageModel:
         ends.finish(index, (codes, scores), eos, table, counts, state.pending, store)
         return codes
 
+    def _replay_fused(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
+        """Do the same with the kernels of a step, in the shape of one."""
+        from antiphon.engine.kernels import frames as ends
+
+        state, talker = self.slots, self.talker
+        shape = self._rounded(StepShape(len(slots), num_visible, 1, 1, uses_top_p=False))
+        index = np.full(shape.num_rows, self.num_slots)
+        index[: len(slots)] = slots
+        numbers = np.zeros((shape.num_rows, frames.shape[1] + 1), np.int64)
+        numbers[: len(slots), :-1] = frames  # the last column is for what became of them
+        rows, codes = upload(index, self._device), upload(numbers, self._device)
+
+        counts, norm = (state.positions, state.frames), talker.transformer.first_norm
+        text = (state.text, talker.text_table)
+        states, positions, _ = ends.begin(rows, state.pending, text, counts, norm)
+        self._talk(states, rows, positions, shape.num_visible)
+        table = (talker.frame_table.rows, talker.frame_table.offsets)
+        made = (codes, torch.zeros(shape.num_rows, frames.shape[1], device=self._device))
+        eos, elsewhere = self._codec_tokens.eos, torch.empty_like(state.frame_store[:, :1])
+        ends.finish(rows, made, eos, table, counts, state.pending, elsewhere)
+
     def _empty_frames(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """Return room for codes and what became of each row, and for the codes' scores."""
         num_groups = self.slots.frame_store.shape[2]
@@ -328,53 +369,3 @@ def _row_buckets(num_slots: int) -> tuple[int, ...]:
     largest = _ROW_BUCKETS[-1]
     sizes = [*_ROW_BUCKETS, *range(largest + largest // 2, num_slots, largest // 2)]
     return (*(size for size in sizes if size < num_slots), num_slots)
-
-
-def load_language_model(
-    path: Path,
-    config: Qwen3TTSConfig,
-    room: Room,
-    *,
-    like: Tensor,
-    is_batch_invariant: bool = False,
-    progress: Progress | None = None,
-    uses_graphs: bool = True,
-) -> LanguageModel:
-    """Load talker and predictor from a checkpoint's directory.
-
-    Args:
-        path: the directory.
-        config: read from it.
-        room: for requests.
-        like: a tensor of the wanted type, on the wanted device.
-        is_batch_invariant: whether on a GPU a frame must not depend on its company by rounding.
-        progress: told of every tensor that has been read.
-        uses_graphs: where there is a GPU.
-
-    Raises:
-        ModelLoadError: tensors are missing, or of the wrong shape.
-    """
-    num_bytes_before = allocated_bytes(like.device)
-    with (
-        torch.inference_mode(),
-        language_model_weights(path, config, like=like, progress=progress) as weights,
-    ):
-        talker = Talker.of(
-            weights, config.talker, room.max_positions, is_batch_invariant=is_batch_invariant
-        )
-        predictor = Predictor.of(
-            weights, config.predictor, talker.frame_table, is_batch_invariant=is_batch_invariant
-        )
-        num_weight_bytes = allocated_bytes(like.device) - num_bytes_before
-        num_blocks = num_cache_blocks(config.talker.transformer, like, room)
-        model = LanguageModel(
-            config,
-            talker,
-            predictor,
-            num_slots=room.num_slots,
-            max_positions=room.max_positions,
-            num_blocks=num_blocks,
-            uses_graphs=uses_graphs,
-        )
-    log_memory(num_weight_bytes, model.cache, model.slots.num_bytes)
-    return model

@@ -12,7 +12,12 @@ from antiphon.models.qwen3_tts.columns import position_keys
 from antiphon.models.qwen3_tts.config import GenerationDefaults, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.demands import check_instructions, check_sampling, check_task
-from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, MIN_BUDGET_FRAMES
+from antiphon.models.qwen3_tts.guards import (
+    MAX_POSITIONS,
+    MIN_BUDGET_FRAMES,
+    frame_budget,
+    slow_frames,
+)
 from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
 from antiphon.models.qwen3_tts.prompt_layout import (
     SPEAKER,
@@ -28,7 +33,14 @@ from antiphon.models.qwen3_tts.turns import Turns
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 from antiphon.models.spec import Capabilities, LoadContext
-from antiphon.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.types import (
+    MIN_NEW_TOKENS,
+    Samples,
+    Sampling,
+    SpeechRequest,
+    Voice,
+    max_frames_of,
+)
 
 T = TypeVar("T")
 
@@ -39,6 +51,7 @@ class _Text:
 
     role: Ids
     body: Ids
+    num_slow_frames: int
     is_open: bool = False
 
 
@@ -74,7 +87,8 @@ class Qwen3TTSPrompter:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         role, body = self._turns.spoken(request.input)
-        return self._prompt(request, voice, seed, _Text(role, body))
+        text = _Text(role, body, slow_frames(request.input.strip()))
+        return self._prompt(request, voice, seed, text)
 
     def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
@@ -86,10 +100,13 @@ class Qwen3TTSPrompter:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         cutter = TextCutter(self._encode)
-        text = _Text(self._turns.role, cutter.push(request.input), is_open=True)
+        ids = cutter.push(request.input)
+        text = _Text(self._turns.role, ids, cutter.num_slow_frames, is_open=True)
         prompt = self._prompt(request, voice, seed, text)
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
-        return prompt, TextFeed(cutter, num_frames_allowed, self._config.tokens.tts_eos)
+        is_instructed = bool(check_instructions(self._config, request.instructions))
+        end_id = self._config.tokens.tts_eos
+        return prompt, TextFeed(cutter, num_frames_allowed, end_id, is_instructed=is_instructed)
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
@@ -126,7 +143,7 @@ class Qwen3TTSPrompter:
         data = Qwen3TTSPrompt(
             prefix=tracks.prefix,
             text=tracks.text,
-            num_text_tokens=len(text.body) + (not text.is_open),
+            max_frames=frame_budget(text.num_slow_frames, is_instructed=bool(instructions)),
             is_open=text.is_open,
             speaker=clone.speaker if clone else None,
             reference=clone.codes if clone else None,
@@ -171,13 +188,13 @@ def _check_length(prompt: Qwen3TTSPrompt) -> None:
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
     """Complete what a request asks for with the checkpoint's defaults."""
+    limit = defaults.max_new_tokens
     return Sampling(
         temperature=_first(asked.temperature, defaults.temperature * defaults.do_sample),
         top_k=_first(asked.top_k, defaults.top_k),
         top_p=_first(asked.top_p, defaults.top_p),
         repetition_penalty=_first(asked.repetition_penalty, defaults.repetition_penalty),
-        # The official code counts the token that ends speech, and cuts it off if it is another.
-        max_frames=_first(asked.max_frames, max(1, defaults.max_new_tokens - 1)),
+        max_frames=_first(asked.max_frames, max_frames_of(max(MIN_NEW_TOKENS, limit))),
     )
 
 

@@ -37,8 +37,7 @@ class Qwen3TTSPrompt:
     Attributes:
         prefix: (text id, codec id) of each position before begin-of-speech.
         text: the text track as far as it is known.
-        num_text_tokens: of the text to be spoken, its end included, as far as it is known; bounds
-            the frames.
+        max_frames: that the text may take, as far as it is known.
         is_open: whether the text track will grow.
         speaker: speaker vector, f32, ``[hidden_size]``, where a column asks for it.
         reference: codes of the reference recording, int64, ``[num_frames, num_groups]``; a decoder
@@ -48,7 +47,7 @@ class Qwen3TTSPrompt:
 
     prefix: tuple[Column, ...]
     text: Ids
-    num_text_tokens: int
+    max_frames: int
     is_open: bool = False
     speaker: NDArray[np.float32] | None = None
     reference: NDArray[np.int64] | None = None
@@ -67,6 +66,19 @@ class Qwen3TTSPrompt:
     def num_frames_allowed(self) -> int | None:
         """Frames that the text track suffices for; ``None`` if it is complete."""
         return max(0, len(self.text) - self.num_reference_frames) if self.is_open else None
+
+
+@dataclass(frozen=True, slots=True)
+class MoreText:
+    """What a piece of late text adds to a prompt.
+
+    Attributes:
+        ids: of the text track.
+        max_frames: that the text may take, as far as it is known now.
+    """
+
+    ids: Ids
+    max_frames: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from antiphon.engine.attention import (
 )
 from antiphon.engine.graphs import Graphs, buckets, round_up
 from antiphon.engine.transfer import upload
+from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS
 from antiphon.models.qwen3_tts.prompt_layout import FRAME, SPEAKER
 from antiphon.models.qwen3_tts.step_inputs import Reading, ReadingShape
 from antiphon.models.qwen3_tts.talker import Talker
@@ -68,10 +69,10 @@ class PromptReader:
             self._numbers[: len(numbers)].copy_(upload(numbers, self._device))
         self._graphs.capture(shape, partial(self._read_buffered, shape.num_tokens))
 
-    def read(self, readings: Sequence[Reading]) -> None:
-        """Compute keys and values of positions, in order."""
+    def read(self, readings: Sequence[Reading], *, by_block: bool = False) -> None:
+        """Compute keys and values of positions, in order; see `LanguageModel.read`."""
         states = self._embedded(readings)
-        for first, pieces in _passes(readings):
+        for first, pieces in _blocks(readings) if by_block else _passes(readings):
             num_tokens = sum(count for _, _, count in pieces)
             part = states[first : first + num_tokens]
             if self._graphs.is_enabled:
@@ -157,6 +158,20 @@ def _passes(readings: Sequence[Reading]) -> Iterator[tuple[int, list[_Piece]]]:
                 first, pieces, room = first + _MAX_TOKENS, [], _MAX_TOKENS
     if pieces:
         yield first, pieces
+
+
+def _blocks(readings: Sequence[Reading]) -> Iterator[tuple[int, list[_Piece]]]:
+    """Yield the same of passes over a block of one slot each.
+
+    Libraries add in an order that depends on the shape of a product: so all have the same.
+    """
+    first = 0
+    for each in readings:
+        start, end = each.start, each.start + each.num_positions
+        while start < end:
+            count = min(BLOCK_POSITIONS - start % BLOCK_POSITIONS, end - start)
+            yield first, [(each.slot, start, count)]
+            first, start = first + count, start + count
 
 
 def _places(pieces: Sequence[_Piece]) -> NDArray[np.int64]:

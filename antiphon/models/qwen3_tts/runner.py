@@ -1,7 +1,7 @@
 """Drives the language model: what a plan says goes in, one frame a slot comes out."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,14 +15,17 @@ from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput,
 from antiphon.engine.transfer import Download
 from antiphon.models.qwen3_tts.columns import Codes, columns_between, lead_frames, no_frames
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector, frame_budget
-from antiphon.models.qwen3_tts.language_model import FAULT, STOP, load_language_model
+from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector
+from antiphon.models.qwen3_tts.language_model import FAULT, STOP
+from antiphon.models.qwen3_tts.language_model_loading import load_language_model
 from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS, Room
-from antiphon.models.qwen3_tts.prompt_layout import Ids, Qwen3TTSPrompt
+from antiphon.models.qwen3_tts.prompt_layout import Ids, MoreText, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.step_inputs import Reading, SlotStart
 from antiphon.models.spec import LoadContext
 
 logger = logging.getLogger(__name__)
+
+_REPLAYED_POSITIONS = 8  # in a step, which takes as long as so many steps
 
 Item = TypeVar("Item")
 
@@ -34,7 +37,7 @@ class _Slot:
     prompt: Qwen3TTSPrompt
     lead: Codes  # the reference's frames, and those made before the slot was taken
     text: list[int]
-    num_text_tokens: int
+    max_frames: int
     is_open: bool
     num_frames: int
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
@@ -125,9 +128,15 @@ class Qwen3TTSRunner:
             torch.cuda.synchronize(device)  # what loading has put on other streams
         with torch.inference_mode():
             self._model.warm_up(context.progress_of("graphs"))
-        self.cache = CacheShape(self._model.cache.spare_block, BLOCK_POSITIONS, max_positions)
         is_batched = device.type != "cpu" if is_batched is None else is_batched
         self._num_rows = self.num_slots if is_batched else 1
+        self._is_exact = not is_batched or context.is_deterministic
+        self.cache = CacheShape(
+            self._model.cache.spare_block,
+            BLOCK_POSITIONS,
+            max_positions,
+            replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
+        )
         self._slots: dict[int, _Slot] = {}
 
     def run(self, plan: StepPlan) -> StepOutput:
@@ -156,7 +165,7 @@ class Qwen3TTSRunner:
             if plan.blocks:
                 self._model.give(plan.blocks)
             for group in self._groups(plan.prefills):
-                self._model.read([self._reading(prefill) for prefill in group])
+                self._prefill(group)
             return self._step(plan.slots)
 
     @torch.inference_mode()
@@ -193,20 +202,22 @@ class Qwen3TTSRunner:
             prompt,
             lead_frames(prompt, made),
             [*prompt.text],
-            prompt.num_text_tokens,
+            prompt.max_frames,
             prompt.is_open,
             num_made,
         )
         for code in made[:, 0].tolist():
             state.loop_detector.observe(code)
         self._slots[start.slot] = state
+        num_before = 0 if self._is_exact else num_made  # exactly: all frames are replayed
         return SlotStart(
             slot=start.slot,
             seed=start.prompt.seed,
             talker_sampling=start.prompt.sampling,
             predictor_sampling=prompt.predictor_sampling,
-            num_prefilled=prompt.num_prefilled,
-            lead=state.lead,
+            next_position=prompt.num_prefilled + num_before,
+            next_frame=num_before,
+            lead=state.lead[: prompt.num_reference_frames + num_before],
             made=made,
             text=prompt.text[prompt.num_reference_frames :],
         )
@@ -215,25 +226,51 @@ class Qwen3TTSRunner:
         """Put text after what slots have; the part beside frames to be made is the device's."""
         texts: list[tuple[int, int, Ids]] = []
         for append in appends:
-            state, ids = self._slots[append.slot], append.piece.data
+            state, more = self._slots[append.slot], append.piece.data
+            assert isinstance(more, MoreText)
             assert state.is_open, "text came after its end"
+            ids, state.max_frames = more.ids, more.max_frames
             state.is_open = append.piece.num_frames_allowed is not None
-            state.num_text_tokens += len(ids)
             first_frame = len(state.text) - state.prompt.num_reference_frames
             state.text += ids
             texts.append((append.slot, max(0, first_frame), ids[max(0, -first_frame) :]))
         self._model.write_text(texts)
 
-    def _reading(self, prefill: Prefill) -> Reading:
+    def _prefill(self, prefills: Sequence[Prefill]) -> None:
+        """Compute positions; those of frames as they were computed at first, if that is exact."""
+        readings = []
+        replays: dict[int, range] = {}
+        for each in prefills:
+            num_read = each.end
+            if self._is_exact:
+                num_read = min(each.end, self._slots[each.slot].prompt.num_prefilled)
+                replays[each.slot] = range(max(each.start, num_read), each.end)
+            if each.start < num_read:
+                readings.append(self._reading(each.slot, each.start, num_read))
+        if readings:
+            self._model.read(readings, by_block=self._num_rows == 1)
+        for number in range(max(map(len, replays.values()), default=0)):
+            self._replay(
+                {slot: each[number] for slot, each in replays.items() if number < len(each)}
+            )
+
+    def _reading(self, slot: int, start: int, end: int) -> Reading:
         """Return what is to be read."""
-        state = self._slots[prefill.slot]
+        state = self._slots[slot]
         prompt = state.prompt
-        num_beside = prefill.end - len(prompt.prefix)
-        assert not state.is_open or len(state.text) >= num_beside, "its text is not known yet"
-        columns = columns_between(
-            self._config, prompt, tuple(state.text), state.lead, prefill.start, prefill.end
+        assert not state.is_open or len(state.text) >= end - len(prompt.prefix), (
+            "its text is not known yet"
         )
-        return Reading(prefill.slot, prefill.start, columns, prompt.speaker)
+        columns = columns_between(self._config, prompt, tuple(state.text), state.lead, start, end)
+        return Reading(slot, start, columns, prompt.speaker)
+
+    def _replay(self, positions: Mapping[int, int]) -> None:
+        """Compute one position again in each slot, at which a frame of it was made."""
+        frames = []
+        for slot, position in positions.items():
+            state = self._slots[slot]
+            frames.append(state.lead[position - len(state.prompt.prefix)])
+        self._model.replay([*positions], np.stack(frames), max(positions.values()) + 1)
 
     def _step(self, slots: Sequence[int]) -> _Step:
         """Launch one frame in each of ``slots``."""
@@ -260,5 +297,5 @@ class Qwen3TTSRunner:
         state = each.state
         is_looping = state.loop_detector.observe(int(codes[0]))
         is_full = state.prompt.num_prefilled + each.number >= self._model.max_positions
-        is_over = not state.is_open and each.number >= frame_budget(state.num_text_tokens)
+        is_over = not state.is_open and each.number >= state.max_frames
         return is_looping or is_full or is_over

@@ -17,9 +17,10 @@ class SlotStart:
     Attributes:
         talker_sampling: of group 0.
         predictor_sampling: of the groups after it.
-        num_prefilled: positions of its prompt.
-        lead: frames that its first new one comes after: the reference's and those made.
-        made: those of them that it has made, before it lost a slot.
+        next_position: of the input that the slot is stepped, or replayed, with first.
+        next_frame: number of the frame that comes of it.
+        lead: frames before that one: the reference's, and those made if they are not replayed.
+        made: frames that it has made before it lost a slot.
         text: beside its frames from the first one on, as far as it is known.
     """
 
@@ -27,7 +28,8 @@ class SlotStart:
     seed: int
     talker_sampling: Sampling
     predictor_sampling: Sampling
-    num_prefilled: int
+    next_position: int
+    next_frame: int
     lead: Codes
     made: Codes
     text: Ids

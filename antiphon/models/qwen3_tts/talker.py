@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.engine import kernels
 from antiphon.engine.attention import Attend, PagedCache
 from antiphon.engine.layers import Linear, Rotation, Weights
 from antiphon.engine.transformer import Transformer
@@ -51,8 +52,17 @@ class FrameTable:
         return F.embedding(codes, self.rows)
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Embed whole frames ``[..., num_groups]``: the sum over their groups."""
-        return F.embedding(codes + self.offsets, self.rows).sum(-2)
+        """Embed whole frames ``[..., num_groups]``: the sum over their groups.
+
+        On a GPU it is added group by group in f32, as a step does it, whatever the shape is.
+        """
+        embedded = F.embedding(codes + self.offsets, self.rows)
+        if not kernels.run_on(self.rows):
+            return embedded.sum(-2)
+        first, *others = embedded.float().unbind(-2)
+        for other in others:
+            first = first + other
+        return first.to(self.rows.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,20 @@ from collections.abc import Callable
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece
-from antiphon.models.qwen3_tts.prompt_layout import Ids
+from antiphon.models.qwen3_tts.guards import frame_budget, slow_frames
+from antiphon.models.qwen3_tts.prompt_layout import Ids, MoreText
 
 
 class TextCutter:
-    """Gives the ids of a text as early as they are certain."""
+    """Gives the ids of a text as early as they are certain.
+
+    Attributes:
+        num_slow_frames: of the text whose ids were given; see `slow_frames`.
+    """
 
     def __init__(self, encode: Callable[[str], Ids]) -> None:
         self._encode = encode
+        self.num_slow_frames = 0
         self._waiting = ""
         self._is_empty = True
 
@@ -45,13 +51,16 @@ class TextCutter:
         if not text:
             return ()
         self._is_empty = False
+        self.num_slow_frames += slow_frames(text)
         return self._encode(text)
 
 
 class TextFeed:
     """Makes the pieces of a request whose text is still arriving."""
 
-    def __init__(self, cutter: TextCutter, num_frames_allowed: int, end_id: int) -> None:
+    def __init__(
+        self, cutter: TextCutter, num_frames_allowed: int, end_id: int, *, is_instructed: bool
+    ) -> None:
         """Continue a prompt.
 
         Args:
@@ -59,7 +68,9 @@ class TextFeed:
             num_frames_allowed: that the prompt's text suffices for; negative while text beside
                 the reference is missing.
             end_id: closes a text.
+            is_instructed: whether the request says how to speak.
         """
+        self._is_instructed = is_instructed
         self._cutter = cutter
         self._num_frames_allowed = num_frames_allowed
         self._end_id = end_id
@@ -71,7 +82,9 @@ class TextFeed:
             return None
         self._num_frames_allowed += len(ids)
         num_frames_allowed = max(0, self._num_frames_allowed)
-        return Piece(data=ids, num_frames_allowed=num_frames_allowed, num_tokens=len(ids))
+        return Piece(
+            data=self._more(ids), num_frames_allowed=num_frames_allowed, num_tokens=len(ids)
+        )
 
     def close(self) -> Piece:
         """Return the last piece.
@@ -80,7 +93,12 @@ class TextFeed:
             InvalidRequestError: the whole text was empty.
         """
         ids = self._cutter.close()
-        return Piece(data=(*ids, self._end_id), num_frames_allowed=None, num_tokens=len(ids))
+        data = self._more((*ids, self._end_id))
+        return Piece(data=data, num_frames_allowed=None, num_tokens=len(ids))
+
+    def _more(self, ids: Ids) -> MoreText:
+        budget = frame_budget(self._cutter.num_slow_frames, is_instructed=self._is_instructed)
+        return MoreText(ids, budget)
 
 
 def _last_certain_cut(text: str) -> int:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from antiphon.engine.device import resolve_device
+from antiphon.engine.precision import exact_float32
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
@@ -24,7 +25,10 @@ _MAX_KEPT = 64  # of up to 60 kB each
 
 @dataclass(frozen=True, slots=True)
 class _Encoders:
-    """Both in float32, whatever the talker is computed in: roundings would change codes."""
+    """Both in float32, whatever the talker is computed in: roundings would change codes.
+
+    On a GPU too, where they are called within `exact_float32`: a voice's codes are the same there.
+    """
 
     speaker: SpeakerEncoder
     codec: CodecEncoder
@@ -87,7 +91,7 @@ class VoicePreparer:
 
     @torch.inference_mode()
     def _embed(self, samples: Samples) -> NDArray[np.float32]:
-        with self._lock:
+        with self._lock, exact_float32():
             encoders = self._encoders()
             vector = encoders.speaker.embed(torch.tensor(samples, device=encoders.device))
             speaker: NDArray[np.float32] = vector.cpu().numpy()
@@ -95,7 +99,7 @@ class VoicePreparer:
 
     @torch.inference_mode()
     def _encode(self, samples: Samples) -> NDArray[np.int64]:
-        with self._lock:
+        with self._lock, exact_float32():
             encoders = self._encoders()
             frames = encoders.codec.encode(torch.tensor(samples, device=encoders.device))
             codes: NDArray[np.int64] = frames.cpu().numpy()

@@ -13,6 +13,7 @@ from antiphon.models.qwen3_tts.columns import position_keys
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.models.qwen3_tts.prompt_layout import (
     SPEAKER,
+    MoreText,
     Qwen3TTSPrompt,
     Spoken,
     language_tag,
@@ -47,6 +48,7 @@ def made_prompt(
     streams_text: bool = True,
     num_reference_frames: int | None = None,
     sampling: Sampling = DRAWN,
+    max_frames: int = 4000,
 ) -> Prompt:
     """Make a prompt of random ids; with reference frames it is one of a base checkpoint."""
     rng = np.random.default_rng(seed)
@@ -64,7 +66,7 @@ def made_prompt(
     data = Qwen3TTSPrompt(
         prefix=tracks.prefix,
         text=tracks.text,
-        num_text_tokens=num_tokens + 1,
+        max_frames=max_frames,
         speaker=rng.normal(size=size).astype(np.float32) if is_clone else None,
         reference=rng.integers(0, 2048, (num_reference_frames, config.talker.num_groups))
         if num_reference_frames
@@ -88,14 +90,14 @@ def opened(prompt: Prompt, num_late: int, cuts: Sequence[int]) -> tuple[Prompt, 
     data = replace(
         prompt.data,
         text=early,
-        num_text_tokens=prompt.data.num_text_tokens - num_late,
         is_open=True,
     )
     pieces: list[Piece] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), num_late], strict=True):
         allowed = max(0, len(early) + end - data.num_reference_frames)
         is_last = len(pieces) == len(cuts)
-        pieces.append(Piece(data=late[start:end], num_frames_allowed=None if is_last else allowed))
+        more = MoreText(late[start:end], prompt.data.max_frames)
+        pieces.append(Piece(data=more, num_frames_allowed=None if is_last else allowed))
     prompt = replace(
         prompt, data=data, num_frames_allowed=data.num_frames_allowed, position_keys=()
     )

@@ -417,7 +417,7 @@ def test_text_in_pieces_has_the_ids_of_the_whole_text(
     ids, allowed = prompt.data.text, prompt.num_frames_allowed
     for part in parts[1:]:
         if (piece := feed.push(part)) is not None:
-            ids += piece.data
+            ids += piece.data.ids
             assert piece.num_frames_allowed == len(ids)
             allowed = piece.num_frames_allowed
     if not text:
@@ -428,14 +428,15 @@ def test_text_in_pieces_has_the_ids_of_the_whole_text(
     assert last.num_frames_allowed is None
     assert allowed is not None
     whole = custom.data(text, voice="vivian", non_streaming_mode=False)
-    assert ids + last.data == whole.text
+    assert ids + last.data.ids == whole.text
+    assert last.data.max_frames == whole.max_frames >= len(whole.text)
     assert prompt.data.prefix == whole.prefix
 
 
 def test_words_are_spoken_as_soon_as_they_are_certain(custom: Desk) -> None:
     _, feed = custom.prompter.open(SpeechRequest(""), custom.voice("vivian"), 1)
     said = [feed.push(part) for part in ("Hel", "lo", " wor", "ld", ".", " ")]
-    assert [piece and piece.data for piece in said] == [
+    assert [piece and piece.data.ids for piece in said] == [
         None,
         None,
         custom.encode("Hello"),

@@ -45,10 +45,12 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     embed, encode = SpeakerEncoder.embed, CodecEncoder.encode
 
     def noted_embed(self: SpeakerEncoder, samples: torch.Tensor) -> torch.Tensor:
+        assert not torch.backends.cudnn.allow_tf32
         calls.append("speaker")
         return embed(self, samples)
 
     def noted_encode(self: CodecEncoder, samples: torch.Tensor) -> torch.Tensor:
+        assert not torch.backends.cudnn.allow_tf32
         calls.append("codes")
         return encode(self, samples)
 
@@ -113,3 +115,34 @@ def test_a_recording_that_is_too_short_is_refused(preparer: VoicePreparer) -> No
     for _ in range(2):  # a refusal is not kept
         with pytest.raises(InvalidRequestError, match="shorter than"):
             preparer.prepare(recording()[:100], name="a", ref_text=None)
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("size", ["tiny", "0.6b"])  # the codec of 0.6b is that of all published
+def test_a_gpu_hears_what_a_cpu_hears(size: str, checkpoint: Callable[..., Path]) -> None:
+    path = checkpoint(size, Task.BASE)
+    on_cpu, on_gpu = (VoicePreparer(LoadContext(path, device)) for device in ("cpu", "cuda"))
+    for seed in range(3):
+        samples = tune(seed)
+        one, other = (
+            each.prepare(samples, name="Ann", ref_text="Hello.") for each in (on_cpu, on_gpu)
+        )
+        assert one.ref_codes is not None
+        assert len(np.unique(one.ref_codes)) > 20, "next to nothing is told apart"
+        np.testing.assert_array_equal(one.ref_codes, other.ref_codes)
+        np.testing.assert_allclose(
+            one.speaker_embedding, other.speaker_embedding, rtol=1e-3, atol=1e-4
+        )
+    assert torch.backends.cudnn.allow_tf32, "others are slowed down"
+
+
+def tune(seed: int) -> Samples:
+    """Return 3 s of gliding tones and noise."""
+    rng = np.random.default_rng(seed)
+    times_s = np.arange(3 * NUM_SAMPLES) / NUM_SAMPLES
+    samples = 0.02 * rng.normal(size=len(times_s))
+    for hz in rng.uniform(80, 4000, 6):
+        samples += 0.1 * np.sin(2 * np.pi * hz * times_s * (1 + 0.1 * times_s))
+    return samples.astype(np.float32)

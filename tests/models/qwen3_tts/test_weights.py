@@ -12,7 +12,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.language_model import load_language_model
+from antiphon.models.qwen3_tts.language_model_loading import load_language_model
 from antiphon.models.qwen3_tts.memory import Room
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_configs import Size

@@ -1,0 +1,29 @@
+"""Float32 that is float32: PyTorch lets a GPU's convolutions round to ten bits of fraction."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+
+import torch
+
+_LOCK = RLock()
+
+
+@contextmanager
+def exact_float32() -> Iterator[None]:
+    """Compute convolutions and matrix products of float32 in float32 (IEEE), not in TF32.
+
+    PyTorch has one setting for the whole process: whoever needs it waits until it is free, and
+    finds it as it was afterwards. Products of other types, and kernels that are in graphs already,
+    do not look at it.
+    """
+    with _LOCK:
+        convolutions = torch.backends.cudnn.allow_tf32
+        products = torch.get_float32_matmul_precision()
+        torch.backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.allow_tf32 = convolutions
+            torch.set_float32_matmul_precision(products)
