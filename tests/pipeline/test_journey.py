@@ -17,7 +17,7 @@ from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.journey import PAUSE_S, one_ahead
 from antiphon.pipeline.pronunciation import Pronunciations
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.pipeline.script import write_script
+from antiphon.pipeline.script import ScriptLimits, write_script
 from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.text import segment_seed
 from antiphon.types import SpeechRequest
@@ -48,7 +48,8 @@ def test_long_text_is_its_segments_joined() -> None:
     async def body(speech: Speech) -> None:
         request = SpeechRequest(LONG, seed=3)
         whole = await say(speech, request)
-        (passage,) = write_script(request, Pronunciations(), 200, len(LONG))
+        limits = ScriptLimits(segment_characters=200)
+        (passage,) = write_script(request, Pronunciations(), limits)
         assert len(passage.segments) == 3
         joiner = Joiner(whole.sample_rate_hz)
         parts, num_tokens = [], 0

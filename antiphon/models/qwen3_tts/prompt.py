@@ -79,14 +79,15 @@ class Qwen3TTSPrompter:
     def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
 
-        ``request.input`` is the text so far; it may be empty. The text is read beside the frames
+        ``request.input`` is the text so far, never blank. The text is read beside the frames
         whatever ``non_streaming_mode`` says.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
+        role, first, rest = self._turns.begun(request.input)
         cutter = TextCutter(self._encode)
-        text = _Text(self._turns.role, cutter.push(request.input), is_open=True)
+        text = _Text(role, (*first, *cutter.push(rest)), is_open=True)
         prompt = self._prompt(request, voice, seed, text)
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
         return prompt, TextFeed(cutter, num_frames_allowed, self._config.tokens.tts_eos)
