@@ -18,6 +18,7 @@ from antiphon.api.options import open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import Delivery, SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.unspoken import NotedUnspoken, unspoken_headers, unspoken_member
 from antiphon.api.word_times import NotedWords
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
@@ -80,12 +81,15 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     if body.delivery is Delivery.WHOLE:
         collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
         return WholeResponse(collect, headers, format.media_type)
-    encoding = encoded(events, format, sample_rate_hz, server.encoders)
+    unspoken = NotedUnspoken()
+    encoding = encoded(unspoken.passed(events), format, sample_rate_hz, server.encoders)
     pieces = until_first("first audio", encoding)
     if body.delivery is Delivery.EVENTS:
         told = _as_events(pieces, format, words)
-        return StreamedResponse(told, headers, EVENT_STREAM, _error_event)
-    return StreamedResponse(_as_bytes(pieces), headers, format.media_type)
+        return StreamedResponse(told, headers, EVENT_STREAM, _error_event, unspoken.headers)
+    return StreamedResponse(
+        _as_bytes(pieces), headers, format.media_type, late_headers=unspoken.headers
+    )
 
 
 async def _collected(
@@ -98,7 +102,7 @@ async def _collected(
     """Return a file's pieces and the headers that are known only at its end."""
     pieces, ended = await collected(events, format, sample_rate_hz, workers)
     told = {} if words is None else words.headers()
-    return pieces, {"X-Finish-Reason": ended.reason, **told}
+    return pieces, {"X-Finish-Reason": ended.reason, **told, **unspoken_headers(ended.unspoken)}
 
 
 async def _as_bytes(stream: EncodedStream) -> Pieces:
@@ -131,6 +135,7 @@ def _done(ended: Ended) -> dict[str, Any]:
             "output_tokens": usage.output_tokens,
             "total_tokens": usage.total_tokens,
         },
+        **unspoken_member(ended.unspoken),
     }
 
 

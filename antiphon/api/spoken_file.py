@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.speech_ws import SessionConfig
 from antiphon.api.sockets import Socket
+from antiphon.api.unspoken import unspoken_member
 from antiphon.audio.encode import AudioFormat
 from antiphon.audio.wav import wav_header
 from antiphon.types import Ended
@@ -43,6 +44,7 @@ class SpokenFile:
         self._num_bytes = 0
         self._kept: list[bytes] = []
         self._has_begun = False
+        self._unspoken: Mapping[str, Any] = {}
 
     @property
     def coded_as(self) -> AudioFormat:
@@ -81,6 +83,7 @@ class SpokenFile:
             whole = b"".join(self._kept)
             for start in range(0, len(whole), MAX_FRAME_BYTES):
                 await self._deliver(whole[start : start + MAX_FRAME_BYTES])
+        self._unspoken = unspoken_member(ended.unspoken)
         await self._done(error=False, finish_reason=ended.reason)
 
     async def fail(self, error: WireError) -> None:
@@ -104,7 +107,7 @@ class SpokenFile:
 
     async def _done(self, *, error: bool, finish_reason: str) -> None:
         told = {"total_bytes": self._num_bytes, "error": error, "finish_reason": finish_reason}
-        await self._socket.send({"type": "audio.done", **self._place, **told})
+        await self._socket.send({"type": "audio.done", **self._place, **told, **self._unspoken})
 
 
 def error_message(error: WireError) -> dict[str, Any]:

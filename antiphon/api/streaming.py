@@ -60,10 +60,21 @@ class StreamedResponse(WatchedResponse):
         headers: Mapping[str, str],
         media_type: str,
         farewell: Farewell | None = None,
+        late_headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """Send pieces.
+
+        Args:
+            pieces: of the body.
+            headers: that are known now.
+            media_type: of the body.
+            farewell: see `Farewell`.
+            late_headers: those that are known by the first piece.
+        """
         super().__init__(headers, media_type)
         self._pieces = pieces
         self._farewell = farewell
+        self._late_headers = late_headers
 
     async def deliver(self, send: Send) -> None:
         has_begun = False
@@ -76,6 +87,7 @@ class StreamedResponse(WatchedResponse):
         async with on_failure(say_farewell), aclosing(self._pieces) as pieces:
             async for piece in pieces:
                 if not has_begun:
+                    self.headers.update(self._late_headers())
                     await self.send_head(send)
                     has_begun = True
                 await _send_body(send, piece)

@@ -131,7 +131,7 @@ class TextChecking(Protocol):
     """What a prompter is too if its voices leave out what they cannot say, instead of trying."""
 
     def check_text(self, text: str, voice: Voice) -> TextCheck:
-        """Look at a segment's text; called in a worker thread for all of a text before it is spoken.
+        """Look at a segment; called in a worker thread for all of a text before it is spoken.
 
         It should cost little beside `Prompter.build`.
         """

@@ -1,7 +1,7 @@
 """Cuts text that is still arriving into segments, the same ones in whatever pieces it arrives.
 
-A place is judged as soon as the first character after it is there, and by nothing that follows. What
-is looked at for it is bounded, so that the work grows with the text and no faster.
+A place is judged as soon as the first character after it is there, and by nothing that follows.
+What is looked at for it is bounded, so that the work grows with the text and no faster.
 """
 
 import re
