@@ -5,7 +5,7 @@ has no spaces, and holds the interpreter's lock meanwhile. So it is never given 
 `MAX_CHARACTERS`: less than a millisecond's work.
 """
 
-from sentencex import segment
+from sentencex import segment as split_sentences
 
 MAX_CHARACTERS = 1200
 """The most that the library is given at once."""
@@ -52,4 +52,5 @@ def ends_sentence(text: str, end: int) -> bool:
 
 def _split(text: str) -> list[str]:
     assert len(text) <= MAX_CHARACTERS
-    return segment("en", text)
+    sentences: list[str] = split_sentences("en", text)
+    return sentences

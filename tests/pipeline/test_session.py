@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,13 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError
+from antiphon.audio.utterance import collect
+from antiphon.errors import (
+    EngineError,
+    InputTooLongError,
+    InvalidRequestError,
+    UnspeakableTextError,
+)
 from antiphon.fabric.base import StageItem
 from antiphon.models.base import LateText
 from antiphon.models.registry import families
@@ -39,7 +46,7 @@ SEGMENTS = [
 @asynccontextmanager
 async def loaded(source: str) -> AsyncGenerator[Speech, None]:
     model = await LoadedModel.load(ModelSettings(source=source, device="cpu", max_slots=4))
-    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=2000))
+    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=5000))
     try:
         yield speech
     finally:
@@ -301,3 +308,79 @@ def test_a_stream_outlives_its_feeder_and_stops_it_at_its_end() -> None:
         assert states == ["ended"] * 3
 
     asyncio.run(main())
+
+
+NUM_SPOKEN_FRAMES = 8
+LONG_TEXT = " ".join(f"This is sentence number {number}, and it goes on." for number in range(60))
+LONG_TEXT = f"{LONG_TEXT[:900]}\n\n{LONG_TEXT[900:]} {'你好世界' * 160}"
+
+
+@pytest.mark.parametrize("more", [{}, {"speed": 1.5, "sample_rate_hz": 16_000}], ids=str)
+def test_late_text_is_spoken_as_whole_text_at_any_length(
+    more: dict[str, Any], checkpoint: Callable[..., Path]
+) -> None:
+    """Of a model that reads its text beside the frames, and does not end before it has read it."""
+    asked = SpeechRequest(
+        "",
+        seed=LONG_SEED,
+        sampling=Sampling(max_frames=NUM_SPOKEN_FRAMES),
+        options={"non_streaming_mode": False},
+        **more,
+    )
+
+    async def body(speech: Speech) -> None:
+        whole = await collect(speech.stream(replace(asked, input=LONG_TEXT)))
+        num_segments = whole.usage.output_tokens // NUM_SPOKEN_FRAMES
+        assert num_segments > 5
+        assert whole.usage.output_tokens == num_segments * NUM_SPOKEN_FRAMES, "one ended early"
+        session = SpeechSession(speech)
+        for size in (3, 1001):
+            pieces = [LONG_TEXT[at : at + size] for at in range(0, len(LONG_TEXT), size)]
+            utterance = session.open(asked)
+            for piece in pieces:
+                utterance.push(piece)
+            utterance.complete()
+            samples, ended = await heard(utterance)
+            await session.end(utterance)
+            np.testing.assert_array_equal(samples, whole.samples)
+            assert ended == Ended(whole.finish_reason, whole.usage)
+
+    on(str(checkpoint("tiny", "custom_voice")), body)
+
+
+def test_a_long_push_lets_others_have_their_turn() -> None:
+    async def body(speech: Speech) -> None:
+        session = SpeechSession(speech)
+        utterance = session.open(ask())
+        texts = utterance._texts
+        utterance.push("Hi you. " * 200)
+        utterance.push("And the end.")
+        utterance.complete()
+        sizes = []
+        while utterance._to_cut:
+            sizes.append(texts.qsize())
+            await asyncio.sleep(0)
+        assert len(sizes) >= 2, "it is cut in pieces"
+        await session.end(utterance)
+
+    on("toy", body)
+
+
+def test_what_cannot_be_said_is_told_at_the_end_and_refused_if_it_is_all() -> None:
+    async def body(speech: Speech) -> None:
+        text = "Hello there, this is long enough. 你好。世界。 And this is the 🎉 end of it all."
+        samples, ended = await said(speech, [text])
+        assert len(samples)
+        assert ended.unspoken == ("你好", "世界", "🎉")
+        with pytest.raises(UnspeakableTextError, match="你好"):
+            await said(speech, ["你好。", "世界。"])
+
+    on("hibari", body)
+
+
+def test_silence_of_all_segments_together_is_bounded() -> None:
+    async def body(speech: Speech) -> None:
+        with pytest.raises(InvalidRequestError, match="600 s together"):
+            await said(speech, ["One. [pause:10s] Two two two two two two two.\n\n"] * 61)
+
+    on("toy", body)

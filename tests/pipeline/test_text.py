@@ -1,8 +1,10 @@
 """Splitting keeps what fits as it is, loses nothing else, respects the limit, prefers sentences."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,13 +132,12 @@ CUTTERS: dict[str, Callable[[], Cutter]] = {
 def given_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note how much text the sentence splitter is given, call by call."""
     lengths: list[int] = []
-    split = sentences.segment
 
-    def noted(language: str, text: str) -> list[str]:
+    def noted(language: str, text: str) -> Any:
         lengths.append(len(text))
-        return split(language, text)
+        return sentencex.segment(language, text)
 
-    monkeypatch.setattr(sentences, "segment", noted)
+    monkeypatch.setattr(sentences, "split_sentences", noted)
     return lengths
 
 
