@@ -72,6 +72,7 @@ class _Text:
         for piece in pieces_of(text):
             for part in self._cutter.push(piece):
                 self._speak(part.text)
+                await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     def complete(self) -> None:
@@ -200,6 +201,7 @@ class SpeechConversation:
         self, request: SpeechRequest, index: int, file_index: int, reads_late: bool
     ) -> tuple[Utterance, SpokenFile]:
         assert self._config is not None
+        self._playback.check_room()  # one message may hold many sentences
         native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
         place = {"utterance_index": index, "sentence_index": file_index}
         rate_hz = request.sample_rate_hz or native_hz

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.audio.utterance import collect
+from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import (
     EngineError,
     InputTooLongError,
@@ -35,6 +35,7 @@ TEXT = (
     ' "Really?" she asked. Yes. It cost 3.50 dollars; that is a lot, e.g. for me.'
 )
 MAX_FRAMES = 30
+MAX_CHARACTERS = 5000
 SEGMENTS = [
     "Hello there, this is a clause of some length,",
     "and it goes on. I met Dr. Smith today!",
@@ -46,7 +47,7 @@ SEGMENTS = [
 @asynccontextmanager
 async def loaded(source: str) -> AsyncGenerator[Speech, None]:
     model = await LoadedModel.load(ModelSettings(source=source, device="cpu", max_slots=4))
-    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=5000))
+    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=MAX_CHARACTERS))
     try:
         yield speech
     finally:
@@ -237,7 +238,7 @@ def test_no_text_is_an_error_and_so_is_too_much() -> None:
         utterance = session.open(ask())
         utterance.push("Hello.")
         with pytest.raises(InputTooLongError):
-            utterance.push("a" * 2000)
+            utterance.push("a" * MAX_CHARACTERS)
         utterance.complete()
         samples, _ = await heard(utterance)
         np.testing.assert_array_equal(samples, (await said(speech, ["Hello."]))[0])

@@ -2,8 +2,8 @@
 
 Runs inside the oracle's environment: ``python record_spoken.py CHECKPOINTS OUTPUT.npz``, where the
 folder CHECKPOINTS holds one directory for each key of `cases.CHECKPOINTS` that a case names. As in
-record.py, a case is kept only if float64 gives the same codes. The file has an array ``CASE``, int16
-``[frames, 16]``, for each.
+record.py, a case is kept only if float64 gives the same codes. The file has an array ``CASE``,
+int16 ``[frames, 16]``, for each.
 """
 
 import sys

@@ -3,8 +3,8 @@
     python -m tests.models.qwen3_tts.oracle.refresh ORACLE
 
 ORACLE is the environment that setup_oracle.py made; this module itself runs in our own. It writes
-fixtures/parity.npz and fixtures/spoken.npz (speech), fixtures/tokens.json (text to ids) and fixtures/layouts.json.gz (the
-tensors of full-size models).
+fixtures/parity.npz and fixtures/spoken.npz (speech), fixtures/tokens.json (text to ids) and
+fixtures/layouts.json.gz (the tensors of full-size models).
 """
 
 import gzip
