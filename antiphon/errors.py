@@ -8,6 +8,7 @@
     │   ├── UnknownJobError           404                          job_not_found
     │   ├── JobStateError             409                          invalid_job_state
     │   ├── TooManyJobsError          400                          too_many_jobs
+    │   ├── UnspeakableTextError      400                          unspeakable_text
     │   └── InputTooLongError         400                          string_above_max_length
     ├── AuthenticationError           401  invalid_request_error   invalid_api_key
     ├── IdleError                     408  invalid_request_error   timeout
@@ -134,6 +135,25 @@ class InputTooLongError(InvalidRequestError):
             f"Invalid 'input': {num_characters} characters; at most {max_characters} are allowed.",
             param="input",
         )
+
+
+class UnspeakableTextError(InvalidRequestError):
+    """There is nothing in the text that the voice can say.
+
+    Attributes:
+        words: of the text; the first ones if they are many.
+    """
+
+    code = "unspeakable_text"
+
+    def __init__(self, voice: str, words: tuple[str, ...]) -> None:
+        shown = ", ".join(f"'{word}'" for word in words[:5])
+        more = ", ..." if len(words) > 5 else ""
+        super().__init__(
+            f"Invalid 'input': the voice '{voice}' can say nothing of it: {shown}{more}.",
+            param="input",
+        )
+        self.words = words
 
 
 class AuthenticationError(AntiphonError):

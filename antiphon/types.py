@@ -138,12 +138,14 @@ class AudioChunk:
         num_frames: model frames that this chunk completes, for usage and metrics.
         words: those that have become known with this chunk, in order; what a request that asked
             for none gets is empty.
+        unspoken: what the voice leaves out of the text; in a stream's first chunk, for all of it.
     """
 
     samples: Samples
     sample_rate_hz: int
     num_frames: int = 0
     words: tuple[WordTime, ...] = ()
+    unspoken: tuple[str, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -164,10 +166,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last item of every stream, exactly once."""
+    """The last item of every stream, exactly once.
+
+    Attributes:
+        reason: why it ended.
+        usage: what it cost.
+        unspoken: what the voice has left out of the text, in order, each once; the first of it if
+            it is much.
+    """
 
     reason: FinishReason
     usage: Usage = Usage()
+    unspoken: tuple[str, ...] = ()
 
 
 SpeechEvent: TypeAlias = AudioChunk | Ended

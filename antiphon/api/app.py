@@ -20,6 +20,7 @@ from antiphon.api import (
     speech_batch,
     speech_jobs,
     speech_ws,
+    unspoken,
     voice_consents,
     voices,
 )
@@ -58,6 +59,8 @@ EXPOSED_HEADERS = (
     "X-Finish-Reason",
     "X-Word-Timestamps",
     "X-Word-Timestamps-Omitted",
+    unspoken.HEADER,
+    unspoken.OMITTED_HEADER,
     "Retry-After",
     "retry-after-ms",
     "x-should-retry",

@@ -18,6 +18,7 @@ from antiphon.api.options import open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import Delivery, SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.unspoken import NotedUnspoken, unspoken_headers, unspoken_member
 from antiphon.api.word_times import NotedWords
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
@@ -83,14 +84,21 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     if body.delivery is Delivery.WHOLE:
         collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
         return WholeResponse(collect, headers, format.media_type)
-    encoding = encoded(events, format, sample_rate_hz, server.encoders)
+    unspoken = NotedUnspoken()
+    encoding = encoded(unspoken.passed(events), format, sample_rate_hz, server.encoders)
     pieces = until_first("first audio", encoding)
     if body.delivery is Delivery.EVENTS:
         told = _as_events(pieces, format, words)
-        return StreamedResponse(told, headers, EVENT_STREAM, _error_event)
+        return StreamedResponse(
+            told, headers, EVENT_STREAM, _error_event, late_headers=unspoken.headers
+        )
     told_at_end = {FINISH_REASON: ""}
     return StreamedResponse(
-        _as_bytes(pieces, told_at_end), headers, format.media_type, trailers=told_at_end
+        _as_bytes(pieces, told_at_end),
+        headers,
+        format.media_type,
+        trailers=told_at_end,
+        late_headers=unspoken.headers,
     )
 
 
@@ -104,7 +112,7 @@ async def _collected(
     """Return a file's pieces and the headers that are known only at its end."""
     pieces, ended = await collected(events, format, sample_rate_hz, workers)
     told = {} if words is None else words.headers()
-    return pieces, {FINISH_REASON: ended.reason, **told}
+    return pieces, {FINISH_REASON: ended.reason, **told, **unspoken_headers(ended.unspoken)}
 
 
 async def _as_bytes(stream: EncodedStream, told_at_end: dict[str, str]) -> Pieces:
@@ -139,6 +147,7 @@ def _done(ended: Ended) -> dict[str, Any]:
             "output_tokens": usage.output_tokens,
             "total_tokens": usage.total_tokens,
         },
+        **unspoken_member(ended.unspoken),
     }
 
 

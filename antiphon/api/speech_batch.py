@@ -117,6 +117,7 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
         finish_reason=ended.reason,
         usage=_usage(ended),
         timestamps=None if words is None else words.take(),
+        unspoken=list(ended.unspoken) or None,
     )
 
 

@@ -4,6 +4,7 @@ The messages are those of vLLM-Omni. Beyond it, text is spoken before its uttera
 utterances may be sent while others are heard, every format streams, and ``input.clear`` stops all.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.spoken_file import SpokenFile, error_message
 from antiphon.api.state import ServerState
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.cutting import Lengths, SentenceCutter
+from antiphon.pipeline.cutting import Lengths, SentenceCutter, pieces_of
 from antiphon.pipeline.session import Utterance
 from antiphon.types import SpeechRequest
 
@@ -63,13 +64,16 @@ class _Text:
             lengths = Lengths(max=1000, min_clause=MIN_CLAUSE_CHARACTERS if is_clause else None)
             self._cutter = SentenceCutter(lengths)
 
-    def push(self, text: str) -> None:
-        """Speak more text."""
+    async def push(self, text: str) -> None:
+        """Speak more text; a long one is cut in pieces, between which others have a turn."""
         if self._cutter is None:
             self._grow(text)
             return
-        for part in self._cutter.push(text):
-            self._speak(part.text)
+        for piece in pieces_of(text):
+            for part in self._cutter.push(piece):
+                self._speak(part.text)
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     def complete(self) -> None:
         """Speak what is left."""
@@ -127,7 +131,7 @@ class SpeechConversation:
         elif type == "input.text":
             text = parsed(message, InputText).text
             self._playback.check_room(len(text))
-            self._current(self._config).push(text)
+            await self._current(self._config).push(text)
         elif type == "input.done":
             if self._text is None:
                 self._playback.check_room()
@@ -197,6 +201,7 @@ class SpeechConversation:
         self, request: SpeechRequest, index: int, file_index: int, reads_late: bool
     ) -> tuple[Utterance, SpokenFile]:
         assert self._config is not None
+        self._playback.check_room()  # one message may hold many sentences
         native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
         place = {"utterance_index": index, "sentence_index": file_index}
         rate_hz = request.sample_rate_hz or native_hz

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.speech_ws import SessionConfig
 from antiphon.api.sockets import Socket
+from antiphon.api.unspoken import unspoken_member
 from antiphon.types import Ended
 
 MAX_FRAME_BYTES = 512 * 1024
@@ -39,6 +40,7 @@ class SpokenFile:
         self._num_chunks = 0
         self._num_bytes = 0
         self._has_begun = False
+        self._unspoken: Mapping[str, Any] = {}
 
     async def begin(self) -> None:
         """See `Listener.begin`."""
@@ -61,6 +63,7 @@ class SpokenFile:
 
     async def end(self, ended: Ended) -> None:
         """See `Listener.end`."""
+        self._unspoken = unspoken_member(ended.unspoken)
         await self._done(error=False, finish_reason=ended.reason)
 
     async def fail(self, error: WireError) -> None:
@@ -84,7 +87,7 @@ class SpokenFile:
 
     async def _done(self, *, error: bool, finish_reason: str) -> None:
         told = {"total_bytes": self._num_bytes, "error": error, "finish_reason": finish_reason}
-        await self._socket.send({"type": "audio.done", **self._place, **told})
+        await self._socket.send({"type": "audio.done", **self._place, **told, **self._unspoken})
 
 
 def error_message(error: WireError) -> dict[str, Any]:

@@ -62,21 +62,24 @@ class StreamedResponse(WatchedResponse):
         media_type: str,
         farewell: Farewell | None = None,
         trailers: Mapping[str, str] | None = None,
+        late_headers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Send ``pieces``.
 
         Args:
             pieces: of the body.
-            headers: sent before it.
+            headers: sent before it, known now.
             media_type: of the body.
             farewell: makes the last bytes that a client gets before a failure breaks off.
             trailers: sent after the body to clients that ask for them; they are announced by name,
                 and have the values that they have at the end.
+            late_headers: those that are known by the first piece.
         """
         super().__init__(headers, media_type)
         self._pieces = pieces
         self._farewell = farewell
         self._trailers = trailers or {}
+        self._late_headers = late_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not takes_trailers(scope):
@@ -96,6 +99,7 @@ class StreamedResponse(WatchedResponse):
         async with on_failure(say_farewell), aclosing(self._pieces) as pieces:
             async for piece in pieces:
                 if not has_begun:
+                    self.headers.update(self._late_headers())
                     await self.send_head(send, trailers=bool(self._trailers))
                     has_begun = True
                 await _send_body(send, piece)

@@ -33,7 +33,7 @@ class Joiner:
         Args:
             min_pause_s: fill the quiet end of the segment before up to this; ``None`` if there is
                 no segment before.
-            has_next: whether another segment follows.
+            has_next: whether another segment follows; if that is not known yet, that one does.
         """
         num_missing = 0
         if min_pause_s is not None:
@@ -53,9 +53,11 @@ class Joiner:
         self._held = waiting[num_ready:]
         return waiting[:num_ready]
 
-    def end(self) -> Samples:
-        """End the segment; return the rest of it."""
+    def end(self, *, has_next: bool = True) -> Samples:
+        """End the segment; return the rest of it, as it is if nothing follows after all."""
         held, self._held = self._held, _NONE
+        if not has_next:
+            return held
         return held * self._fade_in[::-1][len(self._fade_in) - len(held) :]
 
     def _listen(self, samples: Samples) -> None:

@@ -21,12 +21,14 @@ class Audio:
         sample_rate_hz: of ``samples``.
         finish_reason: ``"stop"``, or ``"length"`` if a limit cut it.
         usage: text units read, frames made.
+        unspoken: what the voice has left out of the text; the first of it if it is much.
     """
 
     samples: Samples
     sample_rate_hz: int
     finish_reason: FinishReason
     usage: Usage
+    unspoken: tuple[str, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -61,4 +63,5 @@ async def collect(events: SpeechStream) -> Audio:
     assert ended is not None, "a stream ends with one Ended"
     assert chunks, "a stream has at least one chunk"
     samples = np.concatenate([chunk.samples for chunk in chunks])
-    return Audio(samples, chunks[0].sample_rate_hz, ended.reason, ended.usage)
+    rate_hz = chunks[0].sample_rate_hz
+    return Audio(samples, rate_hz, ended.reason, ended.usage, ended.unspoken)

@@ -32,11 +32,13 @@ class Progress:
     first_audio_s: float | None = None
     num_samples: int = 0
     sample_rate_hz: int = 0
+    unspoken: tuple[str, ...] = ()
 
     def add(self, chunk: AudioChunk) -> None:
         if self.first_audio_s is None:
             self.first_audio_s = time.perf_counter() - self.started_s
         self.num_samples += len(chunk.samples)
+        self.unspoken += chunk.unspoken
         self.sample_rate_hz = chunk.sample_rate_hz
 
     def __str__(self) -> str:
@@ -83,6 +85,9 @@ def speak(
         raise AntiphonError(f"Cannot write {output}: {error.strerror or error}.") from error
     target = "stdout" if output == STDOUT else output
     console.print(f"{target}: {done}", markup=False)
+    if progress.unspoken:
+        words = ", ".join(progress.unspoken)
+        console.print(f"Warning: this voice cannot say, and has left out: {words}", markup=False)
 
 
 def _loaded(model: str | None, console: Console) -> Antiphon:

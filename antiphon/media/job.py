@@ -63,6 +63,7 @@ class JobResult:
     finish_reason: str
     input_tokens: int
     output_tokens: int
+    unspoken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,4 +211,5 @@ def _job(row: sqlite3.Row) -> Job:
 def _result(members: dict[str, Any]) -> JobResult:
     files = tuple(JobFile(**each) for each in members.pop("files"))
     chapters = tuple(JobChapter(**each) for each in members.pop("chapters"))
-    return JobResult(files=files, chapters=chapters, **members)
+    unspoken = tuple(members.pop("unspoken", ()))
+    return JobResult(files=files, chapters=chapters, unspoken=unspoken, **members)

@@ -72,8 +72,8 @@ class Prompter(Protocol):
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment; called in a worker thread.
 
-        ``request.input`` is the segment's text, already stripped and never empty, and
-        ``request.sampling`` is complete.
+        ``request.input`` is the segment's text, never blank, and ``request.sampling`` is complete.
+        A text that is one segment comes as its request has it, with the spaces around it.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
@@ -104,11 +104,36 @@ class LateText(Protocol):
     def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, Feed]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
 
-        ``request.input`` is the text so far. In whatever pieces it arrives, the frames are the
-        same.
+        ``request.input`` is the text so far, never blank. In whatever pieces it arrives, the frames
+        are the same.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextCheck:
+    """What a voice makes of a text.
+
+    Attributes:
+        unspoken: what it leaves out, in order: words, signs, emoji. Not punctuation.
+        is_spoken: whether it says anything.
+    """
+
+    unspoken: tuple[str, ...]
+    is_spoken: bool
+
+
+@runtime_checkable
+class TextChecking(Protocol):
+    """What a prompter is too if its voices leave out what they cannot say, instead of trying."""
+
+    def check_text(self, text: str, voice: Voice) -> TextCheck:
+        """Look at a segment; called in a worker thread for all of a text before it is spoken.
+
+        It should cost little beside `Prompter.build`.
         """
         ...
 

@@ -74,7 +74,9 @@ class Capabilities:
         instructions: whether ``instructions`` changes the voice.
         cloning: whether it can speak with the voice of a recording; its prompter then is
             `VoicePreparing`.
-        max_segment_characters: longest text that one prompt holds; longer text is split.
+        max_segment_characters: a text of up to so many is one prompt, as it is; longer text is
+            split. With ``late_text`` a segment may be half as long again, since it ends where text
+            is that has been read by then.
         word_times: whether its chunks tell when words are spoken, to requests that ask for it.
         late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
         sample_request: something that it can speak with nothing added, to warm up and to measure.

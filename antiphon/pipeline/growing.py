@@ -5,15 +5,25 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
+from antiphon.pipeline.text import Joint
+
 T = TypeVar("T")
 
 MAX_ITEMS_AHEAD = 16
 
 
 class GrowingText:
-    """A text that one task writes and another reads."""
+    """A text that one task writes and another reads.
 
-    def __init__(self) -> None:
+    Attributes:
+        joint: what joins it to the text before it.
+        next_joint: what joins the next text to it, once it is complete; `Joint.NONE` if there is
+            none for certain.
+    """
+
+    def __init__(self, joint: Joint = Joint.NONE) -> None:
+        self.joint = joint
+        self.next_joint = Joint.NONE
         self._parts: list[str] = []
         self._is_complete = False
         self._has_changed = asyncio.Event()
@@ -24,10 +34,17 @@ class GrowingText:
         self._parts.append(text)
         self._has_changed.set()
 
-    def close(self) -> None:
-        """Say that no more comes."""
+    def close(self, next_joint: Joint = Joint.NONE) -> None:
+        """Say that no more comes, and what joins the next text to this one."""
+        self.next_joint = next_joint
         self._is_complete = True
         self._has_changed.set()
+
+    async def closed(self) -> None:
+        """Return once it is complete; for whoever takes no more of it."""
+        while not self._is_complete:
+            self._has_changed.clear()
+            await self._has_changed.wait()
 
     async def take(self) -> str | None:
         """Return all that has come since the last call, waiting for some; ``None`` at the end."""

@@ -24,6 +24,7 @@ from antiphon.media.store import MediaStore
 from antiphon.pipeline.job_files import JobFiles
 from antiphon.pipeline.journey import SegmentSource
 from antiphon.pipeline.kept_segments import KeptSegments, SegmentDone
+from antiphon.pipeline.unspoken import joined
 from antiphon.types import AudioChunk, Ended, FinishReason, SpeechStream, Usage
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class _Account:
     progress: JobProgress
     usage: Usage = Usage()
     reason: FinishReason = "stop"
+    unspoken: tuple[str, ...] = ()
     share: float = 0.0  # of the chapters before this one
     chapter_share: float = 1.0
     num_segments: int = 0
@@ -90,6 +92,7 @@ class _Account:
             self.usage.output_tokens + usage.output_tokens,
         )
         self.reason = ended.reason if self.reason == "stop" else self.reason
+        self.unspoken = joined(self.unspoken, ended.unspoken)
 
 
 class JobRunner:
@@ -247,6 +250,7 @@ class JobRunner:
             finish_reason=account.reason,
             input_tokens=account.usage.input_tokens,
             output_tokens=account.usage.output_tokens,
+            unspoken=account.unspoken,
         )
 
     def _finish(self, job: Job, account: _Account, result: JobResult) -> None:

@@ -6,7 +6,7 @@ taken instead.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,8 +23,9 @@ from antiphon.models.base import Prompt
 from antiphon.pipeline.growing import Ahead
 from antiphon.pipeline.pronunciation import Pronunciations
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.pipeline.script import Joint, Passage, Script, Segment, write_script
-from antiphon.pipeline.text import segment_seed
+from antiphon.pipeline.script import Passage, Script, ScriptLimits, Segment, write_script
+from antiphon.pipeline.text import Joint, segment_seed
+from antiphon.pipeline.unspoken import unspoken_words
 from antiphon.tracing import span
 from antiphon.types import (
     AudioChunk,
@@ -65,7 +66,7 @@ class Journey:
         voice: who speaks.
         model: what speaks.
         workers: threads for prompts and transforms.
-        pronunciations: of the request and of the server.
+        pronunciations: of the server.
         max_characters: of the text as it is read.
         source: where segments come from; ``None`` for the model.
     """
@@ -85,7 +86,8 @@ class Journey:
             InvalidRequestError: before the first chunk.
             EngineError: the model failed.
         """
-        script, prompt = await self.workers.run(self._begin)
+        script, prompt, unspoken = await self.workers.run(self._begin)
+        is_told = False
         usage = Usage()
         reason: FinishReason = "stop"
         native_hz = self.model.capabilities.sample_rate_hz
@@ -99,19 +101,30 @@ class Journey:
                             usage = _sum(usage, event.usage)
                             reason = _worse(reason, event.reason)
                         else:
-                            yield event
-                for chunk in self._silence(passage.pause_s, track.sample_rate_hz):
-                    yield chunk
+                            yield event if is_told else replace(event, unspoken=unspoken)
+                            is_told = True
+                async with aclosing(_silence(passage.pause_s, track.sample_rate_hz)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk if is_told else replace(chunk, unspoken=unspoken)
+                        is_told = True
                 start_s += track.num_samples / track.sample_rate_hz + passage.pause_s
-        yield Ended(reason, usage)
+        yield Ended(reason, usage, unspoken)
 
-    def _begin(self) -> tuple[Script, Prompt | None]:
-        """Write the script, and build its first prompt in the same go."""
-        limit = self.model.capabilities.max_segment_characters
-        script = write_script(self.request, self.pronunciations, limit, self.max_characters)
-        if self.source is not None:
-            return script, None
-        return script, self._prompt(next(each for passage in script for each in passage.segments))
+    def _begin(self) -> tuple[Script, Prompt | None, tuple[str, ...]]:
+        """Write the script, build its first prompt, and see what will not be spoken, in one go."""
+        capabilities = self.model.capabilities
+        limits = ScriptLimits(
+            segment_characters=capabilities.max_segment_characters,
+            reads_late=capabilities.late_text,
+            num_characters=self.max_characters,
+        )
+        pronunciations = self.pronunciations.extended(self.request.pronunciations)
+        script = write_script(self.request, pronunciations, limits)
+        segments = [each for passage in script for each in passage.segments]
+        texts = (each.text for each in segments)
+        unspoken = unspoken_words(self.model.prompter, self.voice, texts)
+        prompt = self._prompt(segments[0]) if self.source is None else None
+        return script, prompt, unspoken
 
     def _prompt(self, segment: Segment) -> Prompt:
         assert self.request.seed is not None
@@ -185,13 +198,20 @@ class Journey:
         for chunk in await track.flush():
             yield chunk
 
-    def _silence(self, duration_s: float, rate_hz: int) -> Iterator[AudioChunk]:
-        """Yield silence of a length that no change of speed touches."""
-        num_left = round(duration_s * rate_hz)
-        while num_left:
-            num_samples = min(num_left, rate_hz)
-            yield AudioChunk(np.zeros(num_samples, np.float32), rate_hz)
-            num_left -= num_samples
+
+async def _silence(duration_s: float, rate_hz: int) -> AsyncGenerator[AudioChunk, None]:
+    """Yield silence of a length that no change of speed touches, a second at a time.
+
+    Others have their turn in between: nothing has to be waited for, so nobody else would let them.
+    """
+    second: Samples = np.zeros(rate_hz, np.float32)
+    second.flags.writeable = False  # all chunks are this one
+    num_left = round(duration_s * rate_hz)
+    while num_left:
+        num_samples = min(num_left, rate_hz)
+        yield AudioChunk(second[:num_samples], rate_hz)
+        num_left -= num_samples
+        await asyncio.sleep(0)
 
 
 class _Track:

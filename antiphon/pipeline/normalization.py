@@ -5,7 +5,7 @@ Roman numerals and anything glued to letters stay as they are. Dates are read on
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from antiphon.pipeline.number_words import cardinal, decimal, ordinal, spelled, year
 
@@ -68,12 +68,32 @@ _YEAR = re.compile(
 )
 _PLAIN = re.compile(rf"{_BEFORE}((?<= )-)?{_NUMBER}{_AFTER}", re.ASCII)
 
+_MAX_SEARCHED_CHARACTERS = 10_000
+_MAX_FOUND_CHARACTERS = 100  # of what any rule finds, and what it looks at after it
+
 
 def normalized(text: str) -> str:
     """Return the text with what can be read written out in words."""
     for pattern, read in _RULES:
-        text = pattern.sub(read, text)
+        text = "".join(_substituted(pattern, read, text))
     return text
+
+
+def _substituted(
+    pattern: "re.Pattern[str]", read: Callable[["re.Match[str]"], str], text: str
+) -> Iterator[str]:
+    """Yield what ``pattern.sub`` gives; the interpreter's lock is free between two searches."""
+    start = position = 0
+    while position < len(text):
+        end = position + _MAX_SEARCHED_CHARACTERS
+        found = pattern.search(text, position, end + _MAX_FOUND_CHARACTERS)
+        if found is None or found.start() >= end:
+            position = end
+            continue
+        yield text[start : found.start()]
+        yield read(found)
+        start = position = found.end()
+    yield text[start:]
 
 
 def _date(found: "re.Match[str]") -> str:

@@ -5,13 +5,25 @@ lower case in any case. Where several fit, the longest wins; what was put in is 
 """
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 
-from antiphon.errors import AntiphonError, InvalidRequestError, SettingsError
+from antiphon.errors import (
+    AntiphonError,
+    InputTooLongError,
+    InvalidRequestError,
+    SettingsError,
+)
 
 MAX_ENTRIES = 1000
 MAX_WORD_CHARACTERS = 100
 MAX_READING_CHARACTERS = 200
+
+_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+_SPACE = " "
+_NUM_TOKENS_AT_ONCE = 4096
 
 
 def check_pronunciations(entries: Mapping[str, str]) -> None:
@@ -38,26 +50,118 @@ def _problem(entries: Mapping[str, str]) -> str | None:
 
 
 class Pronunciations:
-    """Reads words in other ways; made once, used for many texts."""
+    """Reads words in other ways; made once, used for many texts.
+
+    The words are a tree of tokens: letters that stand together, or one sign, or spaces. A text is
+    gone through token by token, so that the work grows with the text alone, however many words
+    there are.
+    """
 
     def __init__(self, *dictionaries: Mapping[str, str]) -> None:
         """Merge dictionaries; of two entries for a word, the later one counts."""
-        merged = {
+        self._entries = {
             " ".join(word.split()): reading.strip()
             for entries in dictionaries
             for word, reading in entries.items()
         }
-        words = sorted(merged, key=lambda word: (-len(word), not _is_exact(word)))
-        self._readings = [merged[word] for word in words]
-        self._pattern = re.compile("|".join(map(_word_pattern, words))) if words else None
+        self._exact, self._any_case = _Tree(), _Tree()
+        for word, reading in self._entries.items():
+            if word != word.lower():
+                self._exact.add(_TOKEN.findall(word), _Reading(reading, len(word)))
+            else:
+                self._any_case.add(_TOKEN.findall(word), _Reading(reading, len(word)))
 
-    def applied(self, text: str) -> str:
-        """Return the text as it is to be read."""
-        return text if self._pattern is None else self._pattern.sub(self._reading, text)
+    def extended(self, entries: Mapping[str, str]) -> "Pronunciations":
+        """Return these with more entries, which count where both know a word."""
+        return Pronunciations(self._entries, entries) if entries else self
 
-    def _reading(self, found: "re.Match[str]") -> str:
-        assert found.lastindex is not None, "each word is a group"
-        return self._readings[found.lastindex - 1]
+    def applied(self, text: str, max_characters: int = sys.maxsize) -> str:
+        """Return the text as it is to be read.
+
+        Raises:
+            InputTooLongError: it becomes longer than ``max_characters``.
+        """
+        if not self._entries:
+            return text
+        written: list[str] = []
+        num_characters = 0
+        for part in self._parts(text):
+            written.append(part)
+            num_characters += len(part)
+            if num_characters > max_characters:
+                raise InputTooLongError(num_characters, max_characters)
+        return "".join(written)
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """Yield tokens, and readings in the place of those that are words of ours."""
+        coming = (found[0] for found in _TOKEN.finditer(text))
+        tokens: list[str] = []
+        place = 0
+        while True:
+            if len(tokens) - place <= MAX_WORD_CHARACTERS:  # a word has no more tokens than that
+                kept = max(0, place - 1)  # what is before a word matters too
+                tokens, place = [*tokens[kept:], *islice(coming, _NUM_TOKENS_AT_ONCE)], place - kept
+            if place >= len(tokens):
+                return
+            found = self._found(tokens, place)
+            yield tokens[place] if found is None else found.text
+            place += 1 if found is None else found.num_tokens
+
+    def _found(self, tokens: list[str], place: int) -> "_Reading | None":
+        """Return the longest word that stands here; of two, the one that is in this very case."""
+        if place > 0 and _is_letters(tokens[place - 1]):
+            return None
+        exact = self._exact.find(tokens, place, str)
+        any_case = self._any_case.find(tokens, place, str.lower)
+        if exact is None or any_case is None:
+            return exact or any_case
+        return exact if exact.num_characters >= any_case.num_characters else any_case
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is read instead of a word.
+
+    Attributes:
+        text: what is read.
+        num_characters: of the word.
+        num_tokens: of the word.
+    """
+
+    text: str
+    num_characters: int
+    num_tokens: int = 0
+
+
+class _Tree:
+    """Words by their tokens."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, _Tree] = {}
+        self._reading: _Reading | None = None
+
+    def add(self, tokens: list[str], reading: _Reading) -> None:
+        """Add a word; a later one takes the place of an equal one."""
+        tree = self
+        for token in tokens:
+            tree = tree._next.setdefault(_SPACE if token.isspace() else token, _Tree())
+        reading.num_tokens = len(tokens)
+        tree._reading = reading
+
+    def find(self, tokens: list[str], start: int, folded: Callable[[str], str]) -> _Reading | None:
+        """Return the reading of the longest word that begins here and ends before no letter."""
+        tree, found = self._next.get(folded(tokens[start])), None
+        while tree is not None:
+            start += 1
+            following = tokens[start] if start < len(tokens) else ""
+            if tree._reading is not None and not _is_letters(following):
+                found = tree._reading
+            tree = tree._next.get(_SPACE if following.isspace() else folded(following))
+        return found
+
+
+def _is_letters(token: str) -> bool:
+    return token[:1].isalnum() or token[:1] == "_"
 
 
 def settings_pronunciations(entries: Mapping[str, str]) -> Pronunciations:
@@ -71,12 +175,3 @@ def settings_pronunciations(entries: Mapping[str, str]) -> Pronunciations:
     except AntiphonError as error:
         raise SettingsError(f"speech.pronunciations: {error.message}") from error
     return Pronunciations(entries)
-
-
-def _is_exact(word: str) -> bool:
-    return word != word.lower()
-
-
-def _word_pattern(word: str) -> str:
-    spelled = r"\s+".join(re.escape(part) for part in word.split())
-    return rf"(?<!\w)(?{'' if _is_exact(word) else 'i'}:({spelled}))(?!\w)"

@@ -1,31 +1,24 @@
 """What is spoken and what is silent in a text: segments, each for a prompt, and what joins them.
 
 Pauses are taken out first; then words are exchanged, then numbers written out; what is left is
-split at paragraphs, at sentences and, where it must be, within them.
+split if it does not fit one prompt.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum, auto
 
 from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.pipeline.cutting import late_segments
 from antiphon.pipeline.normalization import normalized
 from antiphon.pipeline.pauses import Pause, split_pauses
 from antiphon.pipeline.pronunciation import Pronunciations
-from antiphon.pipeline.text import paragraphs, segments
+from antiphon.pipeline.text import Joint, Slice, segments
 from antiphon.types import SpeechRequest
 
-_SENTENCE_MARKS = ".!?…。！？"
-_CLOSERS = "\"'”’»)]』」）"
-
-
-class Joint(StrEnum):
-    """What is between a segment and the one before it."""
-
-    NONE = auto()  # it is the first after a pause, or at all
-    WORD = auto()  # a sentence goes on
-    SENTENCE = auto()
-    PARAGRAPH = auto()
+MAX_GROWTH = 10
+"""A text may be so many times as long when words have been exchanged and numbers written out."""
+_MIN_ROOM_CHARACTERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +27,7 @@ class Segment:
 
     Attributes:
         index: counts the segments of a script; with the request's seed, it makes the segment's.
-        text: stripped and never empty.
+        text: a slice of what is read, never blank.
         joint: to the segment before.
     """
 
@@ -54,48 +47,67 @@ class Passage:
 Script = tuple[Passage, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptLimits:
+    """How long texts and segments may be.
+
+    Attributes:
+        segment_characters: that are surely one segment; see `Capabilities.max_segment_characters`.
+        reads_late: whether text is cut where it would be cut if it came late.
+        num_characters: of the text as it is read.
+    """
+
+    segment_characters: int
+    reads_late: bool = False
+    num_characters: int = sys.maxsize
+
+    def split(self, text: str) -> Iterator[Slice]:
+        """Split what does not fit one segment."""
+        split = late_segments if self.reads_late else segments
+        return split(text, self.segment_characters)
+
+
 def write_script(
-    request: SpeechRequest, pronunciations: Pronunciations, max_characters: int, limit: int
+    request: SpeechRequest, pronunciations: Pronunciations, limits: ScriptLimits
 ) -> Script:
     """Return what is to be spoken and when it is silent.
 
     Args:
         request: says what, and how words are to be read.
         pronunciations: those of the request and of the server.
-        max_characters: of a segment.
-        limit: of the text as it is read; exchanging words can make it longer.
+        limits: exchanging words can make a text longer.
 
     Raises:
         InvalidRequestError: a pause is wrong, there is nothing to speak, or it is too long.
     """
     passages: list[Passage] = []
     num_segments = num_characters = 0
-    pieces = split_pauses(request.input)
-    for piece in pieces:
+    limit = min(limits.num_characters, MAX_GROWTH * len(request.input) + _MIN_ROOM_CHARACTERS)
+    for piece in _trimmed(split_pauses(request.input)):
         if isinstance(piece, Pause):
             last = passages.pop()
             passages.append(Passage(last.segments, last.pause_s + piece.duration_s))
             continue
-        text = pronunciations.applied(piece)
+        text = pronunciations.applied(piece, limit)
         text = normalized(text) if request.normalize else text
         num_characters += len(text)
-        passage = Passage(tuple(_segments(text, max_characters, num_segments)))
-        num_segments += len(passage.segments)
-        if passage.segments or not passages:  # what is blank between two pauses makes them one
-            passages.append(passage)
+        if num_characters > limit:
+            raise InputTooLongError(num_characters, limit)
+        slices = enumerate(limits.split(text), num_segments)
+        found = tuple(Segment(index, each.text, each.joint) for index, each in slices)
+        num_segments += len(found)
+        if found or not passages:  # what is blank between two pauses makes them one
+            passages.append(Passage(found))
     if num_segments == 0:
         raise InvalidRequestError("Input text cannot be empty.", param="input")
-    if num_characters > limit:
-        raise InputTooLongError(num_characters, limit)
     return tuple(passages)
 
 
-def _segments(text: str, max_characters: int, first_index: int) -> Iterator[Segment]:
-    index, joint = first_index, Joint.NONE
-    for paragraph in paragraphs(text):
-        for part in segments(paragraph, max_characters):
-            yield Segment(index, part, joint)
-            ended = part.rstrip(_CLOSERS)[-1:]
-            joint = Joint.SENTENCE if ended and ended in _SENTENCE_MARKS else Joint.WORD
-            index += 1
-        joint = Joint.PARAGRAPH
+def _trimmed(pieces: list[str | Pause]) -> Iterator[str | Pause]:
+    """Take away the spaces beside pauses; a text without any is left as it is."""
+    for place, piece in enumerate(pieces):
+        if isinstance(piece, Pause):
+            yield piece
+            continue
+        text = piece.lstrip() if place > 0 else piece
+        yield text.rstrip() if place < len(pieces) - 1 else text

@@ -4,11 +4,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, UnspeakableTextError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Feed, LateText, Piece
 from antiphon.pipeline.cutting import Cutter, LengthCutter, Lengths, SentenceCutter
 from antiphon.pipeline.growing import GrowingText
+from antiphon.pipeline.pauses import MAX_TOTAL_PAUSE_S, Pause, split_pauses, too_much_silence
 from antiphon.pipeline.speech import Speech, filled
 from antiphon.pipeline.text import segment_seed
 from antiphon.types import (
@@ -51,11 +52,17 @@ class SegmentSpeech:
             request, input="", speed=1.0, sample_rate_hz=None, seed=seed, sampling=sampling
         )
         self._seed = seed
+        self._pause_s = 0.0
         changes_words = (
             request.normalize or request.pronunciations or speech.settings.pronunciations
         )
         # Words are exchanged where a text is whole; a word that is late has been read by then.
-        self._reads_late = reads_late and self._model.capabilities.late_text and not changes_words
+        self.reads_late = reads_late and self._model.capabilities.late_text and not changes_words
+
+    @property
+    def voice_name(self) -> str:
+        """What the request calls its voice."""
+        return self._request.voice or self._model.capabilities.voices[0].id
 
     async def check(self) -> None:
         """Find out whether there is the voice that the request names.
@@ -72,7 +79,7 @@ class SegmentSpeech:
     def cutter(self) -> Cutter:
         """Return what decides where this request's segments end."""
         max_characters = self._model.capabilities.max_segment_characters
-        if self._reads_late:
+        if self.reads_late:
             return LengthCutter(max_characters)
         min_sentence = min(SENTENCE_CHARACTERS, max_characters // 2)
         first = Lengths(max=max_characters, min_clause=FIRST_CLAUSE_CHARACTERS)
@@ -91,16 +98,28 @@ class SegmentSpeech:
             seed=segment_seed(self._seed, index),
             follows=f"{self._request.id}-0" if index else None,
         )
-        if self._reads_late:
+        if self.reads_late:
             late = self._late(request, text)
             return self._speech.metrics.observed(self._model.name, late)
         return self._whole(request, text)
 
     async def _whole(self, request: SpeechRequest, text: GrowingText) -> SpeechStream:
-        request = replace(request, input=await text.take_all())
-        async with aclosing(self._speech.stream(request)) as events:
-            async for event in events:
-                yield event
+        """Speak a segment that is complete; of one that cannot be spoken, say so at its end."""
+        request = replace(request, input=(await text.take_all()).strip())
+        self._count_pauses(request.input)
+        try:
+            async with aclosing(self._speech.stream(request)) as events:
+                async for event in events:
+                    yield event
+        except UnspeakableTextError as error:
+            yield Ended("stop", unspoken=error.words)
+
+    def _count_pauses(self, text: str) -> None:
+        """Hold the silence of all segments to the bound of a whole text."""
+        pieces = split_pauses(text)
+        self._pause_s += sum(each.duration_s for each in pieces if isinstance(each, Pause))
+        if self._pause_s > MAX_TOTAL_PAUSE_S:
+            raise too_much_silence()
 
     async def _late(self, request: SpeechRequest, text: GrowingText) -> SpeechStream:
         """Speak while text arrives.
@@ -143,7 +162,7 @@ class SegmentSpeech:
                             raise EngineError("The model stopped before the end of the text.")
                         reason = item.reason
         if not said.is_fed:
-            whole = replace(request, input=(await said.take_all()).strip())
+            whole = replace(request, input=await said.take_all())
             prompt = await workers.run(prompter.build, whole, voice, request.seed)
             said.num_tokens = prompt.num_tokens
         yield Ended(reason, Usage(said.num_tokens, num_frames))

@@ -6,15 +6,21 @@ that no listener waits between two.
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
 
 from antiphon.audio.chain import Chain
-from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.cutting import Part
+from antiphon.audio.joining import Joiner
+from antiphon.errors import InputTooLongError, InvalidRequestError, UnspeakableTextError
+from antiphon.pipeline.cutting import MAX_CHARACTERS_AT_ONCE, Part, pieces_of
 from antiphon.pipeline.growing import Ahead, GrowingText
+from antiphon.pipeline.journey import PAUSE_S
 from antiphon.pipeline.segment_speech import SegmentSpeech, total
 from antiphon.pipeline.speech import Speech
+from antiphon.pipeline.text import Joint
+from antiphon.pipeline.unspoken import joined
 from antiphon.types import (
     AudioChunk,
     Ended,
@@ -53,11 +59,14 @@ class Utterance:
         self._cutter = self._segment_speech.cutter()
         self.num_characters = 0
         self._is_complete = False
+        self._to_cut: deque[Callable[[], None]] = deque()
+        self._cutting: asyncio.Task[None] | None = None
         self._current: GrowingText | None = None
+        self._joint = Joint.NONE
         self._texts: asyncio.Queue[GrowingText | None] = asyncio.Queue()
         self._num_admitted = 0
         self._turns = asyncio.Semaphore(0)
-        self._ready: asyncio.Queue[Ahead[SpeechEvent] | None] = asyncio.Queue()
+        self._ready: asyncio.Queue[tuple[GrowingText, Ahead[SpeechEvent]] | None] = asyncio.Queue()
         self._under_way: set[Ahead[SpeechEvent]] = set()
         self._opening: asyncio.Task[None] | None = None
 
@@ -72,18 +81,23 @@ class Utterance:
         if num_characters > self._max_characters:
             raise InputTooLongError(num_characters, self._max_characters)
         self.num_characters = num_characters
-        self._take(self._cutter.push(text))
+        if len(text) <= MAX_CHARACTERS_AT_ONCE:
+            self._in_turn(partial(self._cut, text))
+            return
+        self._to_cut += [partial(self._cut, piece) for piece in pieces_of(text)]
+        if self._cutting is None or self._cutting.done():
+            self._cutting = asyncio.create_task(self._cut_in_turn())
 
     def flush(self) -> None:
         """Speak what there is without waiting for the end of its sentence."""
-        self._take(self._cutter.flush())
+        self._in_turn(lambda: self._take(self._cutter.flush()))
 
     def complete(self) -> None:
         """Say that no more text comes; may be called again."""
         if not self._is_complete:
             self.flush()
             self._is_complete = True
-            self._texts.put_nowait(None)
+            self._in_turn(lambda: self._texts.put_nowait(None))
 
     def admit(self, num_segments: int) -> None:
         """Let this many segments be under way at the same time, never fewer than before."""
@@ -101,30 +115,38 @@ class Utterance:
             EngineError: the model failed, possibly after some chunks.
         """
         reason: FinishReason = "stop"
-        usage, num_segments = Usage(), 0
-        chain = self._build_chain()
-        while (segment := await self._ready.get()) is not None:
-            num_segments += 1
-            async with aclosing(segment.items()) as items:
+        usage = Usage()
+        unspoken: tuple[str, ...] = ()
+        has_text = has_audio = False
+        chain, joiner = self._build_chain(), Joiner(self._segment_speech.sample_rate_hz)
+        while (ready := await self._ready.get()) is not None:
+            has_text = True
+            text, segment = ready
+            async with aclosing(self._joined(text, segment, joiner)) as items:
                 async for item in items:
                     if isinstance(item, Ended):
                         usage = total(usage, item.usage)
                         reason = item.reason if reason == "stop" else reason
-                    elif len(samples := await self._transformed(chain, item)):
+                        unspoken = joined(unspoken, item.unspoken)
+                    elif len(samples := await self._transformed(chain, item.samples)):
+                        has_audio = True
                         yield AudioChunk(samples, self.sample_rate_hz, item.num_frames)
             await self._closed(segment)
             self._turns.release()
-        if not num_segments:
+        if not has_text:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
+        if unspoken and not has_audio:
+            raise UnspeakableTextError(self._segment_speech.voice_name, unspoken)
         if len(tail := await self._workers.run(chain.flush)):
             yield AudioChunk(tail, self.sample_rate_hz)
-        yield Ended(reason, usage)
+        yield Ended(reason, usage, unspoken)
 
     async def close(self) -> None:
         """Stop all work, wherever it is; returns when everything is free."""
-        if self._opening is not None:
-            self._opening.cancel()  # no-op if it has ended
-            await asyncio.wait([self._opening])
+        for task in (self._cutting, self._opening):
+            if task is not None:
+                task.cancel()  # no-op if it has ended
+                await asyncio.wait([task])
         await asyncio.gather(*(self._closed(segment) for segment in tuple(self._under_way)))
 
     async def _open_segments(self) -> None:
@@ -134,7 +156,7 @@ class Utterance:
             await self._turns.acquire()
             segment = Ahead(self._segment_speech.open(index, text))
             self._under_way.add(segment)
-            self._ready.put_nowait(segment)
+            self._ready.put_nowait((text, segment))
             index += 1
         self._ready.put_nowait(None)
 
@@ -142,24 +164,65 @@ class Utterance:
         await segment.close()
         self._under_way.discard(segment)
 
+    async def _joined(
+        self, text: GrowingText, segment: Ahead[SpeechEvent], joiner: Joiner
+    ) -> SpeechStream:
+        """Join a segment to the one before, as those of a text that came whole.
+
+        Sentences that are spoken one by one are left as the model has made them.
+        """
+        if not self._segment_speech.reads_late:
+            async with aclosing(segment.items()) as items:
+                async for item in items:
+                    yield item
+            return
+        rate_hz = self._segment_speech.sample_rate_hz
+        yield AudioChunk(joiner.begin(PAUSE_S[text.joint], has_next=True), rate_hz)
+        async with aclosing(segment.items()) as items:
+            async for item in items:
+                if isinstance(item, Ended):
+                    await text.closed()
+                    has_next = text.next_joint is not Joint.NONE
+                    yield AudioChunk(joiner.end(has_next=has_next), rate_hz)
+                    yield item
+                else:
+                    yield AudioChunk(joiner.push(item.samples), rate_hz, item.num_frames)
+
+    def _cut(self, text: str) -> None:
+        self._take(self._cutter.push(text))
+
+    def _in_turn(self, action: Callable[[], None]) -> None:
+        """Do something to the text, now or after what waits to be cut."""
+        if self._to_cut:
+            self._to_cut.append(action)
+        else:
+            action()
+
+    async def _cut_in_turn(self) -> None:
+        """Cut a long text in pieces, between which others have a turn."""
+        while self._to_cut:
+            self._to_cut[0]()
+            self._to_cut.popleft()
+            await asyncio.sleep(0)
+
     def _take(self, parts: list[Part]) -> None:
         """Give parts to their segments; a segment begins with its first letter."""
         for part in parts:
             if self._current is None:
                 if not part.text.strip():
                     continue
-                self._current = GrowingText()
+                self._current, self._joint = GrowingText(self._joint), Joint.NONE
                 self._texts.put_nowait(self._current)
             if part.text:
                 self._current.push(part.text)
             if part.ends_segment:
-                self._current.close()
-                self._current = None
+                self._current.close(part.joint)
+                self._current, self._joint = None, part.joint
 
-    async def _transformed(self, chain: Chain, chunk: AudioChunk) -> Samples:
-        if chain.is_identity:
-            return chunk.samples
-        return await self._workers.run(chain.push, chunk.samples)
+    async def _transformed(self, chain: Chain, samples: Samples) -> Samples:
+        if chain.is_identity or not len(samples):
+            return samples
+        return await self._workers.run(chain.push, samples)
 
 
 class SpeechSession:

@@ -12,11 +12,7 @@ from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModel
 from antiphon.metrics import Metrics
 from antiphon.models.options import read_options
 from antiphon.pipeline.journey import Journey, SegmentSource
-from antiphon.pipeline.pronunciation import (
-    Pronunciations,
-    check_pronunciations,
-    settings_pronunciations,
-)
+from antiphon.pipeline.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
@@ -139,15 +135,12 @@ class Speech:
         source: SegmentSource | None,
     ) -> SpeechStream:
         """Speak in a voice that has been found."""
-        pronunciations = self._pronunciations
-        if request.pronunciations:
-            pronunciations = Pronunciations(self.settings.pronunciations, request.pronunciations)
         journey = Journey(
             request=request,
             voice=voice,
             model=model,
             workers=self._workers,
-            pronunciations=pronunciations,
+            pronunciations=self._pronunciations,
             max_characters=_ANY_LENGTH if source else self.settings.max_input_characters,
             source=source,
         )

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.pipeline.cutting import Cutter, LengthCutter, Lengths, SentenceCutter
+from antiphon.pipeline.text import Joint
 
 MAKERS: dict[str, Callable[[], Cutter]] = {
     "sentences": lambda: SentenceCutter(Lengths(max=60)),
@@ -64,8 +65,10 @@ def test_the_pieces_do_not_matter(make: Callable[[], Cutter], text: str, places:
 @given(text=TEXTS)
 def test_nothing_is_lost_and_nothing_grows_too_long(make: Callable[[], Cutter], text: str) -> None:
     segments = cut(make(), [text])
-    assert "".join(segments).strip() == text.strip()
-    assert all(len(segment) <= 60 for segment in segments)
+    if isinstance(make(), SentenceCutter):
+        assert "".join(segments).strip() == text.strip()
+    assert "".join("".join(segments).split()) == "".join(text.split())
+    assert all(segment in text and len(segment) <= 60 for segment in segments)
 
 
 def test_sentences_end_where_people_hear_them_end() -> None:
@@ -101,3 +104,21 @@ def test_a_pause_belongs_to_what_is_before_it() -> None:
 def test_late_text_is_passed_on_at_once() -> None:
     cutter = LengthCutter(400)
     assert ["".join(part.text for part in cutter.push(each)) for each in "abc. d"] == [*"abc. d"]
+
+
+def test_late_text_ends_a_segment_at_the_first_sentence_after_its_length() -> None:
+    text = "One two. Three four five. Six, seven. Eight nine ten eleven twelve thirteen. Last."
+    cutter = LengthCutter(30)
+    assert cut(cutter, [text]) == [
+        "One two. Three four five. Six, seven.",
+        "Eight nine ten eleven twelve thirteen.",
+        "Last.",
+    ]
+    parts = [part for part in cutter.push(f"{text}\n\nMore of it. And") if part.ends_segment]
+    assert [part.joint for part in parts] == [Joint.SENTENCE, Joint.SENTENCE]
+    words = "one two three four five six seven"
+    assert cut(LengthCutter(16), [words]) == ["one two three four five", "six seven"]
+    assert cut(LengthCutter(16), [words.replace(" ", "")]) == [
+        "onetwothreefourfivesixse"[:24],
+        "ven",
+    ]

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,10 +18,10 @@ from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.journey import PAUSE_S, one_ahead
 from antiphon.pipeline.pronunciation import Pronunciations
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.pipeline.script import write_script
+from antiphon.pipeline.script import ScriptLimits, write_script
 from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.text import segment_seed
-from antiphon.types import SpeechRequest
+from antiphon.types import AudioChunk, SpeechRequest
 
 LONG = "\n\n".join(f"{name} paragraph. {'It goes on and on. ' * 8}" for name in ("A", "B", "C"))
 ONE = SpeechRequest("Just one segment.", seed=7)
@@ -48,7 +49,8 @@ def test_long_text_is_its_segments_joined() -> None:
     async def body(speech: Speech) -> None:
         request = SpeechRequest(LONG, seed=3)
         whole = await say(speech, request)
-        (passage,) = write_script(request, Pronunciations(), 200, len(LONG))
+        limits = ScriptLimits(segment_characters=200)
+        (passage,) = write_script(request, Pronunciations(), limits)
         assert len(passage.segments) == 3
         joiner = Joiner(whole.sample_rate_hz)
         parts, num_tokens = [], 0
@@ -198,3 +200,30 @@ def test_a_failure_comes_in_its_turn_and_frees_what_is_ahead() -> None:
         assert sorted(log) == [f"{what} {name}" for what in ("begin", "end") for name in range(3)]
 
     asyncio.run(main())
+
+
+def test_silence_lets_others_have_their_turn() -> None:
+    """Nothing is waited for while it is made: a pause must not be one long callback."""
+
+    async def body(speech: Speech) -> None:
+        request = SpeechRequest(f"One.{'[pause:10s]' * 60} Two.", seed=1)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        turns_at_silence = []
+        async with aclosing(speech.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, AudioChunk) and not event.samples.any():
+                    assert len(event.samples) <= event.sample_rate_hz
+                    turns_at_silence.append(turns)
+        task.cancel()
+        assert len(turns_at_silence) >= 600
+        assert all(left < right for left, right in pairwise(turns_at_silence))
+
+    on_toy(body)

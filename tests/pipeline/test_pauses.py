@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.pauses import MAX_NUM_PAUSES, MAX_PAUSE_S, Pause, split_pauses
+from antiphon.pipeline.pauses import (
+    MAX_NUM_PAUSES,
+    MAX_PAUSE_S,
+    MAX_TOTAL_PAUSE_S,
+    Pause,
+    split_pauses,
+)
 
 FRAGMENTS = ("[pause:1s]", "\\", "[", "]", "[pause:", "500ms", "1.5s", " ", "word", "。", "\n", "s")
 TEXTS = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(FRAGMENTS)).map("".join))
@@ -54,6 +60,14 @@ def test_a_pause_may_stand_between_words(text: str) -> None:
 
 
 def test_pauses_are_bounded() -> None:
-    split_pauses("[pause:1s]" * MAX_NUM_PAUSES)
+    split_pauses("[pause:0.5s]" * MAX_NUM_PAUSES)
     with pytest.raises(InvalidRequestError, match="more than"):
-        split_pauses("[pause:1s]" * (MAX_NUM_PAUSES + 1))
+        split_pauses("[pause:0.5s]" * (MAX_NUM_PAUSES + 1))
+
+
+def test_all_pauses_together_are_bounded() -> None:
+    num_pauses = round(MAX_TOTAL_PAUSE_S / MAX_PAUSE_S)
+    longest = f"[pause:{MAX_PAUSE_S:g}s]"
+    assert len(split_pauses(longest * num_pauses)) == 2 * num_pauses + 1
+    with pytest.raises(InvalidRequestError, match="600 s together"):
+        split_pauses(f"One. {longest * num_pauses} Two. [pause:1ms]")

@@ -1,5 +1,7 @@
 """A dictionary of readings: whole words alone, in the case that the key tells."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from antiphon.errors import InvalidRequestError, SettingsError
 from antiphon.pipeline.pronunciation import (
     MAX_ENTRIES,
     Pronunciations,
+    _Tree,
     check_pronunciations,
     settings_pronunciations,
 )
@@ -64,3 +67,40 @@ def test_what_is_no_dictionary_is_refused(entries: dict[str, str]) -> None:
     assert raised.value.param == "pronunciations"
     with pytest.raises(SettingsError, match=r"speech\.pronunciations"):
         settings_pronunciations(entries)
+
+
+class Counted(dict[str, Any]):
+    """A dictionary that counts how often it is asked."""
+
+    num_lookups = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        Counted.num_lookups += 1
+        return super().get(key, default)
+
+
+def test_work_grows_with_the_text_and_not_with_the_dictionary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def counted(tree: _Tree) -> None:
+        monkeypatch.setattr(tree, "_next", Counted(tree._next))
+        for child in tree._next.values():
+            counted(child)
+
+    def lookups(num_entries: int, num_words: int) -> int:
+        pronunciations = Pronunciations({f"word{n}": "x" for n in range(num_entries)})
+        counted(pronunciations._any_case)
+        Counted.num_lookups = 0
+        pronunciations.applied("other " * num_words)
+        return Counted.num_lookups
+
+    assert lookups(1000, 1000) == lookups(10, 1000) <= 2 * 1000
+    assert lookups(1000, 4000) == 4 * lookups(1000, 1000)
+
+
+def test_a_long_text_is_read_as_its_parts_are() -> None:
+    """Words are found over the borders of what is looked at together."""
+    pronunciations = Pronunciations({"a b": "ab", "+" * 100: "plus"})
+    assert pronunciations.applied("a  b " * 5000) == "ab " * 5000
+    assert pronunciations.applied("+" * 10_000) == "plus" * 100
+    assert pronunciations.applied("ca  b " * 5000) == "ca  b " * 5000

@@ -1,19 +1,22 @@
 """Scripts: every word of a text is in one segment, and what joins them is what was between them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.pipeline.pronunciation import Pronunciations
-from antiphon.pipeline.script import Joint, Script, write_script
+from antiphon.pipeline.script import Script, ScriptLimits, write_script
+from antiphon.pipeline.text import Joint
 from antiphon.types import SpeechRequest
 
 PLAIN = Pronunciations()
 
 
 def script_of(text: str, limit: int = 40) -> Script:
-    return write_script(SpeechRequest(text), PLAIN, limit, 10_000)
+    return write_script(SpeechRequest(text), PLAIN, ScriptLimits(segment_characters=limit))
 
 
 def told(script: Script) -> list[tuple[str, str]]:
@@ -30,7 +33,8 @@ def test_every_word_is_in_one_segment(text: str, limit: int) -> None:
     script = script_of(text, limit)
     segments = [each for passage in script for each in passage.segments]
     assert "".join("".join(each.text for each in segments).split()) == "".join(text.split())
-    assert all(each.text == each.text.strip() and 0 < len(each.text) <= limit for each in segments)
+    assert all(each.text in text and 0 < len(each.text) <= limit for each in segments)
+    assert len(text) > limit or segments[0].text == text
     assert [each.index for each in segments] == list(range(len(segments)))
 
 
@@ -45,8 +49,14 @@ def test_joints_tell_what_was_between() -> None:
 
 
 def test_what_has_no_words_stays_with_its_neighbour() -> None:
-    assert told(script_of("One.\n\n***\n\nTwo.")) == [("none", "One. ***"), ("paragraph", "Two.")]
-    assert told(script_of("***\n \nOne.")) == [("none", "***\nOne.")]
+    script = script_of("One.\n\n***\n\nTwo.", 12)
+    assert told(script) == [("none", "One.\n\n***"), ("paragraph", "Two.")]
+    assert told(script_of("***\n \nOne. \n\n ", 12)) == [("none", "***\n \nOne.")]
+
+
+def test_a_text_that_fits_is_one_segment_as_it_is() -> None:
+    for text in (" One.\n\n Two.\n", "你好。世界很大。我们走吧！"):
+        assert told(script_of(text)) == [("none", text)]
 
 
 def test_pauses_part_passages_and_add_up() -> None:
@@ -58,10 +68,20 @@ def test_pauses_part_passages_and_add_up() -> None:
 def test_words_are_exchanged_before_text_is_split_and_then_written_out() -> None:
     request = SpeechRequest("SQL 3.", normalize=True)
     pronunciations = Pronunciations({"SQL": "sequel 5"})
-    (passage,) = write_script(request, pronunciations, 100, 100)
+    limits = ScriptLimits(segment_characters=100, num_characters=100)
+    (passage,) = write_script(request, pronunciations, limits)
     assert [each.text for each in passage.segments] == ["sequel five three."]
     with pytest.raises(InputTooLongError):
-        write_script(request, pronunciations, 100, 10)
+        write_script(request, pronunciations, replace(limits, num_characters=10))
+
+
+def test_no_text_grows_without_bound() -> None:
+    """A job brings no limit of its own."""
+    request = SpeechRequest("a " * 10_000)
+    with pytest.raises(InputTooLongError, match="210000 are allowed"):
+        write_script(
+            request, Pronunciations({"a": "x" * 200}), ScriptLimits(segment_characters=400)
+        )
 
 
 @pytest.mark.parametrize("text", ["[pause:1s]", " [pause:1s]\n[pause:0s] "])

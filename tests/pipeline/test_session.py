@@ -14,8 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.audio.utterance import collect
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.errors import EngineError, InputTooLongError, InvalidRequestError
+from antiphon.errors import (
+    EngineError,
+    InputTooLongError,
+    InvalidRequestError,
+    UnspeakableTextError,
+)
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
 from antiphon.models.base import LateText
 from antiphon.models.registry import families
@@ -32,6 +38,7 @@ TEXT = (
     ' "Really?" she asked. Yes. It cost 3.50 dollars; that is a lot, e.g. for me.'
 )
 MAX_FRAMES = 30
+MAX_CHARACTERS = 5000
 SEGMENTS = [
     "Hello there, this is a clause of some length,",
     "and it goes on. I met Dr. Smith today!",
@@ -43,7 +50,7 @@ SEGMENTS = [
 @asynccontextmanager
 async def loaded(source: str) -> AsyncGenerator[Speech, None]:
     model = await LoadedModel.load(ModelSettings(source=source, device="cpu", max_slots=4))
-    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=2000))
+    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=MAX_CHARACTERS))
     try:
         yield speech
     finally:
@@ -200,12 +207,11 @@ def test_speech_that_ends_before_its_text_has_ended_whenever_the_rest_comes(
             utterance.push(rest)
             utterance.complete()
             samples, ended = await listening
-            np.testing.assert_array_equal(samples[: len(whole)], whole)
-            if rest == TEXT[60:]:
-                assert len(samples) == len(whole)
-                assert ended == expected
-            else:
-                assert len(samples) > len(whole), "the next segment is spoken"
+            all_of_it, expected = await whole_text(speech, TEXT[:60] + rest, SHORT_SEED)
+            np.testing.assert_array_equal(samples, all_of_it)
+            assert ended == expected
+            is_one_segment = rest == TEXT[60:]
+            assert (len(samples) > len(whole)) != is_one_segment, "the next segment is spoken"
             await session.end(utterance)
 
     on(str(checkpoint("tiny", "custom_voice")), body)
@@ -343,7 +349,7 @@ def test_no_text_is_an_error_and_so_is_too_much() -> None:
         utterance = session.open(ask())
         utterance.push("Hello.")
         with pytest.raises(InputTooLongError):
-            utterance.push("a" * 2000)
+            utterance.push("a" * MAX_CHARACTERS)
         utterance.complete()
         samples, _ = await heard(utterance)
         np.testing.assert_array_equal(samples, (await said(speech, ["Hello."]))[0])
@@ -414,3 +420,79 @@ def test_a_stream_outlives_its_feeder_and_stops_it_at_its_end() -> None:
         assert states == ["ended"] * 3
 
     asyncio.run(main())
+
+
+NUM_SPOKEN_FRAMES = 8
+LONG_TEXT = " ".join(f"This is sentence number {number}, and it goes on." for number in range(60))
+LONG_TEXT = f"{LONG_TEXT[:900]}\n\n{LONG_TEXT[900:]} {'你好世界' * 160}"
+
+
+@pytest.mark.parametrize("more", [{}, {"speed": 1.5, "sample_rate_hz": 16_000}], ids=str)
+def test_late_text_is_spoken_as_whole_text_at_any_length(
+    more: dict[str, Any], checkpoint: Callable[..., Path]
+) -> None:
+    """Of a model that reads its text beside the frames, and does not end before it has read it."""
+    asked = SpeechRequest(
+        "",
+        seed=LONG_SEED,
+        sampling=Sampling(max_frames=NUM_SPOKEN_FRAMES),
+        options={"non_streaming_mode": False},
+        **more,
+    )
+
+    async def body(speech: Speech) -> None:
+        whole = await collect(speech.stream(replace(asked, input=LONG_TEXT)))
+        num_segments = whole.usage.output_tokens // NUM_SPOKEN_FRAMES
+        assert num_segments > 5
+        assert whole.usage.output_tokens == num_segments * NUM_SPOKEN_FRAMES, "one ended early"
+        session = SpeechSession(speech)
+        for size in (3, 1001):
+            pieces = [LONG_TEXT[at : at + size] for at in range(0, len(LONG_TEXT), size)]
+            utterance = session.open(asked)
+            for piece in pieces:
+                utterance.push(piece)
+            utterance.complete()
+            samples, ended = await heard(utterance)
+            await session.end(utterance)
+            np.testing.assert_array_equal(samples, whole.samples)
+            assert ended == Ended(whole.finish_reason, whole.usage)
+
+    on(str(checkpoint("tiny", "custom_voice")), body)
+
+
+def test_a_long_push_lets_others_have_their_turn() -> None:
+    async def body(speech: Speech) -> None:
+        session = SpeechSession(speech)
+        utterance = session.open(ask())
+        texts = utterance._texts
+        utterance.push("Hi you. " * 200)
+        utterance.push("And the end.")
+        utterance.complete()
+        sizes = []
+        while utterance._to_cut:
+            sizes.append(texts.qsize())
+            await asyncio.sleep(0)
+        assert len(sizes) >= 2, "it is cut in pieces"
+        await session.end(utterance)
+
+    on("toy", body)
+
+
+def test_what_cannot_be_said_is_told_at_the_end_and_refused_if_it_is_all() -> None:
+    async def body(speech: Speech) -> None:
+        text = "Hello there, this is long enough. 你好。世界。 And this is the 🎉 end of it all."
+        samples, ended = await said(speech, [text])
+        assert len(samples)
+        assert ended.unspoken == ("你好", "世界", "🎉")
+        with pytest.raises(UnspeakableTextError, match="你好"):
+            await said(speech, ["你好。", "世界。"])
+
+    on("hibari", body)
+
+
+def test_silence_of_all_segments_together_is_bounded() -> None:
+    async def body(speech: Speech) -> None:
+        with pytest.raises(InvalidRequestError, match="600 s together"):
+            await said(speech, ["One. [pause:10s] Two two two two two two two.\n\n"] * 61)
+
+    on("toy", body)

@@ -59,6 +59,9 @@ class SpeechBatchResult(BaseModel):
     timestamps: list[dict[str, Any]] | None = Field(
         None, description="When each word is spoken, if that was asked for."
     )
+    unspoken: list[str] | None = Field(
+        None, description="What the voice has left out of the text, if anything."
+    )
     error: str | None = Field(None, description="What was wrong, for people.")
     error_details: ErrorBody | None = Field(None, description="The same, for programs.")
 

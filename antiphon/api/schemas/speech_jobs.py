@@ -127,6 +127,9 @@ class SpeechJobView(BaseModel):
     chapters: list[JobChapterView]
     finish_reason: str | None = None
     usage: JobUsageView | None = None
+    unspoken: list[str] | None = Field(
+        None, description="What the voice has left out of the text, if anything."
+    )
     error: ErrorDetail | None = None
 
     @classmethod
@@ -153,6 +156,7 @@ class SpeechJobView(BaseModel):
                 for each in result.chapters
             ]
             members["finish_reason"] = result.finish_reason
+            members["unspoken"] = list(result.unspoken) or None
             members["usage"] = JobUsageView(
                 input_tokens=result.input_tokens,
                 output_tokens=result.output_tokens,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Prompt, TextCheck
 from antiphon.models.hibari.reading import ReadWord, reader
 from antiphon.models.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.models.hibari.voices import installed_voices
@@ -50,8 +50,14 @@ class HibariPrompter:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
+    def check_text(self, text: str, voice: Voice) -> TextCheck:
+        """Return what has no English reading."""
+        return self._readers[voice.id].check(text)
+
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Read the text; what has no English reading (emoji, other scripts) is left out.
+
+        See `check_text` for what that is.
 
         Raises:
             UnknownVoiceError: the voice is not one of this machine.

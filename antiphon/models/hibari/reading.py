@@ -1,4 +1,4 @@
-"""English text to phonemes, whatever the text: what cannot be read is left out, never an error."""
+"""English text to phonemes, whatever the text; what cannot be read is left out, and told."""
 
 import json
 import re
@@ -11,8 +11,13 @@ from hibari.g2p import G2P
 from hibari.g2p.normalize import normalize
 from hibari.tts import ASSETS, MAX_PHONEMES, Hibari
 
+from antiphon.models.base import TextCheck
+from antiphon.models.hibari.unspoken import UnspokenFinder
+
 # Reading time grows with the cube of a word's parts: a path of 400 characters would take seconds.
 _LONG_WORD_PART = re.compile(r"(\S{32,63}[^\w\s]|\S{64})(?=\S)")
+# The dictionary reads a currency before its number only.
+_CURRENCY_LAST = re.compile(r"(?<![$€£¥₹\d.,])(\d(?:[\d.,]*\d)?) ?([$€£¥₹])(?![\w$€£¥₹])")
 _CLAUSE_END = re.compile(r"(?<=[,;:—]) +")
 _SPACE = re.compile(r" +")
 _UNSPOKEN = frozenset(';:,.!?—…"“”() ˈˌ')
@@ -37,13 +42,18 @@ class Reader:
         self._g2p(_MADE_UP_WORD)
         vocabulary = Path(ASSETS, "vocab.json").read_text(encoding="utf-8")
         self._ids: dict[str, int] = json.loads(vocabulary)
+        self._unspoken = UnspokenFinder(lambda text: self._pronounce(_readable(text)))
+
+    def check(self, text: str) -> TextCheck:
+        """Return what of a text has no reading."""
+        return self._unspoken.check(_currency_first(text))
 
     def read(self, text: str) -> tuple[tuple[int, ...], ...]:
         """Return the phoneme ids of each sentence that has anything to pronounce.
 
         A sentence of more than ``MAX_PHONEMES`` is split, at a clause if it has one.
         """
-        text = _LONG_WORD_PART.sub(r"\1 ", text)
+        text = _readable(text)
         readings = (
             piece
             for sentence in Hibari.split_sentences(text)
@@ -60,7 +70,7 @@ class Reader:
 
         Where words cannot be told from each other, there are none.
         """
-        text = _LONG_WORD_PART.sub(r"\1 ", text)
+        text = _readable(text)
         sentences: list[tuple[ReadWord, ...]] = []
         for sentence in Hibari.split_sentences(text):
             phonemes = self._pronounce(sentence)
@@ -114,6 +124,15 @@ class Reader:
             if len(parts) < 2:
                 return ""
             return " ".join(filter(None, map(self._pronounce, parts)))
+
+
+def _readable(text: str) -> str:
+    """Return a text with currencies before their numbers, and long words in parts."""
+    return _LONG_WORD_PART.sub(r"\1 ", _currency_first(text))
+
+
+def _currency_first(text: str) -> str:
+    return _CURRENCY_LAST.sub(r"\2\1", text)
 
 
 @lru_cache(maxsize=2)

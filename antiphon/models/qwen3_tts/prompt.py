@@ -87,21 +87,23 @@ class Qwen3TTSPrompter:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         role, body = self._turns.spoken(request.input)
-        text = _Text(role, body, slow_frames(request.input.strip()))
+        text = _Text(role, body, slow_frames(request.input))
         return self._prompt(request, voice, seed, text)
 
     def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
 
-        ``request.input`` is the text so far; it may be empty. The text is read beside the frames
+        ``request.input`` is the text so far, never blank. The text is read beside the frames
         whatever ``non_streaming_mode`` says.
 
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
+        role, first, rest = self._turns.begun(request.input)
         cutter = TextCutter(self._encode)
-        ids = cutter.push(request.input)
-        text = _Text(self._turns.role, ids, cutter.num_slow_frames, is_open=True)
+        ids = (*first, *cutter.push(rest))
+        cutter.num_slow_frames += slow_frames(request.input[: len(request.input) - len(rest)])
+        text = _Text(role, ids, cutter.num_slow_frames, is_open=True)
         prompt = self._prompt(request, voice, seed, text)
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
         is_instructed = bool(check_instructions(self._config, request.instructions))

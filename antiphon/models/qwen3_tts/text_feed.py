@@ -24,13 +24,12 @@ class TextCutter:
         self._encode = encode
         self.num_slow_frames = 0
         self._waiting = ""
-        self._is_empty = True
+        self._is_blank = True
 
     def push(self, text: str) -> Ids:
         """Take in more text; return the ids that have become certain."""
+        self._is_blank = self._is_blank and not text.strip()
         waiting = self._waiting + text
-        if self._is_empty:
-            waiting = waiting.lstrip()
         cut = _last_certain_cut(waiting)
         self._waiting = waiting[cut:]
         return self._ids(waiting[:cut])
@@ -41,18 +40,14 @@ class TextCutter:
         Raises:
             InvalidRequestError: the whole text was empty.
         """
-        ids = self._ids(self._waiting.rstrip())
-        self._waiting = ""
-        if self._is_empty:
+        if self._is_blank:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
+        ids, self._waiting = self._ids(self._waiting), ""
         return ids
 
     def _ids(self, text: str) -> Ids:
-        if not text:
-            return ()
-        self._is_empty = False
         self.num_slow_frames += slow_frames(text)
-        return self._encode(text)
+        return self._encode(text) if text else ()
 
 
 class TextFeed:

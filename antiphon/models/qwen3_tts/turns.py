@@ -25,11 +25,6 @@ class Turns:
         self._encode = encode
         self._tokens = tokens
 
-    @property
-    def role(self) -> Ids:
-        """Begins what the model says."""
-        return self._assistant("")
-
     def spoken(self, text: str) -> tuple[Ids, Ids]:
         """Return the role and the ids of a text that the model says.
 
@@ -38,6 +33,15 @@ class Turns:
         """
         ids = self._assistant(text)
         return ids[:_NUM_ROLE_IDS], ids[_NUM_ROLE_IDS:]
+
+    def begun(self, text: str) -> tuple[Ids, Ids, str]:
+        """Return the role and the first ids of a text that may go on, and what is left of it.
+
+        That is all but the newlines at its start, which are read together with the role.
+        """
+        num_spaces = len(text) - len(text.lstrip())
+        num_read = 1 + max(text.rfind("\n", 0, num_spaces), text.rfind("\r", 0, num_spaces))
+        return *self.spoken(text[:num_read]), text[num_read:]
 
     def instructions(self, text: str) -> Ids:
         """Return a whole turn of the user; nothing for ``""``."""

@@ -77,3 +77,31 @@ def test_splits_at_clauses_then_at_spaces_then_anywhere() -> None:
     assert split_phonemes("aa bb, cc dd, ee", 6) == ["aa bb,", "cc dd,", "ee"]
     assert split_phonemes("aa bb cc", 5) == ["aa bb", "cc"]
     assert split_phonemes("aaaaabb", 5) == ["aaaaa", "bb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unspoken"),
+    [
+        ("Hello, world! It's 5 o'clock.", ()),
+        ("$5, 5 €, 20 %, 3 + 4 = 7, ½, ²", ()),
+        ("Grüße aus Köln, naïve café", ()),
+        ("Hello你好there, 世界。", ("你好", "世界")),
+        ("A 👍🏽 and a 👨\u200d👩\u200d👧 🇩🇪", ("👍🏽", "👨\u200d👩\u200d👧", "🇩🇪")),
+        ("$ is a sign, 日本語 a language", ("$", "日本語")),
+    ],
+)
+def test_what_is_left_out_is_known(text: str, unspoken: tuple[str, ...]) -> None:
+    check = reader(british=False).check(text)
+    assert check.unspoken == unspoken
+    assert check.is_spoken
+
+
+@pytest.mark.parametrize(("text", "is_missed"), [("你好。", True), ("🎉", True), ("...", False)])
+def test_a_text_without_a_reading_is_known(text: str, is_missed: bool) -> None:
+    check = reader(british=False).check(text)
+    assert not check.is_spoken
+    assert bool(check.unspoken) is is_missed
+
+
+def test_a_currency_is_read_wherever_it_stands() -> None:
+    assert read("It is 5 €.") == read("It is 5€.") == read("It is €5.")

@@ -17,7 +17,7 @@ from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
-from tests.models.qwen3_tts.oracle.cases import CHECKPOINTS
+from tests.models.qwen3_tts.oracle.cases import CHECKPOINTS, SPOKEN_CASES
 from tests.models.qwen3_tts.oracle.refresh import FIXTURES, official_layout, run_in_oracle
 from tests.models.qwen3_tts.parity import make_parity_checkpoint
 
@@ -53,6 +53,15 @@ def test_recorded_speech_is_what_the_official_package_says(
         assert set(kept) == set(new)
         for name in kept:
             np.testing.assert_allclose(new[name], kept[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_recorded_texts_are_spoken_so_by_the_official_package(oracle: Path, tmp_path: Path) -> None:
+    make_parity_checkpoint(tmp_path / "custom", "custom")
+    run_in_oracle(oracle, "record_spoken.py", tmp_path, tmp_path / "spoken.npz")
+    with np.load(FIXTURES / "spoken.npz") as kept, np.load(tmp_path / "spoken.npz") as new:
+        assert set(kept) == set(new) == {case.id for case in SPOKEN_CASES}
+        for name in kept:
+            assert np.array_equal(new[name], kept[name]), name
 
 
 def test_recorded_ids_are_those_of_the_official_processor(oracle: Path, tmp_path: Path) -> None:

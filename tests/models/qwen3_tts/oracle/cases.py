@@ -195,6 +195,27 @@ CASES: tuple[Case, ...] = (
 )
 
 
+# Asked of the whole way from a request to its audio: what reaches the model is what was asked.
+SPOKEN_TEXTS: dict[str, str] = {
+    "chinese": "你好。世界很大。我们走吧！",
+    "japanese": "こんにちは。今日はいい天気ですね！では、行きましょう。",
+    "newlines": "One line.\nAnother line.\n\nA paragraph.  Two spaces.",
+    "mixed": "Hello, 世界！It is 5 o'clock. こんにちは。Привет, мир! ¿Qué tal?",
+    "around": " \n Hello there. Goodbye. \n",
+}
+SPOKEN_CASES: tuple[Case, ...] = tuple(
+    Case(
+        id=f"spoken-{name}-{'whole' if non_streaming else 'streamed'}",
+        checkpoint="custom",
+        text=text,
+        speaker="vivian",
+        non_streaming=non_streaming,
+        max_new_tokens=25,
+    )
+    for name, text in SPOKEN_TEXTS.items()
+    for non_streaming in (True, False)
+)
+
 # Asked of the official package anew in each run of the tests, one a task: nothing is recorded.
 LIVE_CHECKPOINTS: dict[str, tuple[str, str, int]] = {
     "live-custom": ("tiny", "custom_voice", 21),

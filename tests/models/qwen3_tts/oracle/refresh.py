@@ -3,8 +3,8 @@
     python -m tests.models.qwen3_tts.oracle.refresh ORACLE
 
 ORACLE is the environment that setup_oracle.py made; this module itself runs in our own. It writes
-fixtures/parity.npz (speech), fixtures/tokens.json (text to ids) and fixtures/layouts.json.gz (the
-tensors of full-size models).
+fixtures/parity.npz and fixtures/spoken.npz (speech), fixtures/tokens.json (text to ids) and
+fixtures/layouts.json.gz (the tensors of full-size models).
 """
 
 import gzip
@@ -59,6 +59,7 @@ def _record_speech(oracle: Path, folder: Path) -> None:
         chosen: Any = size
         make_checkpoint(folder / name, size=chosen, task=task, seed=seed)
     sys.stdout.write(run_in_oracle(oracle, "record.py", folder, FIXTURES / "parity.npz"))
+    sys.stdout.write(run_in_oracle(oracle, "record_spoken.py", folder, FIXTURES / "spoken.npz"))
 
 
 def _record_tokens(oracle: Path, folder: Path) -> None:

@@ -1,0 +1,44 @@
+"""What a voice leaves out of a text: told before it is spoken, and refused if it is all of it."""
+
+from collections.abc import Iterable
+
+from antiphon.errors import UnspeakableTextError
+from antiphon.models.base import Prompter, TextChecking
+from antiphon.types import Voice
+
+MAX_WORDS = 50
+MAX_WORD_CHARACTERS = 40
+
+
+def unspoken_words(prompter: Prompter, voice: Voice, texts: Iterable[str]) -> tuple[str, ...]:
+    """Return what ``voice`` leaves out of a text, given as its segments; see `Ended.unspoken`.
+
+    Raises:
+        UnspeakableTextError: all of it; punctuation alone is no text that could be left out.
+    """
+    if not isinstance(prompter, TextChecking):
+        return ()
+    words: tuple[str, ...] = ()
+    is_spoken = False
+    for text in texts:
+        check = prompter.check_text(text, voice)
+        words = joined(words, check.unspoken)
+        is_spoken = is_spoken or check.is_spoken
+        if is_spoken and len(words) == MAX_WORDS:
+            break
+    if words and not is_spoken:
+        raise UnspeakableTextError(voice.id, words)
+    return words
+
+
+def joined(left: tuple[str, ...], right: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of both, each once, cut to what is told at most."""
+    if len(left) == MAX_WORDS:
+        return left
+    words = dict.fromkeys(left)
+    for word in right:
+        is_long = len(word) > MAX_WORD_CHARACTERS
+        words[f"{word[: MAX_WORD_CHARACTERS - 1]}…" if is_long else word] = None
+        if len(words) == MAX_WORDS:
+            break
+    return tuple(words)
