@@ -203,14 +203,29 @@ class LimitSettings(Section):
 
     max_requests: int = Field(1000, ge=1, description="HTTP requests under way at once.")
     max_sockets: int = Field(1000, ge=0, description="WebSockets open at once.")
+    caller_places: int = Field(
+        500, ge=1, description="Of each of these two, how many one key or address may hold."
+    )
+    max_idle_connections: int = Field(
+        2000, ge=16, description="Connections without a request; of more, the oldest is cut."
+    )
+    idle_connections_per_address: int = Field(
+        1000, ge=16, description="Such connections of one address; of more, its oldest is cut."
+    )
     key_concurrency: int = Field(
         0, ge=0, description="Requests and WebSockets of one key at once. 0: no limit."
     )
     key_requests_per_minute: int = Field(
         0, ge=0, description="Requests and WebSockets of one key in a minute. 0: no limit."
     )
+    key_failures_per_minute: int = Field(
+        30, ge=0, description="Wrong keys of one address in a minute. 0: no limit."
+    )
     header_timeout_s: float = Field(
         10.0, gt=0, description="Connections whose headers take longer are closed."
+    )
+    write_timeout_s: float = Field(
+        30.0, gt=0, description="Clients that read nothing of what waits for so long are cut."
     )
     body_timeout_s: float = Field(
         30.0, gt=0, description="Time for a body, and a second more for each 10 kB of it."

@@ -28,6 +28,7 @@ from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
 from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
 from antiphon.api.keys import KeyRing
+from antiphon.api.loop_lag import LoopLag
 from antiphon.api.middleware import (
     REQUEST_ID_HEADER,
     ApiKeyMiddleware,
@@ -94,6 +95,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.doors = doors
     spoken = (speech, speech_batch, speech_jobs, speech_ws, realtime)
     for resource in (
         *spoken,
@@ -142,6 +144,7 @@ async def _start(
 ) -> ServerState:
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
     models = await load_models(settings, progress, stack)
+    stack.callback(LoopLag(doors.metrics.event_loop_lag_s).stop)
     recordings = Recordings(settings.references)
     stack.callback(recordings.close)
     uploaded = UploadedVoices(settings.data, recordings)

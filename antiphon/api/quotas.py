@@ -135,8 +135,13 @@ class QuotaMiddleware:
 def address_of(scope: Scope) -> str:
     """Return whom a connection comes from, as far as it can be told apart from others."""
     client = scope.get("client")
+    return address_key(client[0] if client else "")
+
+
+def address_key(host: str) -> str:
+    """Return what stands for an address, and for all that one household has of IPv6."""
     try:
-        address = ip_address(client[0] if client else "")
+        address = ip_address(host)
     except ValueError:
         return "unknown"
     if isinstance(address, IPv6Address):

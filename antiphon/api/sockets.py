@@ -24,15 +24,6 @@ MESSAGES_PER_S = 1000
 BURST_MESSAGES = 4000
 GOING_AWAY, NORMAL, POLICY = 1001, 1000, 1008
 
-UVICORN_OPTIONS: Mapping[str, Any] = {
-    "ws": "websockets-sansio",
-    "ws_max_size": MAX_MESSAGE_BYTES,
-    "ws_per_message_deflate": False,  # audio does not shrink
-    # A client that plays as it reads answers pings late: only our own idle time ends connections.
-    "ws_ping_interval": 20.0,
-    "ws_ping_timeout": None,
-}
-
 
 class Socket:
     """A client's connection."""

@@ -13,8 +13,8 @@ import uvicorn
 
 from antiphon import tracing
 from antiphon.api.app import create_app
-from antiphon.api.slow_clients import http_protocol
-from antiphon.api.sockets import UVICORN_OPTIONS
+from antiphon.api.connections import max_open_connections
+from antiphon.api.protocols import uvicorn_options
 from antiphon.api.state import ServerState
 from antiphon.cli.banner import announce
 from antiphon.cli.listen import bind
@@ -49,12 +49,15 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 self._app,
                 lifespan="off",
-                http=http_protocol("auto", settings.limits.header_timeout_s),
                 log_config=None,
                 access_log=False,  # it has queries, which can hold keys; see `WatchMiddleware`
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
-                **UVICORN_OPTIONS,
+                **uvicorn_options(
+                    settings.limits,
+                    self._app.state.doors.metrics,
+                    max_open=max_open_connections(settings.limits),
+                ),
             )
         )
 
