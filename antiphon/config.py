@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from antiphon.errors import SettingsError
 
@@ -182,7 +182,19 @@ class ServerSettings(Section):
     api_keys_file: Path | None = Field(
         None, description="File of further keys or hashes, one a line; # begins a comment."
     )
-    cors_origins: tuple[str, ...] = Field(("*",), description="Origins of pages that may call.")
+    allow_no_key: bool = Field(
+        False, description="Ask for no key although other machines can reach the server."
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Names by which clients may call the server, as speech.example or *.example;"
+        " default: any with keys, else those of one's own network.",
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (),
+        description="Origins of pages that may call, * for all;"
+        " default: all with keys, else those of one's own network.",
+    )
     max_body_bytes: int = Field(
         16 * 1024 * 1024, ge=1024, description="Larger requests are refused."
     )
@@ -196,6 +208,13 @@ class ServerSettings(Section):
         "text", description="json: one object a line, with a line for each request."
     )
     traces: bool = Field(False, description="Make OpenTelemetry spans, if that is installed.")
+
+    @field_validator("api_keys")
+    @classmethod
+    def _no_key_is_empty(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(key.strip() for key in keys):
+            raise ValueError("a key is empty; leave it out if no key is to be asked for")
+        return keys
 
 
 class LimitSettings(Section):
@@ -344,7 +363,13 @@ def _parse(value: str, key: str) -> Any:
         except ValueError as error:
             raise SettingsError(f"environment: {key}: not a JSON object: {error}") from error
     if isinstance(default, tuple):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        parts = tuple(part.strip() for part in value.split(",") if part.strip())
+        if key == "server.api_keys" and not parts:
+            raise SettingsError(  # a secret that is not there must not open the server
+                "environment: ANTIPHON_SERVER_API_KEYS is empty. Unset it if no key is to be asked"
+                " for."
+            )
+        return parts
     return value
 
 

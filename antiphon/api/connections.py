@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from antiphon.api.quotas import address_key
+from antiphon.api.callers import address_key
 from antiphon.config import LimitSettings
 from antiphon.metrics import Metrics
 

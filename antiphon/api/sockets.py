@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from antiphon import telemetry
+from antiphon.api import json_limits
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
@@ -61,7 +62,7 @@ class Socket:
         if text is None:
             raise InvalidRequestError("Messages are JSON objects, sent as text.")
         try:
-            message = json.loads(text)
+            message = json_limits.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidRequestError("Invalid JSON.", code="invalid_json") from error
         if not isinstance(message, dict):

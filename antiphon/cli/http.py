@@ -120,11 +120,18 @@ class _Server(uvicorn.Server):
         await self._loaded.aclose()
 
 
+_NO_ALARMS = (
+    "ASGI callable returned without completing handshake.",
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+)
+
+
 class _NoFalseAlarms(logging.Filter):
-    """Drops what tells of no fault: streams cut by the server's end, handshakes refused by us."""
+    """Drops what tells of no fault: streams cut by the server's end, what is refused by us."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.getMessage() == "ASGI callable returned without completing handshake.":
+        if record.getMessage() in _NO_ALARMS:
             return False
         return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 

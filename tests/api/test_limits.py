@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
 from antiphon.api import quotas
+from antiphon.api.callers import address_of
 from antiphon.api.keys import hashed
 from antiphon.api.quotas import Quotas, duration
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
@@ -160,7 +161,7 @@ def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_addresses_of_one_household_are_one_caller() -> None:
     def caller(host: str) -> str:
-        return quotas.address_of({"type": "http", "client": (host, 1)})
+        return address_of({"type": "http", "client": (host, 1)})
 
     assert caller("2001:db8::1") == caller("2001:db8::ffff:2") != caller("2001:db8:0:1::1")
     assert caller("192.0.2.1") != caller("192.0.2.2")
