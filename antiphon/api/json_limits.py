@@ -28,9 +28,9 @@ class JsonMeter:
     """Reads JSON in pieces, and refuses what would cost too much; it need not be valid."""
 
     def __init__(self) -> None:
-        self._is_in_string = self._is_escaped = False
+        self._is_in_string = self._is_escaped = self._ends_in_backslash = False
         self._num_values = self._num_strings = self._num_structure_bytes = 0
-        self._num_escapes = self._num_short_escapes = 0
+        self._num_backslashes = self._num_long_escapes = 0
 
     def feed(self, piece: bytes) -> None:
         """Count a piece of any length.
@@ -42,11 +42,16 @@ class JsonMeter:
             self._feed(piece[start : start + _SLICE_BYTES])
 
     def _feed(self, piece: bytes) -> None:
-        at = 0
-        if self._is_escaped and piece:
-            self._is_escaped, at = False, 1
+        at = int(self._is_escaped)
+        self._num_long_escapes += self._ends_in_backslash and piece.startswith(b"u")
+        self._num_backslashes += self._is_escaped and piece.startswith(b"\\")
+        self._is_escaped = False
         while at < len(piece):
             at = self._string(piece, at) if self._is_in_string else self._structure(piece, at)
+        self._ends_in_backslash = self._is_in_string and piece.endswith(b"\\")
+        num_short = self._num_backslashes - self._num_long_escapes
+        if num_short > MAX_SHORT_ESCAPES or self._num_backslashes > MAX_ESCAPES:
+            raise _too_much(f"at most {MAX_SHORT_ESCAPES} escaped characters are allowed")
 
     def _structure(self, piece: bytes, start: int) -> int:
         end = piece.find(b'"', start)
@@ -64,15 +69,10 @@ class JsonMeter:
         found = _REST_OF_STRING.match(piece, start)
         assert found is not None  # it matches nothing, too
         end = found.end()
-        num_escapes = piece.count(b"\\", start, end)
-        self._num_escapes += num_escapes
-        self._num_short_escapes += num_escapes - piece.count(b"\\u", start, end)
-        is_over = self._num_short_escapes > MAX_SHORT_ESCAPES
-        if is_over or self._num_escapes > MAX_ESCAPES:
-            raise _too_much(f"at most {MAX_SHORT_ESCAPES} escaped characters are allowed")
-        if end < len(piece) and piece[end : end + 1] == b"\\":  # the last byte of this piece
-            self._is_escaped = True
-        elif end < len(piece):
+        self._is_escaped = piece[end : end + 1] == b"\\"  # it is the last byte of this piece
+        self._num_backslashes += piece.count(b"\\", start, end + 1)
+        self._num_long_escapes += piece.count(b"\\u", start, end)
+        if end < len(piece) and not self._is_escaped:
             self._is_in_string = False
             self._num_strings += 1
             if self._num_strings > 2 * MAX_VALUES:  # names of members are strings, too
