@@ -177,7 +177,9 @@ def test_nothing_serves_a_network_without_a_key_by_oversight() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert not values["allowNoKey"]
     deployment = (CHART / "templates" / "deployment.yaml").read_text()
-    assert re.search(r"else if \.Values\.allowNoKey(?s:.)*?\{\{- else \}\}\s*\{\{- fail ", deployment)
+    assert re.search(
+        r"else if \.Values\.allowNoKey(?s:.)*?\{\{- else \}\}\s*\{\{- fail ", deployment
+    )
 
 
 def test_the_dashboard_and_the_autoscaler_look_at_metrics_that_there_are() -> None:
