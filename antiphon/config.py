@@ -14,7 +14,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from antiphon.errors import SettingsError
 
@@ -184,7 +184,19 @@ class ServerSettings(Section):
     api_keys_file: Path | None = Field(
         None, description="File of further keys or hashes, one a line; # begins a comment."
     )
-    cors_origins: tuple[str, ...] = Field(("*",), description="Origins of pages that may call.")
+    allow_no_key: bool = Field(
+        False, description="Ask for no key although other machines can reach the server."
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Names by which clients may call the server, as speech.example or *.example;"
+        " default: any with keys, else those of one's own network.",
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (),
+        description="Origins of pages that may call, * for all;"
+        " default: all with keys, else those of one's own network.",
+    )
     max_body_bytes: int = Field(
         16 * 1024 * 1024, ge=1024, description="Larger requests are refused."
     )
@@ -199,20 +211,42 @@ class ServerSettings(Section):
     )
     traces: bool = Field(False, description="Make OpenTelemetry spans, if that is installed.")
 
+    @field_validator("api_keys")
+    @classmethod
+    def _no_key_is_empty(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(key.strip() for key in keys):
+            raise ValueError("a key is empty; leave it out if no key is to be asked for")
+        return keys
+
 
 class LimitSettings(Section):
     """How much is taken in at once, and how long anybody is waited for."""
 
     max_requests: int = Field(1000, ge=1, description="HTTP requests under way at once.")
     max_sockets: int = Field(1000, ge=0, description="WebSockets open at once.")
+    caller_places: int = Field(
+        500, ge=1, description="Of each of these two, how many one key or address may hold."
+    )
+    max_idle_connections: int = Field(
+        2000, ge=16, description="Connections without a request; of more, the oldest is cut."
+    )
+    idle_connections_per_address: int = Field(
+        1000, ge=16, description="Such connections of one address; of more, its oldest is cut."
+    )
     key_concurrency: int = Field(
         0, ge=0, description="Requests and WebSockets of one key at once. 0: no limit."
     )
     key_requests_per_minute: int = Field(
         0, ge=0, description="Requests and WebSockets of one key in a minute. 0: no limit."
     )
+    key_failures_per_minute: int = Field(
+        30, ge=0, description="Wrong keys of one address in a minute. 0: no limit."
+    )
     header_timeout_s: float = Field(
         10.0, gt=0, description="Connections whose headers take longer are closed."
+    )
+    write_timeout_s: float = Field(
+        30.0, gt=0, description="Clients that read nothing of what waits for so long are cut."
     )
     body_timeout_s: float = Field(
         30.0, gt=0, description="Time for a body, and a second more for each 10 kB of it."
@@ -331,7 +365,13 @@ def _parse(value: str, key: str) -> Any:
         except ValueError as error:
             raise SettingsError(f"environment: {key}: not a JSON object: {error}") from error
     if isinstance(default, tuple):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        parts = tuple(part.strip() for part in value.split(",") if part.strip())
+        if key == "server.api_keys" and not parts:
+            raise SettingsError(  # a secret that is not there must not open the server
+                "environment: ANTIPHON_SERVER_API_KEYS is empty. Unset it if no key is to be asked"
+                " for."
+            )
+        return parts
     return value
 
 

@@ -18,6 +18,7 @@ from antiphon.types import Ended, SpeechStream
 _LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1, 2, 5, 10, 30)
 _FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 5)
 _HTTP_BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+_LAG_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _FAULT_LABELS = ("model", "voice", "format", "stage")
 
 
@@ -89,6 +90,21 @@ class Metrics:
             "antiphon_http_requests_open", "HTTP requests under way.", registry=registry
         )
         self.sockets_open = Gauge("antiphon_sockets_open", "WebSockets open.", registry=registry)
+        self.connections_open = Gauge(
+            "antiphon_connections_open", "TCP connections, idle ones too.", registry=registry
+        )
+        self.connections_cut = Counter(
+            "antiphon_connections_cut",
+            "Connections that were cut, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.event_loop_lag_s = Histogram(
+            "antiphon_event_loop_lag_seconds",
+            "How late the event loop comes to what is due.",
+            registry=registry,
+            buckets=_LAG_BUCKETS_S,
+        )
         self.errors = Counter(
             "antiphon_errors",
             "Requests that failed, by the code in their answer.",

@@ -13,8 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from antiphon.api.app import create_app
-from antiphon.api.slow_clients import http_protocol
-from antiphon.api.sockets import UVICORN_OPTIONS
+from antiphon.api.protocols import uvicorn_options
 from antiphon.api.state import ServerState
 from antiphon.config import ModelSettings, Settings
 
@@ -87,10 +86,9 @@ def start_server(
         uvicorn.Config(
             app,
             loop=loop,
-            http=http_protocol(http, settings.limits.header_timeout_s),
             log_config=None,
             timeout_graceful_shutdown=1,
-            **UVICORN_OPTIONS,
+            **uvicorn_options(settings.limits, app.state.doors.metrics, http=http),
         )
     )
     loops: list[asyncio.AbstractEventLoop] = []

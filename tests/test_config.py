@@ -1,6 +1,7 @@
 """Settings: sources override each other in order, and unknown keys suggest the nearest."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,10 +42,14 @@ def test_lists_and_tables_come_from_the_environment() -> None:
         ({"server.port": 99999}, {}, "", r"server\.port: .*65535"),
         ({}, {"ANTIPHON_SERVER_PORT": "x"}, "", r"server\.port: .*integer"),
         ({}, {"ANTIPHON_SPEECH_VOICE_ALIASES": "x"}, "", "not a JSON object"),
+        ({}, {"ANTIPHON_SERVER_API_KEYS": ""}, "", "ANTIPHON_SERVER_API_KEYS is empty"),
+        ({}, {"ANTIPHON_SERVER_API_KEYS": " , "}, "", "ANTIPHON_SERVER_API_KEYS is empty"),
+        ({"server.api_keys": [""]}, {}, "", r"server\.api_keys: .*a key is empty"),
+        ({}, {}, '[server]\napi_keys = ["a", " "]', r"server\.api_keys: .*a key is empty"),
     ],
 )
 def test_mistakes_name_their_source_and_the_nearest_key(
-    tmp_path: Path, flags: dict[str, int], environment: dict[str, str], toml: str, message: str
+    tmp_path: Path, flags: dict[str, Any], environment: dict[str, str], toml: str, message: str
 ) -> None:
     file = tmp_path / "antiphon.toml"
     file.write_text(toml)

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 
 from antiphon import __version__
 from antiphon.api import (
@@ -27,15 +26,18 @@ from antiphon.api import (
 from antiphon.api.adapters import deepgram, elevenlabs, elevenlabs_ws
 from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
+from antiphon.api.failed_keys import FailedKeys
 from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
+from antiphon.api.json_limits import JsonLimitMiddleware
 from antiphon.api.keys import KeyRing
+from antiphon.api.loop_lag import LoopLag
 from antiphon.api.middleware import (
     REQUEST_ID_HEADER,
     ApiKeyMiddleware,
     BodyLimitMiddleware,
-    OriginMiddleware,
     RequestIdMiddleware,
 )
+from antiphon.api.origins import HostMiddleware, OriginMiddleware, PageMiddleware, Reach
 from antiphon.api.quotas import QuotaMiddleware, Quotas
 from antiphon.api.slow_clients import SlowBodyMiddleware
 from antiphon.api.speech_jobs import start_jobs
@@ -97,6 +99,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.doors = doors
     spoken = (speech, speech_batch, speech_jobs, speech_ws, realtime)
     for resource in (
         *spoken,
@@ -119,20 +122,18 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
 def _add_middleware(app: FastAPI, settings: Settings, doors: Doors) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
     server, limits = settings.server, settings.limits
+    app.add_middleware(JsonLimitMiddleware)
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
     app.add_middleware(SlowBodyMiddleware, body_timeout_s=limits.body_timeout_s)
     app.add_middleware(QuotaMiddleware, quotas=Quotas(limits), keys=doors.keys)
-    app.add_middleware(ApiKeyMiddleware, keys=doors.keys)
-    app.add_middleware(OriginMiddleware, origins=server.cors_origins)
-    app.add_middleware(GateMiddleware, gate=doors.gate)
+    failed = FailedKeys(limits.key_failures_per_minute)
+    app.add_middleware(ApiKeyMiddleware, keys=doors.keys, failed=failed)
+    reach = Reach.of(server, asks_for_keys=bool(doors.keys))
+    app.add_middleware(OriginMiddleware, reach=reach)
+    app.add_middleware(HostMiddleware, reach=reach)
+    app.add_middleware(GateMiddleware, gate=doors.gate, keys=doors.keys)
     app.add_middleware(ErrorMiddleware, metrics=doors.metrics)
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origins=server.cors_origins,
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=EXPOSED_HEADERS,
-    )
+    app.add_middleware(PageMiddleware, reach=reach, expose_headers=EXPOSED_HEADERS)
     app.add_middleware(FarewellMiddleware, gate=doors.gate)
     app.add_middleware(
         WatchMiddleware, metrics=doors.metrics, logs_requests=server.log_format == "json"
@@ -145,6 +146,7 @@ async def _start(
 ) -> ServerState:
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
     models = await load_models(settings, progress, stack)
+    stack.callback(LoopLag(doors.metrics.event_loop_lag_s).stop)
     recordings = Recordings(settings.references)
     stack.callback(recordings.close)
     uploaded = UploadedVoices(settings.data, recordings)

@@ -1,13 +1,12 @@
 """Request ids, API keys and the size limit, as plain ASGI, so that a broken stream stays broken."""
 
 import re
-from collections.abc import Collection
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from antiphon.api.callers import address_of
+from antiphon.api.failed_keys import FailedKeys
 from antiphon.api.keys import KeyRing, given_key
 from antiphon.errors import AuthenticationError, RequestTooLargeError
 from antiphon.telemetry import request_scope
@@ -49,9 +48,10 @@ class RequestIdMiddleware:
 class ApiKeyMiddleware:
     """Asks for a key everywhere but on pages, health and public lists; without keys, nowhere."""
 
-    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing, failed: FailedKeys) -> None:
         self._app = app
         self._keys = keys
+        self._failed = failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan" and self._keys and not _is_open(scope):
@@ -60,25 +60,10 @@ class ApiKeyMiddleware:
                 raise AuthenticationError(
                     "No API key was given. Send it as 'Authorization: Bearer <key>'."
                 )
-            if not self._keys.admits(headers):
+            owner = self._keys.owner(headers)
+            self._failed.check(address_of(scope), owner)
+            if owner is None:
                 raise AuthenticationError("The API key is wrong.")
-        await self._app(scope, receive, send)
-
-
-class OriginMiddleware:
-    """Refuses WebSockets of pages that may not call: browsers leave that to the server."""
-
-    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        self._app = app
-        self._origins = origins
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" and "*" not in self._origins:
-            headers = Headers(scope=scope)
-            origin = headers.get("Origin")
-            is_own = origin is None or urlsplit(origin).netloc == headers.get("Host")
-            if not is_own and origin not in self._origins:
-                raise HTTPException(403, f"Pages of {ascii(origin)[:100]} may not connect")
         await self._app(scope, receive, send)
 
 

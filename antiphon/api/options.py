@@ -1,6 +1,5 @@
 """Members of a request's body that only the model's family knows, and the recordings among them."""
 
-import json
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -8,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from antiphon.api import json_limits
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.api.validation import invalid_request
@@ -123,8 +123,8 @@ def _without_alias(members: dict[str, Any]) -> dict[str, Any]:
 def _only_reference(references: Any) -> Mapping[str, Any]:
     if isinstance(references, str):  # of a form, whose fields are all strings
         try:
-            references = json.loads(references)
-        except ValueError as error:
+            references = json_limits.loads(references)
+        except (ValueError, RecursionError) as error:
             raise _wrong(f"Invalid '{_BOTH}': it is not valid JSON.", _BOTH) from error
     if not isinstance(references, list) or not references:
         message = f"'{_BOTH}' must be a non-empty array of {{audio_path, text}} objects."

@@ -9,11 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from antiphon.api.callers import caller_of
+from antiphon.api.gate import PROBES
 from antiphon.api.keys import KeyRing
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError
@@ -22,8 +23,8 @@ MAX_CALLERS = 10_000
 """Callers that are remembered; of more, those are forgotten that were seen longest ago."""
 _MINUTE_S = 60.0
 _READING = ("GET", "HEAD", "OPTIONS")
-_HOST_BITS = 64
-"""One household has so many IPv6 addresses."""
+MIN_READS = 32
+"""Reading requests that a caller may have open where others are limited to fewer."""
 
 
 @dataclass(slots=True)
@@ -33,6 +34,11 @@ class _Account:
     num_tokens: float
     filled_s: float
     num_open: int = 0
+    num_reading: int = 0
+
+    @property
+    def is_in_use(self) -> bool:
+        return bool(self.num_open or self.num_reading)
 
 
 class Quotas:
@@ -68,6 +74,23 @@ class Quotas:
         finally:
             account.num_open -= 1
 
+    @contextmanager
+    def reading(self, caller: str) -> Generator[None, None, None]:
+        """Count a request that only reads, an event stream perhaps: they have places of their own.
+
+        Raises:
+            RateLimitError: too many are open.
+        """
+        account, most = self._account(caller), max(MIN_READS, self._max_open)
+        if self._max_open and account.num_reading >= most:
+            message = f"Too many requests at once: at most {most} that read are allowed."
+            raise RateLimitError(message, retry_after_s=1.0)
+        account.num_reading += 1
+        try:
+            yield
+        finally:
+            account.num_reading -= 1
+
     def _take(self, account: _Account) -> None:
         now_s = self._clock()
         per_s = self._per_minute / _MINUTE_S
@@ -102,12 +125,12 @@ class Quotas:
     def _forget(self) -> None:
         """Forget those of before that have nothing open, if there are too many."""
         for name in tuple(self._accounts)[: max(0, len(self._accounts) - MAX_CALLERS)]:
-            if not self._accounts[name].num_open:
+            if not self._accounts[name].is_in_use:
                 del self._accounts[name]
 
 
 class QuotaMiddleware:
-    """Counts what makes work: WebSockets, and all HTTP requests that do not just read."""
+    """Counts what makes work (WebSockets, HTTP requests that do not just read), and the rest."""
 
     def __init__(self, app: ASGIApp, quotas: Quotas, keys: KeyRing) -> None:
         self._app = app
@@ -115,10 +138,16 @@ class QuotaMiddleware:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._quotas.has_limits or not _makes_work(scope):
+        is_free = scope["type"] == "lifespan" or scope["path"] in PROBES
+        if is_free or not self._quotas.has_limits:
             await self._app(scope, receive, send)
             return
-        with self._quotas.used(self._caller(scope)) as told:
+        caller = caller_of(scope, self._keys)
+        if not _makes_work(scope):
+            with self._quotas.reading(caller):
+                await self._app(scope, receive, send)
+            return
+        with self._quotas.used(caller) as told:
 
             async def telling(message: Message) -> None:
                 if message["type"].endswith("http.response.start"):
@@ -126,22 +155,6 @@ class QuotaMiddleware:
                 await send(message)
 
             await self._app(scope, receive, telling)
-
-    def _caller(self, scope: Scope) -> str:
-        owner = self._keys.owner(Headers(scope=scope))
-        return f"key {owner}" if owner else f"address {address_of(scope)}"
-
-
-def address_of(scope: Scope) -> str:
-    """Return whom a connection comes from, as far as it can be told apart from others."""
-    client = scope.get("client")
-    try:
-        address = ip_address(client[0] if client else "")
-    except ValueError:
-        return "unknown"
-    if isinstance(address, IPv6Address):
-        return str(IPv6Address(int(address) >> _HOST_BITS << _HOST_BITS))
-    return str(address)
 
 
 def duration(seconds: float) -> str:

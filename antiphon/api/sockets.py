@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from antiphon import telemetry
+from antiphon.api import json_limits
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
@@ -23,15 +24,6 @@ MESSAGES_PER_S = 1000
 """More are taken in later."""
 BURST_MESSAGES = 4000
 GOING_AWAY, NORMAL, POLICY = 1001, 1000, 1008
-
-UVICORN_OPTIONS: Mapping[str, Any] = {
-    "ws": "websockets-sansio",
-    "ws_max_size": MAX_MESSAGE_BYTES,
-    "ws_per_message_deflate": False,  # audio does not shrink
-    # A client that plays as it reads answers pings late: only our own idle time ends connections.
-    "ws_ping_interval": 20.0,
-    "ws_ping_timeout": None,
-}
 
 
 class Socket:
@@ -70,7 +62,7 @@ class Socket:
         if text is None:
             raise InvalidRequestError("Messages are JSON objects, sent as text.")
         try:
-            message = json.loads(text)
+            message = json_limits.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidRequestError("Invalid JSON.", code="invalid_json") from error
         if not isinstance(message, dict):

@@ -5,13 +5,13 @@ HTTP/1.1 implementations: the trailers are written with the chunk that ends the 
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol, cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 EXTENSION = "http.response.trailers"
-_LAST_CHUNK = b"0\r\n\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 
 def takes_trailers(scope: Scope) -> bool:
@@ -22,51 +22,36 @@ def takes_trailers(scope: Scope) -> bool:
     return is_wanted and EXTENSION in scope.get("extensions", {})
 
 
-class WithTrailers(asyncio.Protocol):
-    """Sends trailers; mixed into an HTTP implementation of uvicorn."""
+class Ending(Protocol):
+    """A connection that puts trailers before the end of a body."""
 
-    transport: Any
+    trailers: Sequence[tuple[bytes, bytes]]
+
+
+class WithTrailers(asyncio.Protocol):
+    """Sends trailers over an `Ending`; mixed into an HTTP implementation of uvicorn."""
+
     app: ASGIApp
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.transport = _Transport(self.transport)
-        self.app = _Speaking(self.app, self.transport)
-
-    def handle_websocket_upgrade(self, *event: Any) -> None:
-        """A WebSocket has no trailers, and the connection for itself."""
-        self.transport = self.transport.raw
-        super().handle_websocket_upgrade(*event)  # type: ignore[misc]
+        self.app = _Speaking(self.app, cast(Ending, transport))
 
 
-class _Transport:
-    """Writes trailers with the last chunk, if there are some by then.
-
-    Attributes:
-        raw: all else goes to it.
-        trailers: of the answer whose last chunk comes next; empty for none.
-    """
-
-    def __init__(self, raw: asyncio.Transport) -> None:
-        self.raw = raw
-        self.trailers: Iterable[tuple[bytes, bytes]] = ()
-
-    def write(self, data: bytes) -> None:
-        if self.trailers and data.endswith(_LAST_CHUNK):
-            lines = b"".join(b"%s: %s\r\n" % each for each in self.trailers)
-            data, self.trailers = data[:-2] + lines + b"\r\n", ()
-        self.raw.write(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.raw, name)
+def with_trailers(data: bytes, trailers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """Return what is written, with trailers in its last chunk; ``data`` as it is without one."""
+    if not data.endswith(LAST_CHUNK):
+        return data
+    lines = b"".join(b"%s: %s\r\n" % each for each in trailers)
+    return data[:-2] + lines + b"\r\n"
 
 
 class _Speaking:
     """An app whose answers may end with trailers; it serves one connection."""
 
-    def __init__(self, app: ASGIApp, transport: _Transport) -> None:
+    def __init__(self, app: ASGIApp, connection: Ending) -> None:
         self._app = app
-        self._transport = transport
+        self._connection = connection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["http_version"] != "1.1":
@@ -86,7 +71,7 @@ class _Speaking:
                 return
             if message["type"] == "http.response.trailers":
                 assert end is not None, "trailers come after the body"
-                self._transport.trailers = message["headers"]
+                self._connection.trailers = message["headers"]
                 message = end
             await send(message)
 

@@ -72,5 +72,7 @@ def _shown(value: Any) -> str:
     """Quote a value that is short enough to be of help."""
     if not isinstance(value, str | int | float):
         return ""
+    if isinstance(value, str) and len(value) > MAX_SHOWN_CHARACTERS:
+        return ""
     shown = str(value).lower() if isinstance(value, bool) else ascii(value)
     return f": {shown}" if len(shown) <= MAX_SHOWN_CHARACTERS else ""

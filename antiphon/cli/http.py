@@ -13,8 +13,8 @@ import uvicorn
 
 from antiphon import tracing
 from antiphon.api.app import create_app
-from antiphon.api.slow_clients import http_protocol
-from antiphon.api.sockets import UVICORN_OPTIONS
+from antiphon.api.connections import max_open_connections
+from antiphon.api.protocols import uvicorn_options
 from antiphon.api.state import ServerState
 from antiphon.cli.banner import announce
 from antiphon.cli.listen import bind
@@ -49,12 +49,15 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 self._app,
                 lifespan="off",
-                http=http_protocol("auto", settings.limits.header_timeout_s),
                 log_config=None,
                 access_log=False,  # it has queries, which can hold keys; see `WatchMiddleware`
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
-                **UVICORN_OPTIONS,
+                **uvicorn_options(
+                    settings.limits,
+                    self._app.state.doors.metrics,
+                    max_open=max_open_connections(settings.limits),
+                ),
             )
         )
 
@@ -117,11 +120,18 @@ class _Server(uvicorn.Server):
         await self._loaded.aclose()
 
 
+_NO_ALARMS = (
+    "ASGI callable returned without completing handshake.",
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+)
+
+
 class _NoFalseAlarms(logging.Filter):
-    """Drops what tells of no fault: streams cut by the server's end, handshakes refused by us."""
+    """Drops what tells of no fault: streams cut by the server's end, what is refused by us."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.getMessage() == "ASGI callable returned without completing handshake.":
+        if record.getMessage() in _NO_ALARMS:
             return False
         return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from contextlib import ExitStack
+from ipaddress import ip_address
 
 from antiphon.config import ServerSettings
 from antiphon.errors import SettingsError
@@ -17,7 +18,8 @@ def bind(server: ServerSettings) -> list[socket.socket]:
     A host name may mean several addresses (localhost: IPv4 and IPv6); all get the same port.
 
     Raises:
-        SettingsError: the address is in use, or cannot be taken.
+        SettingsError: the address is in use, cannot be taken, or would open the server to
+            everybody.
     """
     sockets: list[socket.socket] = []
     missing: OSError | None = None
@@ -35,6 +37,7 @@ def bind(server: ServerSettings) -> list[socket.socket]:
                 undo.callback(bound.close)
                 sockets.append(bound)
                 port = bound.getsockname()[1]
+                _check_reach(server, address[1])
             if missing and not sockets:
                 raise missing
         except OSError as error:
@@ -60,6 +63,17 @@ def _bind_one(family: socket.AddressFamily, host: str, port: int) -> socket.sock
         bound.bind((host, port))
         undo.pop_all()
     return bound
+
+
+def _check_reach(server: ServerSettings, host: str) -> None:
+    """Refuse to serve other machines without a key unless that is wanted."""
+    if server.api_keys or server.api_keys_file is not None or server.allow_no_key:
+        return
+    if not ip_address(host.partition("%")[0]).is_loopback:
+        raise SettingsError(
+            f"Other machines can reach {server.host}, and no API key is set. Set one with --api-key"
+            " or ANTIPHON_SERVER_API_KEYS ('antiphon keys new' makes one), or say --allow-no-key."
+        )
 
 
 def _explain(server: ServerSettings, error: OSError) -> str:

@@ -59,9 +59,23 @@ class ServeFlags:
         Path | None,
         typer.Option(help="File of keys or hashes, one a line.", show_default="none"),
     ] = None
+    allow_no_key: Annotated[
+        bool | None,
+        typer.Option("--allow-no-key", help="Serve other machines without asking for a key."),
+    ] = None
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name by which clients may call; repeatable.",
+            show_default="any with keys, else those of one's own network",
+        ),
+    ] = None
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(help="Origin of pages that may call; repeatable.", show_default="*"),
+        typer.Option(
+            help="Origin of pages that may call, * for all; repeatable.",
+            show_default="all with keys, else those of one's own network",
+        ),
     ] = None
     max_input_characters: Annotated[
         int | None, typer.Option(help="Longest text of one request.", show_default="100000")
@@ -95,6 +109,8 @@ class ServeFlags:
             "server.host": self.host,
             "server.port": self.port,
             "server.api_keys": self.api_key or None,
+            "server.allow_no_key": self.allow_no_key,
+            "server.allowed_hosts": self.allowed_host or None,
             "server.cors_origins": self.cors_origin or None,
             "server.api_keys_file": self.api_keys_file,
             "server.log_level": self.log_level,

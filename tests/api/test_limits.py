@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
 from antiphon.api import quotas
+from antiphon.api.callers import address_of
 from antiphon.api.keys import hashed
 from antiphon.api.quotas import Quotas, duration
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
@@ -76,6 +77,40 @@ def test_of_too_many_websockets_the_last_is_refused(start: Start) -> None:
         assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
     wait_until(lambda: server.state.doors.gate.num_sockets == 0)
     with connected(server, SOCKET):
+        pass
+
+
+def test_nobody_takes_all_places(start: Start) -> None:
+    server = start(LimitSettings(caller_places=1), api_keys=("one", "two"))
+    one, two = ({"Authorization": f"Bearer {key}"} for key in ("one", "two"))
+    with listening(server, **one), connected(server, SOCKET, one):
+        for method in ("POST", "GET"):
+            again = httpx.request(method, server.base_url + URL, headers=one, json=SHORT)
+            assert error_of(again, 429)["code"] == "rate_limit_exceeded"
+            assert int(again.headers["retry-after"]) >= 1
+        with pytest.raises(InvalidStatus) as refused, connected(server, SOCKET, one):
+            pass
+        assert refused.value.response.status_code == 429
+        assert httpx.post(server.base_url + URL, json=SHORT, headers=two).status_code == 200
+        assert httpx.get(f"{server.base_url}/health", headers=one).status_code == 200
+        with connected(server, SOCKET, two):
+            pass
+    wait_until(lambda: not server.state.doors.gate._num_of)
+    assert httpx.post(server.base_url + URL, json=SHORT, headers=one).status_code == 200
+
+
+def test_reads_are_limited_where_a_key_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas, "MIN_READS", 2)
+    counted = Quotas(LimitSettings(key_concurrency=1))
+    with counted.used("caller"), counted.reading("caller"), counted.reading("caller"):
+        with pytest.raises(RateLimitError), counted.reading("caller"):
+            pass
+        with counted.reading("another"):
+            pass
+    with counted.reading("caller"):
+        pass
+    unlimited = Quotas(LimitSettings(key_requests_per_minute=1))
+    with unlimited.reading("a"), unlimited.reading("a"), unlimited.reading("a"):
         pass
 
 
@@ -160,7 +195,7 @@ def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_addresses_of_one_household_are_one_caller() -> None:
     def caller(host: str) -> str:
-        return quotas.address_of({"type": "http", "client": (host, 1)})
+        return address_of({"type": "http", "client": (host, 1)})
 
     assert caller("2001:db8::1") == caller("2001:db8::ffff:2") != caller("2001:db8:0:1::1")
     assert caller("192.0.2.1") != caller("192.0.2.2")

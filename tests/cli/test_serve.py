@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import httpx
 import pytest
@@ -105,9 +105,36 @@ def test_all_addresses_of_a_name_get_the_same_port() -> None:
             bound.close()
 
 
+def test_other_machines_are_not_served_without_a_key_by_oversight(run: Run) -> None:
+    host = "0.0.0.0"
+    done = run("serve", "toy", "--host", host, "--port", "0")
+    assert done.exit_code == 1
+    assert "Set one with --api-key or ANTIPHON_SERVER_API_KEYS" in done.stderr
+    told: list[dict[str, Any]] = [
+        {"api_keys": ("secret",)},
+        {"api_keys_file": "f"},
+        {"allow_no_key": True},
+    ]
+    for key in told:
+        sockets = bind(ServerSettings(host=host, port=0, **key))
+        assert sockets
+        for bound in sockets:
+            bound.close()
+
+
+def test_an_empty_key_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run("serve", "toy", "--port", "0", "--api-key", "")
+    assert done.exit_code == 1
+    assert "a key is empty" in done.stderr
+    monkeypatch.setenv("ANTIPHON_SERVER_API_KEYS", "")
+    done = run("serve", "toy", "--port", "0")
+    assert done.exit_code == 1
+    assert "ANTIPHON_SERVER_API_KEYS is empty" in done.stderr
+
+
 def test_an_address_that_is_not_ours_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"Cannot listen on 203\.0\.113\.1:0"):
-        bind(ServerSettings(host="203.0.113.1", port=0))
+        bind(ServerSettings(host="203.0.113.1", port=0, allow_no_key=True))
 
 
 def test_flags_not_given_leave_the_settings_alone() -> None:
@@ -127,6 +154,8 @@ def test_every_flag_sets_its_setting() -> None:
         dtype="float32",
         max_slots=2,
         api_key=["a", "b"],
+        allow_no_key=True,
+        allowed_host=["d", "e"],
         cors_origin=["c"],
         max_input_characters=3,
         log_level="debug",
@@ -140,6 +169,7 @@ def test_every_flag_sets_its_setting() -> None:
     )
     assert (server.host, server.port, server.log_level) == ("h", 1, "debug")
     assert (server.api_keys, server.cors_origins) == (("a", "b"), ("c",))
+    assert (server.allow_no_key, server.allowed_hosts) == (True, ("d", "e"))
     assert settings.speech.max_input_characters == 3
     assert settings.data.folder == Path("d")
 

@@ -146,8 +146,12 @@ def test_a_pod_is_told_to_stop_and_given_the_time_to() -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        [],
-        ["--set", "autoscaling.enabled=true,serviceMonitor.enabled=true,data.persistent=true"],
+        ["--set", "allowNoKey=true"],
+        [
+            "--set",
+            "autoscaling.enabled=true,serviceMonitor.enabled=true,data.persistent=true,"
+            "allowNoKey=true",
+        ],
         ["--set", "apiKeysSecret=keys,podDisruptionBudget.enabled=false"],
     ],
     ids=["default", "all", "keys"],
@@ -159,6 +163,23 @@ def test_the_chart_renders(flags: list[str]) -> None:
         ["helm", "template", "test", str(CHART), *flags], capture_output=True, text=True, check=True
     )
     assert all(document["kind"] for document in yaml.safe_load_all(done.stdout) if document)
+
+
+def test_nothing_serves_a_network_without_a_key_by_oversight() -> None:
+    """What listens on every address asks for keys, or says why it does not."""
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    for service in compose["services"].values():
+        assert service["environment"]["ANTIPHON_SERVER_API_KEYS"] is None, "the shell's, if any"
+        assert "ANTIPHON_SERVER_ALLOW_NO_KEY" in service["environment"]
+    for path in DOCKERFILES:
+        assert "--allow-no-key" in path.read_text()
+        assert not any("ALLOW_NO_KEY" in rest for _, rest in instructions(path))
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert not values["allowNoKey"]
+    deployment = (CHART / "templates" / "deployment.yaml").read_text()
+    assert re.search(
+        r"else if \.Values\.allowNoKey(?s:.)*?\{\{- else \}\}\s*\{\{- fail ", deployment
+    )
 
 
 def test_the_dashboard_and_the_autoscaler_look_at_metrics_that_there_are() -> None:

@@ -36,7 +36,8 @@ class Delivery(StrEnum):
 def _valid_unicode(text: str) -> str:
     """Refuse half a surrogate pair, which JSON can say and no encoding can."""
     try:
-        text.encode()
+        if not text.isascii():  # which is known without a look at a text of megabytes
+            text.encode()
     except UnicodeEncodeError as error:
         raise PydanticCustomError("string_unicode", "not valid Unicode") from error
     return text

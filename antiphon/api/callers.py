@@ -1,0 +1,34 @@
+"""Whose a request is: a key's, or an address's where no right key was given."""
+
+from ipaddress import IPv6Address, ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from antiphon.api.keys import KeyRing
+
+_HOST_BITS = 64
+"""One household has so many IPv6 addresses."""
+
+
+def caller_of(scope: Scope, keys: KeyRing) -> str:
+    """Return whose a request is: a key's, or else an address's."""
+    owner = keys.owner(Headers(scope=scope))
+    return f"key {owner}" if owner else f"address {address_of(scope)}"
+
+
+def address_of(scope: Scope) -> str:
+    """Return whom a connection comes from, as far as it can be told apart from others."""
+    client = scope.get("client")
+    return address_key(client[0] if client else "")
+
+
+def address_key(host: str) -> str:
+    """Return what stands for an address, and for all that one household has of IPv6."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "unknown"
+    if isinstance(address, IPv6Address):
+        return str(IPv6Address(int(address) >> _HOST_BITS << _HOST_BITS))
+    return str(address)

@@ -1,0 +1,89 @@
+"""uvicorn's WebSocket implementation, with bounds on what carries nothing.
+
+Messages are taken in at a pace (`sockets`); pings, pongs and fragments never get that far.
+"""
+
+from http import HTTPStatus
+from typing import Any, cast
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.server import ServerProtocol
+
+from antiphon.api.connection import Connection, Phase
+
+SLICE_BYTES = 4 * 1024
+CONTROL_FRAMES_PER_S = 20
+BURST_CONTROL_FRAMES = 100
+MAX_FRAGMENTS = 4096
+"""Of one message."""
+_CONTROL = (Opcode.PING, Opcode.PONG)
+_TOO_LARGE = (HeaderLineTooLong, RequestLineTooLong, TooManyHeaders)
+
+
+class _BoundedFrames(ServerProtocol):
+    """Ends connections that send more frames without a message than anybody needs."""
+
+    now_s = 0.0
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._num_fragments = 0
+        self._next_control_s = 0.0
+
+    def recv_frame(self, frame: Frame) -> None:
+        if frame.opcode in _CONTROL:
+            if self._is_too_many_control():
+                self.fail(CloseCode.POLICY_VIOLATION, "too many pings or pongs")
+                return
+        elif frame.fin:
+            self._num_fragments = 0
+        else:
+            self._num_fragments += 1
+        super().recv_frame(frame)
+        if self._num_fragments > MAX_FRAGMENTS:
+            self.fail(CloseCode.POLICY_VIOLATION, "too many fragments")
+
+    def _is_too_many_control(self) -> bool:
+        earliest_s = self.now_s - BURST_CONTROL_FRAMES / CONTROL_FRAMES_PER_S
+        self._next_control_s = max(self._next_control_s, earliest_s) + 1 / CONTROL_FRAMES_PER_S
+        return self._next_control_s > self.now_s
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose client can send nothing for nothing."""
+
+    slice_bytes = SLICE_BYTES
+    takes_more = True
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.conn = _BoundedFrames(
+            max_size=self.config.ws_max_size, logger=self.conn.logger, extensions=None
+        )
+
+    @property
+    def phase(self) -> str:
+        if self.conn.eof_sent:
+            return Phase.REST  # what still comes is not listened to
+        return Phase.BUSY if self.handshake_initiated else Phase.HEAD
+
+    def data_received(self, data: bytes) -> None:
+        assert isinstance(self.conn, _BoundedFrames)
+        self.conn.now_s = self.loop.time()
+        super().data_received(data)
+        if self.conn.handshake_exc is not None:
+            self._refuse_handshake(self.conn.handshake_exc)
+        elif self.conn.eof_sent and self.conn.close_sent and not self.transport.is_closing():
+            self.handle_parser_exception()
+
+    def _refuse_handshake(self, reason: Exception) -> None:
+        """Tell why, which websockets does for some reasons only, and uvicorn for none."""
+        self.conn.data_to_send()  # its own answer, if any, is dropped
+        self.handshake_complete = self.close_sent = True
+        is_large = isinstance(reason, _TOO_LARGE)
+        cast(Connection, self.transport).refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if is_large else HTTPStatus.BAD_REQUEST,
+            "The WebSocket handshake is too large or has a body, or it is no handshake.",
+        )
