@@ -112,6 +112,12 @@ class SpeechSettings(Section):
         default_factory=dict, description="What is read instead of words, as SQL = 'sequel'."
     )
     max_batch_items: int = Field(32, ge=1, description="Most texts of one batch.")
+    stream_means: Literal["sse", "audio"] = Field(
+        "sse", description='What "stream": true means if nothing else in the request says it.'
+    )
+    unknown_fields: Literal["tell", "refuse"] = Field(
+        "tell", description="Tell unknown fields of requests in a header, or refuse them."
+    )
 
 
 class ReferenceSettings(Section):

@@ -29,6 +29,22 @@ Messages name the field, say what was wrong and what is allowed.
 
 from collections.abc import Iterable
 
+MAX_SHOWN_CHARACTERS = 100
+MAX_LISTED = 30
+
+
+def shortened(text: str) -> str:
+    """Return what a message may say of a text that somebody has sent."""
+    cut = text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
+    return cut.encode(errors="replace").decode()
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first names, and how many more there are."""
+    unique = [*dict.fromkeys(names)]
+    shown = ", ".join(shortened(name) for name in unique[:MAX_LISTED])
+    return f"{shown} and {len(unique) - MAX_LISTED} more" if len(unique) > MAX_LISTED else shown
+
 
 def how_to_install(extra: str) -> str:
     """Return how to get the packages of an extra, which no package registry can say."""
@@ -70,7 +86,8 @@ class UnknownModelError(InvalidRequestError):
 
     def __init__(self, model: str, available: Iterable[str]) -> None:
         super().__init__(
-            f"The model '{model}' does not exist. Available: {', '.join(available)}.", param="model"
+            f"The model '{shortened(model)}' does not exist. Available: {listed(available)}.",
+            param="model",
         )
 
 
@@ -82,7 +99,8 @@ class UnknownVoiceError(InvalidRequestError):
 
     def __init__(self, voice: str, available: Iterable[str]) -> None:
         super().__init__(
-            f"Invalid voice: '{voice}'. Available: {', '.join(available)}.", param="voice"
+            f"There is no voice '{shortened(voice)}'. Available: {listed(available)}.",
+            param="voice",
         )
 
 

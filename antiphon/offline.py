@@ -22,6 +22,7 @@ from antiphon.offline_tasks import SpeechTasks
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.pipeline.well_formed import check_members
 from antiphon.types import AudioChunk, LoadProgress, SpeechRequest, Voice
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
@@ -112,6 +113,7 @@ class Antiphon(SpeechTasks):
             InvalidRequestError: the recording or the name will not do, or the model clones none.
             StorageError: it could not be kept.
         """
+        check_members({"name": name, "ref_text": ref_text, "consent": consent})
         content = recording if isinstance(recording, bytes) else file_content(Path(recording))
         voice = NewVoice(
             name=name,

@@ -9,6 +9,7 @@ import pytest
 import antiphon
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.config import Settings
+from antiphon.errors import AntiphonError, ModelLoadError, SettingsError
 from antiphon.models.registry import FAMILIES
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +50,28 @@ def test_every_field_of_a_speech_request_is_explained() -> None:
     section = page("docs/api.md").split("\n## ")[2]
     told = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
     assert told >= set(SpeechBody.model_fields)
+
+
+def test_every_error_of_a_request_is_in_the_table_of_codes() -> None:
+    rows = re.findall(
+        r"^\| (\d{3}) \| `(\w+)` \| (.+?) \| .+ \|$", page("docs/api.md"), re.MULTILINE
+    )
+    told = {(int(status), type, code) for status, type, codes in rows for code in codes_of(codes)}
+
+    def below(kind: type[AntiphonError]) -> list[type[AntiphonError]]:
+        return [kind, *(each for child in kind.__subclasses__() for each in below(child))]
+
+    own = [kind for kind in below(AntiphonError) if kind.__module__ == AntiphonError.__module__]
+    for kind in own:
+        if kind not in (SettingsError, ModelLoadError):  # nobody asks before the start
+            assert (kind.status, kind.type, kind.code) in told, kind.__name__
+    code = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("antiphon/**/*.py"))
+    received = set(re.findall(r"code=\"(\w+)\"", code)) - {"client_disconnected"}
+    assert received <= {each for *_, each in told}
+
+
+def codes_of(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
 
 
 def test_every_dependency_is_justified() -> None:

@@ -31,12 +31,14 @@ from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
 from antiphon.api.json_limits import JsonLimitMiddleware
 from antiphon.api.keys import KeyRing
 from antiphon.api.loop_lag import LoopLag
+from antiphon.api.methods import MethodMiddleware
 from antiphon.api.middleware import (
     REQUEST_ID_HEADER,
     ApiKeyMiddleware,
     BodyLimitMiddleware,
     RequestIdMiddleware,
 )
+from antiphon.api.options import IGNORED_HEADER
 from antiphon.api.origins import HostMiddleware, OriginMiddleware, PageMiddleware, Reach
 from antiphon.api.quotas import QuotaMiddleware, Quotas
 from antiphon.api.slow_clients import SlowBodyMiddleware
@@ -51,14 +53,21 @@ from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.types import LoadProgress
 from antiphon.voices.recordings import Recordings
+from antiphon.web.api_docs import mount_docs
 from antiphon.web.routes import mount
 
 logger = logging.getLogger(__name__)
 
+RESOURCES = (
+    *(speech, speech_batch, speech_jobs, speech_ws, realtime),
+    *(models, voices, voice_consents, health),
+    *(deepgram, elevenlabs, elevenlabs_ws),
+)
 EXPOSED_HEADERS = (
     REQUEST_ID_HEADER,
     "X-Sample-Rate",
     "X-Finish-Reason",
+    IGNORED_HEADER,
     "X-Word-Timestamps",
     "X-Word-Timestamps-Omitted",
     unspoken.HEADER,
@@ -88,33 +97,29 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
-            app.state.server = await _start(settings, doors, progress, stack)
+            app.state.server = server = await _start(settings, doors, progress, stack)
+            described.loaded_families = server.families
             app.state.jobs = await start_jobs(app.state.server, stack)
             yield
 
-    app = DescribedApi(
+    app = described = DescribedApi(
         title="Antiphon",
         version=__version__,
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.doors = doors
-    spoken = (speech, speech_batch, speech_jobs, speech_ws, realtime)
-    for resource in (
-        *spoken,
-        models,
-        voices,
-        voice_consents,
-        health,
-        deepgram,
-        elevenlabs,
-        elevenlabs_ws,
-    ):
-        app.include_router(resource.router)
     mount(app)
+    mount_docs(app)
+    routes = list(app.routes)
+    for resource in RESOURCES:
+        app.include_router(resource.router)
+        routes += resource.router.routes
     app.add_exception_handler(HTTPException, raised_by_framework)
     app.add_exception_handler(RequestValidationError, raised_by_framework)
+    app.add_middleware(MethodMiddleware, routes=routes)
     _add_middleware(app, settings, doors)
     return app
 

@@ -1,11 +1,28 @@
-"""The API's own description, with what every route may answer beside what it says itself."""
+"""The API's own description: what the loaded models take, and what every route may answer."""
 
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 
 from antiphon.api.gate import PROBES
+from antiphon.api.schemas.nullable import allow_null
+from antiphon.models.spec import Family
 
+Schema: TypeAlias = dict[str, Any]
+
+SPEECH, BATCH, JOB = "SpeechBody", "SpeechBatchBody", "SpeechJobBody"
+FORM = "SpeechForm"
+_SPEECH_PATH = "/v1/audio/speech"
+_ITEM_ONLY = ("input", "stream", "stream_format")
+_FILE = {"type": "string", "format": "binary"}
+_FORM = "multipart/form-data"
+
+_KEYS: Schema = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "If the server has API keys."},
+}
 _METHODS_WITH_WORK = ("post", "put", "patch", "delete")
 _EVERYWHERE = {
     "400": "Something in the request is wrong; 'param' names it.",
@@ -24,23 +41,128 @@ _ERROR = {
 
 
 class DescribedApi(FastAPI):
-    """An app that describes itself fully."""
+    """An app that describes itself fully.
 
-    def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document, made when it is first asked for."""
-        if self.openapi_schema is None:
-            document = super().openapi()
-            for path, operations in document["paths"].items():
-                for method, operation in operations.items():
-                    _complete(path, method, operation)
-            for name in ("HTTPValidationError", "ValidationError"):
-                document["components"]["schemas"].pop(name, None)
+    Attributes:
+        loaded_families: returns those of the models that are served; none before they are loaded.
+    """
+
+    loaded_families: Callable[[], Iterable[Family]] = staticmethod(tuple)
+
+    def openapi(self) -> Schema:
+        """Return the OpenAPI document, made when it is first asked for after the start."""
+        if self.openapi_schema is not None:
+            return self.openapi_schema
+        families = {family.name: family for family in self.loaded_families()}
+        document = super().openapi()
+        self.openapi_schema = None  # the framework has kept what is not finished
+        document = _with_short_names(document)
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                _complete(path, method, operation)
+        schemas = document["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        _describe_bodies(document, families.values())
+        _name_operations(document)
+        document["components"]["securitySchemes"] = _KEYS
+        document["security"] = [{}, *({name: []} for name in _KEYS)]
+        if families:
             self.openapi_schema = document
-        assert self.openapi_schema is not None
-        return self.openapi_schema
+        return document
 
 
-def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
+def _with_short_names(document: Schema) -> Schema:
+    """Return a copy in which no schema is named after its module, as those of equal names are."""
+    text, titles = json.dumps(document), []
+    for name in document["components"]["schemas"]:
+        short = name.rpartition("__")[2]
+        module = name.rpartition("__")[0].rpartition("__")[2]
+        if module and short != name:
+            plain = short if module == "speech" else f"{module.title().replace('_', '')}{short}"
+            text = text.replace(f'"{name}"', f'"{plain}"').replace(f'/{name}"', f'/{plain}"')
+            titles.append(plain)
+    copy: Schema = json.loads(text)
+    for name in titles:
+        copy["components"]["schemas"][name]["title"] = name
+    return copy
+
+
+def _name_operations(document: Schema) -> None:
+    """Call operations what their functions are called, where that is said of one alone."""
+    operations = [
+        (operation, re.sub(r"\W", "_", path) + f"_{method}")
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    names = [operation["operationId"].removesuffix(address) for operation, address in operations]
+    for (operation, _), name in zip(operations, names, strict=True):
+        if names.count(name) == 1:
+            operation["operationId"] = name
+
+
+def _describe_bodies(document: Schema, families: Iterable[Family]) -> None:
+    """Add the fields that the families know, to all bodies that have the fields of a request."""
+    schemas = document["components"]["schemas"]
+    speech = schemas[SPEECH]
+    recordings = {name for family in families for name in family.recordings}
+    for family in families:
+        _add_options(schemas, family)
+    shared = {name: each for name, each in speech["properties"].items() if name not in _ITEM_ONLY}
+    for name in (BATCH, JOB):
+        own = schemas[name]["properties"]
+        schemas[name]["properties"] = {**own, **{k: v for k, v in shared.items() if k not in own}}
+    item = {"$ref": f"#/components/schemas/{SPEECH}"}
+    schemas[BATCH]["properties"]["items"]["items"] = item
+    content = document["paths"][_SPEECH_PATH]["post"]["requestBody"]["content"]
+    schemas[FORM] = _as_form(speech, recordings)
+    content[_FORM] = {"schema": {"$ref": f"#/components/schemas/{FORM}"}}
+
+
+def _add_options(schemas: Schema, family: Family) -> None:
+    """Add a family's fields to those of a request; what is there already stays."""
+    described = family.options.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= described.pop("$defs", {})
+    properties = schemas[SPEECH]["properties"]
+    for name, option in described.get("properties", {}).items():
+        option.pop("default", None)
+        option["description"] = f"{option.get('description', '')} ({family.name})".strip()
+        allow_null(option)
+        properties.setdefault(name, option)
+
+
+def _as_form(speech: Schema, recordings: Iterable[str]) -> Schema:
+    """Return the schema of the same fields as a form: no nulls, and recordings are files."""
+    properties = {name: _without_null(each) for name, each in speech["properties"].items()}
+    properties["voice"] = {"type": "string", "description": properties["voice"]["description"]}
+    for name, each in properties.items():
+        if each.get("type") == "array":  # repeated parts mean other things to every library
+            told = f"{each.get('description', '')} As JSON.".strip()
+            properties[name] = {"type": "string", "description": told}
+    for name in recordings:
+        told = speech["properties"][name].get("description", "")
+        properties[name] = {**_FILE, "description": f"{told} As a file."}
+    return {
+        "type": "object",
+        "title": FORM,
+        "description": "The same fields, of which recordings are files.",
+        "properties": properties,
+        "required": speech["required"],
+    }
+
+
+def _without_null(described: Schema) -> Schema:
+    """Return a field that is there or not, but never null; one kind needs no ``anyOf``."""
+    told = {name: value for name, value in described.items() if name != "anyOf"}
+    kinds = [each for each in described.get("anyOf", ()) if each != {"type": "null"}]
+    if told.get("default", "") is None:
+        del told["default"]
+    if len(kinds) == 1:
+        return {**kinds[0], **told}
+    return {**told, **({"anyOf": kinds} if kinds else {})}
+
+
+def _complete(path: str, method: str, operation: Schema) -> None:
     """Add the answers that middleware gives, and those to names that are not there."""
     responses = operation["responses"]
     responses.pop(_NEVER, None)

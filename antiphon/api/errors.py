@@ -5,6 +5,7 @@
 
 import logging
 import math
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from antiphon.api.validation import invalid_request
 from antiphon.errors import (
     AntiphonError,
     AuthenticationError,
+    InvalidRequestError,
     RequestTooLargeError,
     SlowRequestError,
 )
@@ -31,6 +33,13 @@ logger = logging.getLogger(__name__)
 CLIENT_LEFT_STATUS = 499
 """Booked for a client that leaves while it sends its request, as nginx does; nobody receives it."""
 
+_UNREADABLE = "There was an error parsing the body"
+"""What FastAPI says of JSON that Python's own reader gives up on."""
+UNREADABLE_BODY = (
+    "The request body cannot be read: it is not valid JSON, or is nested too deeply, or has a"
+    " number of too many digits."
+)
+SENT_NAMES = "sent_names"
 _CODES_BY_STATUS = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 
 
@@ -55,6 +64,20 @@ class WireError:
             }
         }
 
+    def renamed(self, names: Mapping[str, str]) -> "WireError":
+        """Return the same about the fields that the client knows.
+
+        Args:
+            names: what a field is called by the client, by what it is called here.
+        """
+        param = names.get(self.param or "", self.param)
+        quoted = {f"'{name}'": f"'{sent_as}'" for name, sent_as in names.items()}
+        pattern = "|".join(map(re.escape, quoted))
+        if not pattern:
+            return self
+        message = re.sub(pattern, lambda found: quoted[found[0]], self.message)
+        return replace(self, param=param, message=message)
+
     def response(self) -> Response:
         return JSONResponse(self.body(), self.status, dict(self.headers))
 
@@ -73,7 +96,11 @@ def wire_error(error: Exception) -> WireError:
     if isinstance(error, HTTPException):
         # FastAPI wraps whatever fails while a body is read; what it was is the cause.
         cause = error.__cause__
-        return _of_antiphon(cause) if isinstance(cause, AntiphonError) else _of_http(error)
+        if isinstance(cause, AntiphonError):
+            return _of_antiphon(cause)
+        if error.detail == _UNREADABLE:
+            return _of_antiphon(InvalidRequestError(UNREADABLE_BODY, code="invalid_json"))
+        return _of_http(error)
     if isinstance(error, AntiphonError):
         return _of_antiphon(error)
     return WireError(
@@ -123,7 +150,13 @@ async def raised_by_framework(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
         described = replace(described, message=f"{error.detail}: {target}.")
     log_failure(error, has_started=False)
-    return described.response()
+    return described.renamed(sent_names(request.scope)).response()
+
+
+def sent_names(scope: Scope) -> Mapping[str, str]:
+    """Return what the fields of a request are called by its client; see `deps.sent_as`."""
+    names: Mapping[str, str] = scope.get("state", {}).get(SENT_NAMES, {})
+    return names
 
 
 @asynccontextmanager
@@ -162,7 +195,8 @@ class ErrorMiddleware:
             self._metrics.errors.labels(code, "stream" if has_started else "start").inc()
             if has_started:
                 return False
-            await wire_error(error).response()(scope, receive, send)
+            described = wire_error(error).renamed(sent_names(scope))
+            await described.response()(scope, receive, send)
             return True
 
         async with on_failure(report):

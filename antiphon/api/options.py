@@ -1,21 +1,28 @@
 """Members of a request's body that only the model's family knows, and the recordings among them."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from antiphon.api import json_limits
+from antiphon.api.schemas.peer_fields import NOT_SERVED
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.api.validation import invalid_request
-from antiphon.errors import InvalidRequestError
+from antiphon.config import SpeechSettings
+from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
 from antiphon.models.spec import Family
 from antiphon.pipeline.journey import SegmentSource
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
+
+IGNORED_HEADER = "X-Ignored-Fields"
+"""Names the members of a body that nobody here knows, percent-encoded."""
 
 _AUDIO, _TEXT, _BOTH = "ref_audio", "ref_text", "references"
 
@@ -27,23 +34,28 @@ class FamilyOptions:
     Attributes:
         values: ready to be part of a request.
         recordings: files, or addresses of files, that have to become samples first.
+        ignored: names of the members that nobody here knows.
     """
 
     values: Mapping[str, Any]
     recordings: Mapping[str, str | bytes] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, body: SpeechBody, family: Family) -> "FamilyOptions":
-        """Pick out what the family knows; the rest is ignored, as OpenAI's API does.
+        """Pick out what the family knows.
 
         Raises:
-            InvalidRequestError: a field is wrong, whatever the recordings turn out to be.
+            InvalidRequestError: a field is wrong, whatever the recordings turn out to be, or is
+                one of another server's that would change the audio.
         """
         known = family.options.model_fields
         members = dict(body.model_extra or {})
         if _AUDIO in known:
             members = _without_alias(members)
         values = {name: value for name, value in members.items() if name in known}
+        ignored = tuple(name for name in members if name not in known)
+        _refuse_not_served(ignored, body.extra_params or {}, family)
         recordings = {name: values.pop(name) for name in family.recordings if name in values}
         try:
             family.options.model_validate(values)
@@ -52,9 +64,16 @@ class FamilyOptions:
             found = [{**each, "loc": ("body", *each["loc"][:1])} for each in error.errors()]
             raise invalid_request(found) from error
         for name, recording in recordings.items():
+            if isinstance(recording, list) and len(recording) == 1:
+                recordings[name] = recording = recording[0]
             if not isinstance(recording, str | bytes):
                 raise _wrong(f"Invalid '{name}'. It must be a string: the address of a file.", name)
-        return cls(values, recordings)
+        return cls(values, recordings, ignored)
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """All values, the recordings as they came: enough to know who speaks."""
+        return {**self.values, **self.recordings}
 
     async def decoded(self, recordings: Recordings, sample_rate_hz: int) -> Mapping[str, Any]:
         """Return all values; recordings become samples.
@@ -83,9 +102,29 @@ def open_stream(
     model = server.speech.model(request.model)
     options = FamilyOptions.of(body, model.family)
     request = replace(request, options=options.values)
+    server.speech.check(request, model, options.recordings)
     if not options.recordings:
         return server.speech.stream(request, source)
     return _after_decoding(request, options, server, source)
+
+
+def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping[str, str]:
+    """Return the header that tells of fields that nobody knows.
+
+    Raises:
+        InvalidRequestError: the settings want them refused.
+    """
+    names = [*dict.fromkeys(ignored)]
+    if not names:
+        return {}
+    if settings.unknown_fields == "refuse":
+        raise InvalidRequestError(
+            f"Unknown field: '{shortened(names[0])}'. Leave it out: it would mean nothing.",
+            param=shortened(names[0]),
+            code="unknown_field",
+        )
+    told = (quote(name[:MAX_SHOWN_CHARACTERS], safe="") for name in names[:MAX_LISTED])
+    return {IGNORED_HEADER: ", ".join(told)}
 
 
 async def _after_decoding(
@@ -101,6 +140,23 @@ async def _after_decoding(
     async with aclosing(events):
         async for event in events:
             yield event
+
+
+def _refuse_not_served(
+    unknown: Iterable[str], extra_params: Mapping[str, Any], family: Family
+) -> None:
+    """Refuse what must not be ignored: it would change the audio, or was meant for the model."""
+    for name in unknown:
+        if name in NOT_SERVED:
+            raise _wrong(f"'{name}' is not supported here. {NOT_SERVED[name]}", name)
+        if name in extra_params:
+            known = ", ".join(family.options.model_fields) or "none"
+            param = f"extra_params.{shortened(name)}"
+            raise _wrong(
+                f"Unknown parameter: '{param}'. Sampling parameters may stand there, and the"
+                f" options of this model: {known}.",
+                param,
+            )
 
 
 def _without_alias(members: dict[str, Any]) -> dict[str, Any]:

@@ -5,18 +5,20 @@ import json
 from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 
+from antiphon.api.delivery import EVENT_STREAM, Delivery
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import EncodedStream, collected, encoded
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import FormRoute
-from antiphon.api.options import open_stream
+from antiphon.api.middleware import REQUEST_ID_HEADER
+from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
-from antiphon.api.schemas.speech import Delivery, SpeechBody
+from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
 from antiphon.api.unspoken import NotedUnspoken, unspoken_headers, unspoken_member
 from antiphon.api.word_times import NotedWords
@@ -27,7 +29,6 @@ from antiphon.types import Ended, SpeechStream
 
 router = APIRouter(tags=["speech"], route_class=FormRoute)
 
-EVENT_STREAM = "text/event-stream"
 FINISH_REASON = "X-Finish-Reason"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -47,30 +48,45 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorBody, "description": "The server is starting or stopping."},
     "default": {"model": ErrorBody, "description": "Any other error."},
 }
-_FORM: dict[str, Any] = {
-    "description": "The same fields, of which any may be a file: a recording, for one.",
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": {"anyOf": [{"type": "string"}, _BINARY["schema"]]},
-}
-_AS_FORM = {"requestBody": {"content": {"multipart/form-data": {"schema": _FORM}}}}
+
+
+_PARAMETERS = [
+    {
+        "name": REQUEST_ID_HEADER,
+        "in": "header",
+        "required": False,
+        "description": "Names the request in the server's logs; the answer has it too.",
+        "schema": {"type": "string", "maxLength": 128},
+    }
+]
 
 
 @router.post(
-    "/v1/audio/speech", response_class=Response, responses=_RESPONSES, openapi_extra=_AS_FORM
+    "/v1/audio/speech",
+    response_class=Response,
+    responses=_RESPONSES,
+    openapi_extra={"parameters": _PARAMETERS},
 )
-async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -> Response:
+async def create_speech(
+    body: SpeechBody,
+    server: Server,
+    speech_id: SpeechId,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+) -> Response:
     """Speak the text. Members that only the model's family knows go to the model.
 
-    By default the file's bytes are streamed as they are made. ``stream_format: "sse"``, or
-    ``stream: true`` alone, gives server-sent events; ``stream: false`` gives a whole file with its
-    length. A failure midway breaks the connection: what ends cleanly has all that was made. Whether
-    the text was spoken to its end is told in ``X-Finish-Reason``: a trailer where the file streams,
-    for clients that ask for trailers.
+    By default the file's bytes are streamed as they are made. ``stream_format: "sse"`` gives
+    server-sent events; so does ``stream: true`` alone, unless ``Accept`` asks for audio or the
+    server is set otherwise. ``stream: false`` gives a whole file with its length. A failure midway
+    breaks the connection: what ends cleanly has all that was made. Whether the text was spoken to
+    its end is told in ``X-Finish-Reason``: a trailer where the file streams, for clients that ask
+    for trailers.
     """
+    settings = server.settings.speech
     request = body.to_domain(speech_id)
-    native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
+    model = server.speech.model(request.model)
+    native_hz = model.capabilities.sample_rate_hz
+    ignored = FamilyOptions.of(body, model.family).ignored
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = NotedWords() if request.word_timestamps else None
     events = open_stream(body, request, server)
@@ -80,14 +96,16 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
         "X-Sample-Rate": str(sample_rate_hz),
         "X-Accel-Buffering": "no",
         "Cache-Control": "no-cache",
+        **ignored_headers(ignored, settings),
     }
-    if body.delivery is Delivery.WHOLE:
+    delivery = body.delivery(accept, settings.stream_means)
+    if delivery is Delivery.WHOLE:
         collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
         return WholeResponse(collect, headers, format.media_type)
     unspoken = NotedUnspoken()
     encoding = encoded(unspoken.passed(events), format, sample_rate_hz, server.encoders)
     pieces = until_first("first audio", encoding)
-    if body.delivery is Delivery.EVENTS:
+    if delivery is Delivery.EVENTS:
         told = _as_events(pieces, format, words)
         return StreamedResponse(
             told, headers, EVENT_STREAM, _error_event, late_headers=unspoken.headers

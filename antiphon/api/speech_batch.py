@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -12,7 +14,7 @@ from starlette.responses import Response
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected
 from antiphon.api.errors import log_failure, on_failure, wire_error
-from antiphon.api.options import open_stream
+from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.schemas.speech_batch import (
@@ -25,6 +27,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.word_times import NotedWords
 from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import Ended
 
 router = APIRouter(tags=["speech"])
@@ -40,8 +43,8 @@ async def create_speech_batch(
 ) -> Response:
     """Speak all texts, together and after those that somebody listens to.
 
-    An item that fails has an error in its result; the answer is 200 all the same. When the client
-    leaves, all items stop.
+    What is wrong beside the items is an error of the request. An item that fails has an error in
+    its result; the answer is 200 all the same. When the client leaves, all items stop.
     """
     limit = server.settings.speech.max_batch_items
     if len(body.items) > limit:
@@ -49,8 +52,35 @@ async def create_speech_batch(
             f"Batch contains {len(body.items)} items, exceeding the maximum of {limit}.",
             param="items",
         )
+    ignored = await _check_shared(body, server)
     collect = partial(_answered, body, server, speech_id)
-    return WholeResponse(collect, {"Cache-Control": "no-cache"}, "application/json")
+    told = ignored_headers(ignored, server.settings.speech)
+    return WholeResponse(collect, {"Cache-Control": "no-cache", **told}, "application/json")
+
+
+async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str, ...]:
+    """Refuse what would be wrong with every item; return the shared fields that nobody knows.
+
+    Raises:
+        InvalidRequestError: names the field and what is allowed.
+    """
+    shared = body.shared
+    if shared.model is None and any("model" in item for item in body.items):
+        return ()  # what a model knows and can do is asked for each item
+    request = shared.to_domain("shared")
+    model = server.speech.model(request.model)
+    options = FamilyOptions.of(shared, model.family)
+    request = replace(request, options=options.values)
+    server.speech.check(request, model, options.recordings)
+    if not any(_says_who(item, model) for item in body.items):
+        await server.speech.cast(replace(request, options=options.named), model)
+    return options.ignored
+
+
+def _says_who(item: Mapping[str, Any], model: LoadedModel) -> bool:
+    """Whether an item has its own voice, or its own model."""
+    fields = ("model", "voice", "speaker", "references", *model.capabilities.voice_fields)
+    return any(item.get(name) is not None for name in fields)
 
 
 async def _answered(

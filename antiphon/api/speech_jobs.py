@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from antiphon.api.deps import Server
-from antiphon.api.options import FamilyOptions, open_stream
+from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
 from antiphon.api.ranges import StoredFile, file_response
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech_jobs import (
@@ -69,22 +69,26 @@ Jobs = Annotated[JobRunner, Depends(_job_runner)]
 
 
 @router.post(PATH, status_code=202)
-async def create_job(body: SpeechJobBody, server: Server, jobs: Jobs) -> SpeechJobView:
+async def create_job(
+    body: SpeechJobBody, server: Server, jobs: Jobs, response: Response
+) -> SpeechJobView:
     """Put a text in the queue; what could not be spoken is refused at once."""
     body.check_length(server.settings.jobs.max_input_characters)
     for part in body.parts:
         speech = body.speech(part)
         request = speech.to_domain("check")
         model = server.speech.model(request.model)
-        FamilyOptions.of(speech, model.family)
-        server.speech.check(request, model)
+        options = FamilyOptions.of(speech, model.family)
+        request = replace(request, options=options.values)
+        server.speech.check(request, model, options.recordings)
         if request.word_timestamps:
             raise InvalidRequestError(
                 "Jobs do not tell when words are spoken: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
-    await server.speech.cast(request, model)
-    job = await jobs.add(body.with_seed(new_seed()).model_dump_json(exclude_none=True))
+    response.headers.update(ignored_headers(options.ignored, server.settings.speech))
+    await server.speech.cast(replace(request, options=options.named), model)
+    job = await jobs.add(body.kept(new_seed(), options.ignored).model_dump_json(exclude_none=True))
     return SpeechJobView.of(job, PATH)
 
 

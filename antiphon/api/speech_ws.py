@@ -169,6 +169,8 @@ class SpeechConversation:
         request = replace(config.to_domain(new_speech_id()), input="")
         model = self._server.speech.model(request.model)
         options = FamilyOptions.of(config, model.family)
+        checked = replace(request, options=options.values)
+        self._server.speech.check(checked, model, options.recordings)
         rate_hz = model.capabilities.sample_rate_hz
         values = await options.decoded(self._server.recordings, rate_hz)
         request = replace(request, options=values)

@@ -8,6 +8,7 @@ from antiphon.api.keys import KeyRing
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.metrics import Metrics
+from antiphon.models.spec import Family
 from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.uploaded import UploadedVoices
 from antiphon.voices.recordings import Recordings
@@ -43,6 +44,10 @@ class ServerState:
     warm_up: "asyncio.Task[None]"
     doors: Doors
     created_s: int
+
+    def families(self) -> list[Family]:
+        """Return the families of the served models."""
+        return [model.family for model in self.speech.models.values()]
 
     @property
     def is_ready(self) -> bool:

@@ -1,14 +1,16 @@
 """What pydantic found wrong with a request, said in plain words: the field and what is allowed."""
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, shortened
 
 NOT_AN_OBJECT = (
     "The request body must be a JSON object, sent with 'Content-Type: application/json'."
 )
 MAX_SHOWN_CHARACTERS = 60
+MAX_EXPLAINED = 5
 
 _EXPECTED_BY_TYPE = {
     "string_type": "a string",
@@ -32,6 +34,8 @@ _EXPECTED_BY_TYPE = {
     "less_than": "less than {lt}",
     "string_too_short": "at least {min_length} characters long",
     "string_too_long": "at most {max_length} characters long",
+    "too_short": "at least {min_length} long",
+    "too_long": "at most {max_length} long",
     "enum": "one of {expected}",
     "literal_error": "one of {expected}",
 }
@@ -39,7 +43,8 @@ _EXPECTED_BY_TYPE = {
 
 def invalid_request(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:
     """Turn a `ValidationError`'s list into one error; ``param`` is the first field at fault."""
-    messages, params, codes = zip(*(_explained(error) for error in errors), strict=True)
+    explained = [_explained(error) for error in islice(errors, MAX_EXPLAINED)]
+    messages, params, codes = zip(*explained, strict=True)
     return InvalidRequestError(" ".join(dict.fromkeys(messages)), param=params[0], code=codes[0])
 
 
@@ -48,10 +53,11 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
     kind, path = error["type"], error["loc"][1:]  # the first part says "body" or "query"
     context = error.get("ctx", {})
     if kind == "json_invalid":
-        return f"The request body is not valid JSON: {context['error']}.", None, "invalid_json"
+        reason = shortened(str(context["error"]))
+        return f"The request body is not valid JSON: {reason}.", None, "invalid_json"
     if not path:
         return NOT_AN_OBJECT, None, "invalid_value"
-    param = ".".join(str(part) for part in path)
+    param = ".".join(shortened(str(part)) for part in path)
     if kind == "missing":
         return f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
     if kind not in _EXPECTED_BY_TYPE:
@@ -64,7 +70,7 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
     return (
         f"Invalid '{param}'{_shown(error['input'])}. It must be {expected}.",
         param,
-        ("invalid_value"),
+        "invalid_value",
     )
 
 

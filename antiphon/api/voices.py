@@ -16,6 +16,7 @@ from antiphon.api.uploads import Fields
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import Voice
+from antiphon.voices.names import MAX_NAME_CHARACTERS
 from antiphon.voices.store import StoredVoice
 
 router = APIRouter(tags=["voices"])
@@ -31,7 +32,7 @@ _FORM = {
     "type": "object",
     "required": ["name"],
     "properties": {
-        "name": _STRING,
+        "name": {**_STRING, "minLength": 1, "maxLength": MAX_NAME_CHARACTERS},
         "audio_sample": {**_FILE, "description": "A recording of the voice, 1 to 30 s."},
         "speaker_embedding": {**_STRING, "description": "Instead: a JSON list of numbers."},
         "ref_text": {**_STRING, "description": "What is said in the recording."},

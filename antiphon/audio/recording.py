@@ -74,6 +74,10 @@ def file_content(path: Path) -> bytes:
         raise InvalidRequestError(
             f"Could not read {path}: {error.strerror or error}.", param="ref_audio"
         ) from error
+    except ValueError as error:  # half a surrogate pair, or a zero byte
+        raise InvalidRequestError(
+            f"Could not read {str(path)!a}: that is no path.", param="ref_audio"
+        ) from error
 
 
 def _mono(samples: NDArray[Any]) -> Samples:

@@ -4,7 +4,7 @@ The other two kinds of stage are protocols owned by their users: `antiphon.engin
 and `antiphon.codec.protocol.StreamingDecoder`.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -93,6 +93,23 @@ class Feed(Protocol):
 
         Raises:
             InvalidRequestError: the whole text was empty.
+        """
+        ...
+
+
+@runtime_checkable
+class RequestChecking(Protocol):
+    """What a prompter is too if its model asks more of a request than `Capabilities` can say."""
+
+    def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
+        """Refuse what no text and no voice could make right; does no work.
+
+        Args:
+            request: what is asked for, still without its recordings.
+            recordings: names of the options that will be recordings.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
         """
         ...
 

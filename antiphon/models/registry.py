@@ -1,6 +1,8 @@
 """The families, one line each; nothing is imported until a family is asked for."""
 
 import json
+import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -14,6 +16,8 @@ FAMILIES: dict[str, str] = {
     "toy": "antiphon.models.toy:FAMILY",
 }
 DEFAULT_FAMILY = "hibari"
+
+_CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapshots/")
 
 
 def families() -> list[Family]:
@@ -95,6 +99,34 @@ def served_name(model: str | None) -> str:
     if model not in FAMILIES and path.is_dir():
         return path.resolve().name
     return model.partition("@")[0].rpartition("/")[2]
+
+
+def further_names(model: str | None, path: Path | None) -> frozenset[str]:
+    """Return what clients may call ``model`` too, so that they need not know how it was started.
+
+    These are what it was started as, with and without a revision, and its directory however that
+    is written. Names only: none is looked up anywhere.
+
+    Args:
+        model: as of `resolve`.
+        path: its checkpoint's directory, if it has one.
+    """
+    source = model or DEFAULT_FAMILY
+    names = {source, source.partition("@")[0], served_name(source)}
+    if path is not None:
+        given = Path(source).expanduser()
+        places = {path, path.resolve(), *((given, given.absolute()) if given.is_dir() else ())}
+        names |= {plain_name(str(place)) for place in places} | {path.resolve().name}
+        names.add(plain_name(source))
+        # A snapshot in the hub's cache is a directory below one that is named after the id.
+        for found in _CACHED.finditer(str(path)):
+            names |= {f"{found['organization']}/{found['name']}", found["name"]}
+    return frozenset(names)
+
+
+def plain_name(name: str) -> str:
+    """Return a path without ``.``, ``..`` and empty parts; other names as they are."""
+    return os.path.normpath(name) if "/" in name else name
 
 
 def _architectures(path: Path) -> list[str]:

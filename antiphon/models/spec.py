@@ -79,6 +79,8 @@ class Capabilities:
             is that has been read by then.
         word_times: whether its chunks tell when words are spoken, to requests that ask for it.
         late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
+        voice_fields: request fields and options that bring the voice along; beside one of them the
+            name of a voice that nobody has means nothing.
         sample_request: something that it can speak with nothing added, to warm up and to measure.
     """
 
@@ -90,11 +92,17 @@ class Capabilities:
     max_segment_characters: int = 1000
     word_times: bool = False
     late_text: bool = False
+    voice_fields: tuple[str, ...] = ()
     sample_request: SpeechRequest = SpeechRequest("Ready.")
 
     def __post_init__(self) -> None:
         if not self.voices:
             raise ValueError("a model needs at least one voice")
+
+    def brings_voice(self, request: SpeechRequest) -> bool:
+        """Whether a request says who speaks by other means than a name."""
+        said = {"instructions": request.instructions, **request.options}
+        return any(said.get(name) is not None for name in self.voice_fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -16,11 +16,11 @@ from antiphon.fabric.base import Fabric, StageRequest, StageStream
 from antiphon.fabric.lazy import LazyFabric, ModelMemory
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Prompter
-from antiphon.models.registry import resolve, served_name
+from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.stage import build_stage, group_name, hosted_together
 from antiphon.tracing import until_first
-from antiphon.types import LoadProgress, Voice, new_request_id
+from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class LoadedModel:
         hosted: Sequence[str],
         *,
         path: Path | None = None,
+        further_names: Collection[str] = (),
     ) -> None:
         """Wrap what has been loaded.
 
@@ -51,6 +52,7 @@ class LoadedModel:
             fabric: hosts its stages.
             hosted: names of the fabric's stages, first to last.
             path: of its checkpoint, if it has one.
+            further_names: that requests may use too; they are told to nobody.
         """
         self.name = name
         self.family = family
@@ -58,6 +60,7 @@ class LoadedModel:
         self.fabric = fabric
         self._hosted = tuple(hosted)
         self.path = path
+        self._further_names = frozenset(further_names)
 
     @classmethod
     async def load(
@@ -104,7 +107,12 @@ class LoadedModel:
             await fabric.host(group_name(specs), partial(build_stage, specs, context, limits))
         hosted = [group_name(specs) for specs in groups]
         name = settings.name or served_name(settings.source)
-        return cls(name, family, prompter, fabric, hosted, path=path)
+        further = further_names(settings.source, path)
+        return cls(name, family, prompter, fabric, hosted, path=path, further_names=further)
+
+    def answers_to(self, name: str) -> bool:
+        """Whether a request means this model by a name that is not the served one."""
+        return plain_name(name) in self._further_names
 
     @property
     def capabilities(self) -> Capabilities:
@@ -143,11 +151,29 @@ class LoadedModel:
                 return by_id[candidate]
         return None
 
-    def unknown_voice(self, name: str | None, aliases: Mapping[str, str]) -> UnknownVoiceError:
-        """Return the error for a voice that is not among the model's own."""
-        return UnknownVoiceError(
-            name or "", [*(voice.id for voice in self.capabilities.voices), *aliases]
-        )
+    def nameless_voice(
+        self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
+    ) -> Voice:
+        """Return the voice of a request whose name for it nobody has.
+
+        Args:
+            request: that may bring its voice by other means.
+            aliases: names of voices.
+            uploaded: names of further voices, for the message.
+
+        Raises:
+            UnknownVoiceError: the name is all that there is.
+        """
+        if self.capabilities.brings_voice(request):
+            return self.capabilities.voices[0]
+        raise self.unknown_voice(request.voice, aliases, uploaded)
+
+    def unknown_voice(
+        self, name: str | None, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
+    ) -> UnknownVoiceError:
+        """Return the error for a voice that is not among the model's own and those uploaded."""
+        own = (voice.id for voice in self.capabilities.voices)
+        return UnknownVoiceError(name or "", [*own, *uploaded, *aliases])
 
     def open(self, request: StageRequest) -> StageStream:
         """Open a request's stream through all stages."""

@@ -1,7 +1,7 @@
 """The whole journey of a speech request: text, prompt, stages, transforms, chunks."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
@@ -10,11 +10,13 @@ from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
 from antiphon.metrics import Metrics
+from antiphon.models.base import RequestChecking
 from antiphon.models.options import read_options
 from antiphon.pipeline.journey import Journey, SegmentSource
 from antiphon.pipeline.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.pipeline.well_formed import check_unicode
 from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
 
 T = TypeVar("T")
@@ -65,9 +67,12 @@ class Speech:
         wanted = self.settings.model_aliases.get(name or DEFAULT_VOICE, name or DEFAULT_VOICE)
         if wanted == DEFAULT_VOICE:
             wanted = default
-        if wanted not in self.models:
-            raise UnknownModelError(wanted, [*self.models, *self.settings.model_aliases])
-        return self.models[wanted]
+        if wanted in self.models:
+            return self.models[wanted]
+        for model in self.models.values():
+            if model.answers_to(wanted):
+                return model
+        raise UnknownModelError(wanted, [*self.models, *self.settings.model_aliases])
 
     def stream(self, request: SpeechRequest, source: SegmentSource | None = None) -> SpeechStream:
         """Speak: audio chunks in order, then one `Ended` with the usage.
@@ -86,11 +91,11 @@ class Speech:
         """
         model = self.model(request.model)
         aliases = self.settings.voice_aliases
-        voice = model.own_voice(request.voice, aliases)
-        if voice is None and self.uploaded is None:
-            raise model.unknown_voice(request.voice, aliases)
         self._check_text(request.input, _ANY_LENGTH if source else None)
         self.check(request, model)
+        voice = model.own_voice(request.voice, aliases)
+        if voice is None and self.uploaded is None:
+            voice = model.nameless_voice(request, aliases)
         sampling = filled(request.sampling, model.family.sampling)
         seed = new_seed() if request.seed is None else request.seed
         request = replace(request, sampling=sampling, seed=seed)
@@ -109,7 +114,7 @@ class Speech:
         if (voice := model.own_voice(request.voice, aliases)) is not None:
             return request, voice
         if self.uploaded is None:
-            raise model.unknown_voice(request.voice, aliases)
+            return request, model.nameless_voice(request, aliases)
         return await self.uploaded.cast(request, model, aliases)
 
     def close(self) -> None:
@@ -153,12 +158,20 @@ class Speech:
         if len(text) > limit:
             raise InputTooLongError(len(text), limit)
 
-    def check(self, request: SpeechRequest, model: LoadedModel) -> None:
-        """Refuse what ``model`` could not speak, whatever the text is.
+    def check(
+        self, request: SpeechRequest, model: LoadedModel, recordings: Collection[str] = ()
+    ) -> None:
+        """Refuse what ``model`` could not speak, whatever the text and the voice are.
+
+        Args:
+            request: what is asked for.
+            model: that is to speak it.
+            recordings: names of options that are recordings and still to be loaded.
 
         Raises:
             InvalidRequestError: names the field and what is allowed.
         """
+        check_unicode(request)
         _check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
@@ -175,8 +188,11 @@ class Speech:
         if request.language is not None and request.language.casefold() not in languages:
             allowed = ", ".join(languages) or "none, this model decides by itself"
             raise InvalidRequestError(
-                f"Invalid language: '{request.language}'. Available: {allowed}.", param="language"
+                f"Invalid 'language': '{request.language[:80]}'. Available: {allowed}.",
+                param="language",
             )
+        if isinstance(model.prompter, RequestChecking):
+            model.prompter.check(request, recordings)
 
 
 def _check_range(param: str, value: float, low: float, high: float) -> None:

@@ -117,7 +117,8 @@ class UploadedVoices:
         name = request.voice or DEFAULT_VOICE
         stored = await self.workers.run(self._found, name, aliases.get(name.casefold()))
         if stored is None:
-            raise model.unknown_voice(request.voice, aliases)
+            names = await self._names(model)
+            return request, model.nameless_voice(request, aliases, names)
         _check_clones(model, f"The voice '{stored.name}' was uploaded")
         option = model.family.recordings[0]
         if option in request.options:
@@ -141,6 +142,12 @@ class UploadedVoices:
         """Refuse further calls."""
         self.workers.close()
         self._vault.close()
+
+    async def _names(self, model: LoadedModel) -> list[str]:
+        """Return the names that the model can speak with."""
+        if not model.capabilities.cloning:
+            return []
+        return [voice.name for voice in await self.workers.run(self.voices.all)]
 
     def _found(self, name: str, alias: str | None) -> StoredVoice | None:
         found = self.voices.find(name)

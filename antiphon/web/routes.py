@@ -87,16 +87,17 @@ def _load_assets() -> dict[str, Asset]:
     for entry in files("antiphon.web").joinpath("static").iterdir():
         extension = entry.name.rpartition(".")[2]
         if extension in CONTENT_TYPES:
-            assets[entry.name] = _load_asset(entry.read_bytes(), extension)
+            assets[entry.name] = load_asset(entry.read_bytes(), extension)
     return assets
 
 
-def _load_asset(body: bytes, extension: str) -> Asset:
+def load_asset(body: bytes, extension: str, policy: str = CONTENT_SECURITY_POLICY) -> Asset:
+    """Return a file as it is sent; ``policy`` goes with pages."""
     headers = {
         **COMMON_HEADERS,
         "Content-Type": CONTENT_TYPES[extension],
         "ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
     }
     if extension == "html":
-        headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+        headers["Content-Security-Policy"] = policy
     return Asset(body, headers)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from antiphon.api.app import create_app
 from tests.api.fuzzing import Operation, operations
-from tests.servers import TOY
+from tests.recordings import RECORDING
+from tests.servers import TOY, RunningServer
 
 # A book is long, and an example that fails is shown whole whatever it takes.
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -98,3 +99,57 @@ def test_every_reference_leads_somewhere() -> None:
 
     schemas = document()["components"]["schemas"]
     walk(document())
+
+
+def test_the_fields_of_the_loaded_family_are_described(base: RunningServer) -> None:
+    found = httpx.get(f"{base.base_url}/openapi.json").json()
+    schemas = found["components"]["schemas"]
+    options = base.state.speech.model(None).family.options.model_fields
+    for name in ("SpeechBody", "SpeechForm", "SpeechBatchBody", "SpeechJobBody"):
+        assert set(options) <= set(schemas[name]["properties"]), name
+        for option in options:
+            assert schemas[name]["properties"][option]["description"], option
+    form = schemas["SpeechForm"]["properties"]
+    assert form["ref_audio"]["format"] == "binary"
+    assert '"null"' not in json.dumps(form), "a form has no nulls"
+    speed = schemas["SpeechBody"]["properties"]["subtalker_top_p"]["anyOf"][0]
+    assert (speed["exclusiveMinimum"], speed["maximum"]) == (0, 1)
+    content = found["paths"]["/v1/audio/speech"]["post"]["requestBody"]["content"]
+    assert content["multipart/form-data"]["schema"] == {"$ref": "#/components/schemas/SpeechForm"}
+    voice = found["paths"]["/v1/audio/voices"]["post"]["requestBody"]["content"]
+    sample = voice["multipart/form-data"]["schema"]["properties"]["audio_sample"]
+    assert sample["format"] == "binary"
+
+
+def test_what_the_form_says_can_clone_a_voice(base: RunningServer) -> None:
+    fields = {"input": "Hello.", "ref_text": "I said this.", "max_new_tokens": "4", "top_p": "0.5"}
+    fields |= {"pronunciations": '{"a": "b"}', "normalize": "false", "voice": "vivian"}
+    files = {"ref_audio": ("voice.wav", RECORDING, "audio/wav")}
+    answer = httpx.post(f"{base.base_url}/v1/audio/speech", data=fields, files=files, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "audio/mpeg"
+
+
+def test_members_that_may_be_null_are_those_that_accept_it(client: httpx.Client) -> None:
+    described = document()["components"]["schemas"]["SpeechBody"]
+    nullable = {
+        name
+        for name, each in described["properties"].items()
+        if {"type": "null"} in each.get("anyOf", ())
+    }
+    assert nullable == set(described["properties"]) - set(described["required"])
+    assert described["properties"]["input"]["minLength"] == 1
+    body = {"input": "Hello.", **dict.fromkeys(nullable)}
+    assert client.post("/v1/audio/speech", json=body).status_code == 200
+    assert client.post("/v1/audio/speech", json={"input": None}).status_code == 400
+
+
+def test_names_in_the_document_are_short_and_differ() -> None:
+    ids = [operation.description["operationId"] for operation in OPERATIONS]
+    assert len(set(ids)) == len(ids)
+    assert "create_speech" in ids
+    schemas = document()["components"]["schemas"]
+    assert "SpeechBody" in schemas
+    assert not [name for name in schemas if "__" in name or "-" in name]
+    titles = [each["title"] for each in schemas.values() if "title" in each]
+    assert len(set(titles)) == len(titles)

@@ -109,7 +109,7 @@ def test_unknown_urls_are_404(client: httpx.Client, path: str) -> None:
 def test_wrong_methods_are_405_and_told_which_are_right(client: httpx.Client) -> None:
     response = client.delete(URL)
     assert error_of(response, 405)["code"] == "method_not_allowed"
-    assert response.headers["allow"] == "POST"
+    assert response.headers["allow"] == "OPTIONS, POST"
 
 
 def test_text_beyond_the_limit() -> None:

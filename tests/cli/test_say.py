@@ -127,7 +127,7 @@ def test_a_terminal_is_not_filled_with_bytes() -> None:
     [
         (("-o", "speech.txt"), "Unknown audio format 'txt'. Available: mp3, opus"),
         (("--format", "ogg"), "Unknown audio format 'ogg'"),
-        (("--voice", "nobody"), "Invalid voice: 'nobody'"),
+        (("--voice", "nobody"), "There is no voice 'nobody'"),
         (("--speed", "9"), "speed"),
         (("-o", "no/such/folder/speech.wav"), "Cannot write no/such/folder/speech.wav"),
     ],

@@ -82,7 +82,7 @@ def test_mistakes_are_told_in_one_line(
 
 def test_what_is_not_there_is_told(run: Run, url: str, folder: Path) -> None:
     place = ("--data-dir", str(folder))
-    assert "Invalid voice: 'Bob'" in run("voices", "delete", "Bob", *place).stderr
+    assert "There is no voice 'Bob'" in run("voices", "delete", "Bob", *place).stderr
     assert "Cannot read" in run("voices", "add", "nowhere.wav", "--name", "A", *place).stderr
     remote = ("--url", url)
     assert "--api-key" in run("voices", "list", *remote).stderr

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from starlette.websockets import WebSocket
@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket
 from antiphon import __version__
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.adapters.names import known_voice
-from antiphon.api.deps import Server, SpeechId
+from antiphon.api.deps import Server, SpeechId, sent_as
 from antiphon.api.errors import WireError
 from antiphon.api.playback import Playback
 from antiphon.api.schemas.speech import Text
@@ -28,7 +28,7 @@ from antiphon.pipeline.session import SpeechSession, Utterance
 from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
 from antiphon.types import Ended, SpeechRequest
 
-router = APIRouter(tags=["adapters"])
+router = APIRouter(tags=["adapters"], dependencies=[Depends(sent_as(input="text", voice="model"))])
 
 Encoding = Literal["linear16", "mulaw", "alaw", "mp3", "opus", "flac", "aac"]
 

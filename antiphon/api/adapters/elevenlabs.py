@@ -3,19 +3,21 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.adapters.names import known_language, known_model, known_voice
-from antiphon.api.deps import Server, SpeechId
+from antiphon.api.deps import Server, SpeechId, sent_as
 from antiphon.api.schemas.elevenlabs import SpeechBody, SpeechQuery
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.types import SpeechRequest, Voice
 
-router = APIRouter(tags=["adapters"])
+_SENT_AS = {"input": "text", "voice": "voice_id", "model": "model_id", "language": "language_code"}
+
+router = APIRouter(tags=["adapters"], dependencies=[Depends(sent_as(**_SENT_AS))])
 
 
 @router.post("/v1/text-to-speech/{voice_id}", response_class=Response)

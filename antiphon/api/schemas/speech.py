@@ -1,7 +1,7 @@
 """The body of a speech request: OpenAI's fields, those of its peers, and nulls for defaults."""
 
+import json
 from collections.abc import Mapping
-from enum import StrEnum, auto
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -16,21 +16,25 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from antiphon.api.delivery import (
+    Delivery,
+    StreamMeaning,
+    accepted_delivery,
+    accepts_any_bytes,
+)
+from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
+from antiphon.api.schemas.peer_fields import BYTE_CLIENT_FIELDS, EVENT_CLIENT_FIELDS
 from antiphon.audio.encode import AudioFormat
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
+from antiphon.pipeline.well_formed import check_members
 from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
-
-
-class Delivery(StrEnum):
-    """How the audio travels."""
-
-    RAW = auto()  # the file's bytes as they are made
-    EVENTS = auto()  # server-sent events, each with a piece of the file
-    WHOLE = auto()  # one file of known length
+_EXTRA = "extra_params"
+_OBJECTS = ("pronunciations", _EXTRA)
+_SAMPLING = ("temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
 
 
 def _valid_unicode(text: str) -> str:
@@ -74,14 +78,22 @@ VoiceName = Annotated[
 class SpeechBody(BaseModel):
     """Text and how to speak it. Null means the default.
 
-    Further members are kept: some are options of the model's family, the others are ignored.
+    Further members are kept: some are options of the model's family, the others are told.
     """
 
     model_config = ConfigDict(
-        frozen=True, populate_by_name=True, allow_inf_nan=False, extra="allow"
+        frozen=True,
+        populate_by_name=True,
+        allow_inf_nan=False,
+        extra="allow",
+        json_schema_extra=NULLS_MEAN_DEFAULTS,
     )
 
-    input: Text = Field(description="The text to speak.", examples=["Hello there."])
+    input: Text = Field(
+        description="The text to speak.",
+        examples=["Hello there."],
+        json_schema_extra={"minLength": 1},
+    )
     model: Text | None = Field(None, description="A served model or an alias of one.")
     voice: VoiceName | None = Field(
         None,
@@ -92,7 +104,9 @@ class SpeechBody(BaseModel):
     response_format: AudioFormat = Field(AudioFormat.MP3, description="The format of the file.")
     speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED, description="Pitch is kept.")
     stream: bool | None = Field(
-        None, description="true: events, unless stream_format says otherwise; false: a whole file."
+        None,
+        description="true: as it is made, in the way that stream_format, the Accept header or the"
+        " server's settings say; false: a whole file.",
     )
     stream_format: Literal["audio", "sse"] | None = Field(
         None, description="audio (the default): raw bytes; sse: server-sent events."
@@ -127,13 +141,21 @@ class SpeechBody(BaseModel):
     word_timestamps: bool = Field(
         False, description="Tell when each word is spoken; not with stream_format: audio."
     )
+    extra_params: dict[str, Any] | None = Field(
+        None, description="Sampling parameters and options of the model, as if they stood beside."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _nulls_mean_defaults(cls, body: Any) -> Any:
         if not isinstance(body, Mapping):
             return body
-        return {name: value for name, value in body.items() if value is not None}
+        check_members(body)
+        given = {name: value for name, value in body.items() if value is not None}
+        for name in _OBJECTS:
+            if isinstance(given.get(name), str):  # of a form, whose fields are all strings
+                given[name] = _object(name, given[name])
+        return _unpacked(given)
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -145,8 +167,7 @@ class SpeechBody(BaseModel):
                 " Leave one of the two out.",
                 param="stream",
             )
-        is_raw = self.stream_format == "audio" and self.stream is not False
-        if self.word_timestamps and is_raw:
+        if self.word_timestamps and self.delivery() is Delivery.RAW:
             raise InvalidRequestError(
                 "Invalid 'word_timestamps': bytes that are streamed have no room for them. Ask for"
                 " 'stream_format': 'sse', or for a whole file with 'stream': false.",
@@ -154,12 +175,33 @@ class SpeechBody(BaseModel):
             )
         return self
 
-    @property
-    def delivery(self) -> Delivery:
-        if self.stream_format == "sse" or (self.stream and self.stream_format is None):
+    def delivery(self, accept: str = "", stream_means: StreamMeaning = "sse") -> Delivery:
+        """Return how the audio travels.
+
+        Args:
+            accept: the request's header of this name.
+            stream_means: what ``"stream": true`` means if nothing else says it.
+        """
+        if self.stream is False:
+            return Delivery.WHOLE
+        if self.stream_format is not None:
+            return Delivery.EVENTS if self.stream_format == "sse" else Delivery.RAW
+        if not self.stream:
+            return Delivery.WHOLE if self.word_timestamps else Delivery.RAW
+        if self.word_timestamps:
             return Delivery.EVENTS
-        is_whole = self.stream is False or self.word_timestamps
-        return Delivery.WHOLE if is_whole else Delivery.RAW
+        return self._streamed(accept, stream_means)
+
+    def _streamed(self, accept: str, stream_means: StreamMeaning) -> Delivery:
+        """Find out what ``"stream": true`` means to a client."""
+        if (accepted := accepted_delivery(accept)) is not None:
+            return accepted
+        given = self.model_fields_set.union(self.model_extra or ())
+        if given & EVENT_CLIENT_FIELDS:
+            return Delivery.EVENTS
+        if given & BYTE_CLIENT_FIELDS or accepts_any_bytes(accept):
+            return Delivery.RAW
+        return Delivery.EVENTS if stream_means == "sse" else Delivery.RAW
 
     def to_domain(self, request_id: str) -> SpeechRequest:
         """Return what is to be spoken; how it travels is the API's own affair.
@@ -185,9 +227,41 @@ class SpeechBody(BaseModel):
                 repetition_penalty=self.repetition_penalty,
                 max_frames=max_frames_of(self.max_new_tokens),
             ),
-            is_live=self.delivery is not Delivery.WHOLE,
+            is_live=self.delivery() is not Delivery.WHOLE,
             pronunciations=self.pronunciations or {},
             normalize=self.normalize,
             word_timestamps=self.word_timestamps,
             id=request_id,
         )
+
+
+def _object(name: str, text: str) -> Any:
+    """Read an object that a form has brought as JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError(
+            f"Invalid '{name}'. It must be an object, as JSON.", param=name
+        ) from error
+
+
+def _unpacked(members: dict[str, Any]) -> dict[str, Any]:
+    """Put what stands in ``extra_params`` beside it, where all the rest looks for it.
+
+    Raises:
+        InvalidRequestError: a member is none of the model's, or is in both places with two values.
+    """
+    packed = members.get(_EXTRA)
+    if not isinstance(packed, Mapping):
+        return members
+    for name, value in packed.items():
+        param = f"{_EXTRA}.{shortened(name)}"
+        if name in SpeechBody.model_fields and name not in _SAMPLING:
+            raise InvalidRequestError(
+                f"Invalid '{param}': it must stand beside '{_EXTRA}', not in it.", param=param
+            )
+        if members.get(name, value) != value:
+            raise InvalidRequestError(
+                f"'{shortened(name)}' and '{param}' differ: leave one of the two out.", param=param
+            )
+    return {**{name: value for name, value in packed.items() if value is not None}, **members}

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.validation import invalid_request
+from antiphon.pipeline.well_formed import check_members
 
 _DELIVERY = ("stream", "stream_format")
+_ANY_TEXT = "."
 
 
 class SpeechBatchBody(BaseModel):
@@ -22,6 +24,31 @@ class SpeechBatchBody(BaseModel):
         examples=[[{"input": "Hello."}, {"input": "Good night.", "seed": 2}]],
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _encodable(cls, body: Any) -> Any:
+        if isinstance(body, Mapping):
+            check_members({name: value for name, value in body.items() if name != "items"})
+        return body
+
+    @property
+    def shared(self) -> SpeechBody:
+        """What the items have in common, as a request of its own.
+
+        What every item says itself is not in it: it means nothing.
+
+        Raises:
+            InvalidRequestError: it is wrong, and so would all items be.
+        """
+        given = [set(_given(item)) for item in self.items]
+        overridden = set.intersection(*given)
+        fields = {
+            name: value
+            for name, value in (self.model_extra or {}).items()
+            if name not in (*overridden, *_DELIVERY, "input")
+        }
+        return _speech({**fields, "input": _ANY_TEXT})
+
     def item(self, index: int) -> SpeechBody:
         """Return one of the requests.
 
@@ -31,11 +58,7 @@ class SpeechBatchBody(BaseModel):
         fields = {**(self.model_extra or {}), **_given(self.items[index])}
         for name in _DELIVERY:
             fields.pop(name, None)
-        try:
-            return SpeechBody.model_validate(fields)
-        except ValidationError as error:
-            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-            raise invalid_request(found) from error
+        return _speech(fields)
 
 
 class SpeechBatchUsage(BaseModel):
@@ -74,6 +97,14 @@ class SpeechBatchAnswer(BaseModel):
     total: int
     succeeded: int
     failed: int
+
+
+def _speech(fields: Mapping[str, Any]) -> SpeechBody:
+    try:
+        return SpeechBody.model_validate(fields)
+    except ValidationError as error:
+        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise invalid_request(found) from error
 
 
 def _given(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The body of a job, and a job as clients see it."""
 
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -9,6 +10,7 @@ from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import invalid_request
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.media.job import Job, JobState
+from antiphon.pipeline.well_formed import check_members
 
 MAX_CHAPTERS = 1000
 MAX_TITLE_CHARACTERS = 500
@@ -37,6 +39,13 @@ class SpeechJobBody(BaseModel):
     output: Literal["file", "chapters"] = Field(
         "file", description="One file for all chapters, or one for each."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _encodable(cls, body: Any) -> Any:
+        if isinstance(body, Mapping):
+            check_members(body)
+        return body
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
@@ -74,9 +83,9 @@ class SpeechJobBody(BaseModel):
             found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
             raise invalid_request(found) from error
 
-    def with_seed(self, seed: int) -> "SpeechJobBody":
-        """Return the same with a seed, if it has none."""
-        members = self.model_dump(exclude_none=True)
+    def kept(self, seed: int, ignored: Collection[str]) -> "SpeechJobBody":
+        """Return what is worth keeping: the same with a seed, and without what nobody knows."""
+        members = self.model_dump(exclude_none=True, exclude=set(ignored))
         return SpeechJobBody.model_validate({"seed": seed, **members})
 
 

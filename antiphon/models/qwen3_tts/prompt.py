@@ -1,5 +1,6 @@
 """A request becomes a prompt: what the checkpoint can do is checked, text becomes ids."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -79,6 +80,20 @@ class Qwen3TTSPrompter:
     @property
     def capabilities(self) -> Capabilities:
         return self._capabilities
+
+    def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
+        """Refuse what no text and no voice could make right.
+
+        Args:
+            request: what is asked for, still without its recordings.
+            recordings: names of the options that will be recordings.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        options = read_options(Qwen3TTSOptions, request.options)
+        check_task(self._config, options, recordings)
+        check_sampling(request.sampling)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment.

@@ -1,5 +1,7 @@
 """What a checkpoint can do, and which voices it speaks with, as told by its configuration."""
 
+from collections.abc import Mapping
+
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
 from antiphon.models.spec import Capabilities
@@ -17,6 +19,11 @@ _LANGUAGE_CODES = {
     "ko": "korean",
     "fr": "french",
     "ru": "russian",
+}
+_VOICE_FIELDS: Mapping[Task, tuple[str, ...]] = {
+    Task.CUSTOM_VOICE: (),
+    Task.VOICE_DESIGN: ("instructions",),
+    Task.BASE: ("ref_audio", "speaker_embedding"),
 }
 _DESIGNED = Voice(
     id="designed", name="Designed", description="The voice that 'instructions' describe."
@@ -45,6 +52,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> Capabilities:
         cloning=config.task is Task.BASE,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         late_text=True,
+        voice_fields=_VOICE_FIELDS[config.task],
         sample_request=_sample_request(config),
     )
 
@@ -70,7 +78,7 @@ def language_name(config: Qwen3TTSConfig, language: str | None) -> str | None:
     name = _LANGUAGE_CODES.get(language.casefold(), language.casefold())
     if name not in config.selectable_languages:
         raise InvalidRequestError(
-            f"Invalid language: '{language}'. Available:"
+            f"Invalid 'language': '{language[:80]}'. Available:"
             f" auto, {', '.join(config.selectable_languages)}.",
             param="language",
         )

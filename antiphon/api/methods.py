@@ -1,0 +1,79 @@
+"""Methods and addresses that are not there: 405 with ``Allow``, ``OPTIONS``, ``HEAD``, and 404."""
+
+from collections.abc import Collection, Sequence
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_SHOWN_CHARACTERS = 200
+
+
+class MethodMiddleware:
+    """Knows all routes, since those of one address are several to the framework.
+
+    ``HEAD`` is answered as ``GET`` is, without the body; ``OPTIONS`` says what else there is.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+        """Stand before ``app``, which has these routes."""
+        self._app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            if not self._matching(scope):
+                raise HTTPException(404, f"There is no WebSocket at '{_shown(scope)}'.")
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, allowed = scope["method"], self._allowed(scope)
+        headers = {"Allow": ", ".join(sorted(allowed))}
+        if not allowed or method in self._declared(scope):
+            await self._app(scope, receive, send)
+        elif method == "OPTIONS":
+            await Response(status_code=204, headers=headers)(scope, receive, send)
+        elif method == "HEAD" and "GET" in allowed:
+            await _without_body(self._app, {**scope, "method": "GET"}, receive, send)
+        else:
+            message = f"{ascii(method)[1:-1][:20]} is not allowed at '{_shown(scope)}'."
+            raise HTTPException(405, f"{message} Allowed: {headers['Allow']}.", headers)
+
+    def _allowed(self, scope: Scope) -> Collection[str]:
+        """Return the methods of an address, nothing if it is not there."""
+        declared = self._declared(scope)
+        if not declared:
+            return ()
+        return {*declared, "OPTIONS", *(("HEAD",) if "GET" in declared else ())}
+
+    def _declared(self, scope: Scope) -> set[str]:
+        found = (route for route in self._matching(scope) if isinstance(route, Route))
+        return {method for route in found for method in route.methods or ()}
+
+    def _matching(self, scope: Scope) -> list[BaseRoute]:
+        kind = WebSocketRoute if scope["type"] == "websocket" else Route
+        routes = [route for route in self._routes if isinstance(route, kind)]
+        return [route for route in routes if route.matches(scope)[0] is not Match.NONE]
+
+
+async def _without_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with the headers alone; a stream then ends as if its client had left."""
+    has_started = False
+
+    async def send_head(message: Message) -> None:
+        nonlocal has_started
+        if message["type"] == "http.response.start" and not has_started:
+            has_started = True
+            await send(message)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    await app(scope, receive, send_head)
+
+
+def _shown(scope: Scope) -> str:
+    return ascii(scope["path"])[1:-1][:MAX_SHOWN_CHARACTERS]
