@@ -19,6 +19,7 @@ from antiphon.pipeline.pronunciation import (
 )
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.pipeline.voice_spellings import other_spellings
 from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
 
 T = TypeVar("T")
@@ -66,7 +67,9 @@ class Speech:
             UnknownModelError: there is none.
         """
         default = next(iter(self.models))
-        wanted = self.settings.model_aliases.get(name or DEFAULT_VOICE, name or DEFAULT_VOICE)
+        wanted = name or DEFAULT_VOICE
+        if wanted not in self.models:  # what is served is no alias
+            wanted = self.settings.model_aliases.get(wanted, wanted)
         if wanted == DEFAULT_VOICE:
             wanted = default
         if wanted not in self.models:
@@ -92,7 +95,7 @@ class Speech:
         aliases = self.settings.voice_aliases
         voice = model.own_voice(request.voice, aliases)
         if voice is None and self.uploaded is None:
-            raise model.unknown_voice(request.voice, aliases)
+            voice = self._similar_voice(request.voice, model)
         self._check_text(request.input, _ANY_LENGTH if source else None)
         self.check(request, model)
         sampling = filled(request.sampling, model.family.sampling)
@@ -113,7 +116,13 @@ class Speech:
         if (voice := model.own_voice(request.voice, aliases)) is not None:
             return request, voice
         if self.uploaded is None:
-            raise model.unknown_voice(request.voice, aliases)
+            return request, self._similar_voice(request.voice, model)
+        for name in (request.voice, *other_spellings(request.voice)):
+            if (voice := model.own_voice(name, aliases)) is not None:
+                return request, voice
+            if await self.uploaded.has(name, aliases):
+                request = replace(request, voice=name)
+                break
         return await self.uploaded.cast(request, model, aliases)
 
     def close(self) -> None:
@@ -152,6 +161,18 @@ class Speech:
             source=source,
         )
         return journey.events()
+
+    def _similar_voice(self, name: str | None, model: LoadedModel) -> Voice:
+        """Return the voice of the model that another spelling of a name tells.
+
+        Raises:
+            UnknownVoiceError: there is none.
+        """
+        aliases = self.settings.voice_aliases
+        for each in other_spellings(name):
+            if (voice := model.own_voice(each, aliases)) is not None:
+                return voice
+        raise model.unknown_voice(name, aliases)
 
     def _check_text(self, text: str, limit: int | None) -> None:
         limit = limit or self.settings.max_input_characters
