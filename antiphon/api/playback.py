@@ -7,6 +7,7 @@ is stopped, nothing more of what it had to play is sent.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from starlette.websockets import WebSocketDisconnect
@@ -17,12 +18,13 @@ from antiphon.api.state import ServerState
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.session import SpeechSession, Utterance
-from antiphon.types import Ended, SpeechRequest
+from antiphon.types import Ended, SpeechRequest, SpeechStream
 
 MAX_WAITING = 1024
 """Things that one client may have waiting to be played: files, and what is told after them."""
 
 Action: TypeAlias = Callable[[], Awaitable[None]]
+Observer: TypeAlias = Callable[[SpeechStream], SpeechStream]
 
 
 class Listener(Protocol):
@@ -87,15 +89,24 @@ class Playback:
         format: AudioFormat,
         *,
         reads_late: bool = True,
+        observe: Observer | None = None,
     ) -> Utterance:
         """Begin an utterance, to be heard after everything that is waiting.
+
+        Args:
+            request: what is said of it but its text.
+            listener: is told of it.
+            format: of its file.
+            reads_late: see `SpeechSession.open`.
+            observe: is passed the audio before the listener hears of it.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
         session = self._session
         utterance = session.open(request, reads_late=reads_late)
-        self._waiting.put_nowait(lambda: self._played(session, utterance, listener, format))
+        spoken = _Spoken(session, utterance, observe)
+        self._waiting.put_nowait(lambda: self._played(spoken, listener, format))
         return utterance
 
     def then(self, action: Action) -> None:
@@ -132,9 +143,7 @@ class Playback:
             await action()
             waiting.task_done()
 
-    async def _played(
-        self, session: SpeechSession, utterance: Utterance, listener: Listener, format: AudioFormat
-    ) -> None:
+    async def _played(self, spoken: "_Spoken", listener: Listener, format: AudioFormat) -> None:
         """Play one utterance to its end, or to an error that the listener is told."""
 
         async def tell(error: Exception) -> bool:
@@ -144,11 +153,11 @@ class Playback:
             await listener.fail(wire_error(error))
             return True
 
-        rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
+        rate_hz, encoders = spoken.utterance.sample_rate_hz, self._server.encoders
         try:
             async with (
                 on_failure(tell),
-                aclosing(encoded(utterance.events(), format, rate_hz, encoders)) as pieces,
+                aclosing(encoded(spoken.events(), format, rate_hz, encoders)) as pieces,
             ):
                 has_begun = False
                 async for piece in pieces:
@@ -160,7 +169,20 @@ class Playback:
                     else:
                         await listener.hear(piece)
         finally:
-            await session.end(utterance)
+            await spoken.session.end(spoken.utterance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """An utterance, and who is passed its audio first."""
+
+    session: SpeechSession
+    utterance: Utterance
+    observe: Observer | None
+
+    def events(self) -> SpeechStream:
+        events = self.utterance.events()
+        return events if self.observe is None else self.observe(events)
 
 
 async def _freed(playing: "asyncio.Task[None]", session: SpeechSession) -> None:

@@ -24,6 +24,7 @@ from antiphon.types import (
     SpeechRequest,
     SpeechStream,
     Usage,
+    WordTime,
 )
 
 SEGMENTS_UNDER_WAY = (2, 1)
@@ -50,6 +51,7 @@ class Utterance:
         native_hz = self._segment_speech.sample_rate_hz
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self._build_chain = partial(Chain.build, native_hz, self.sample_rate_hz, request.speed)
+        self._seconds_a_sample = 1 / (native_hz * request.speed)
         self._cutter = self._segment_speech.cutter()
         self.num_characters = 0
         self._is_complete = False
@@ -103,6 +105,7 @@ class Utterance:
         reason: FinishReason = "stop"
         usage, num_segments = Usage(), 0
         chain = self._build_chain()
+        words = _Words(self._seconds_a_sample)
         while (segment := await self._ready.get()) is not None:
             num_segments += 1
             async with aclosing(segment.items()) as items:
@@ -110,14 +113,18 @@ class Utterance:
                     if isinstance(item, Ended):
                         usage = total(usage, item.usage)
                         reason = item.reason if reason == "stop" else reason
-                    elif len(samples := await self._transformed(chain, item)):
-                        yield AudioChunk(samples, self.sample_rate_hz, item.num_frames)
+                    else:
+                        words.push(item)
+                        if len(samples := await self._transformed(chain, item)):
+                            told = words.take()
+                            yield AudioChunk(samples, self.sample_rate_hz, item.num_frames, told)
+            words.end_segment()
             await self._closed(segment)
             self._turns.release()
         if not num_segments:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
         if len(tail := await self._workers.run(chain.flush)):
-            yield AudioChunk(tail, self.sample_rate_hz)
+            yield AudioChunk(tail, self.sample_rate_hz, words=words.take())
         yield Ended(reason, usage)
 
     async def close(self) -> None:
@@ -160,6 +167,36 @@ class Utterance:
         if chain.is_identity:
             return chunk.samples
         return await self._workers.run(chain.push, chunk.samples)
+
+
+class _Words:
+    """Times of an utterance's words, of those that its segments tell."""
+
+    def __init__(self, seconds_a_sample: float) -> None:
+        """Begin; a segment's sample is heard for so long."""
+        self._seconds_a_sample = seconds_a_sample
+        self._num_samples = 0
+        self._segment_start_s = 0.0
+        self._waiting: tuple[WordTime, ...] = ()
+
+    def push(self, chunk: AudioChunk) -> None:
+        """Note what a segment's chunk tells."""
+        pace = chunk.sample_rate_hz * self._seconds_a_sample
+        start_s = self._segment_start_s
+        self._waiting += tuple(
+            WordTime(each.word, start_s + each.start_s * pace, start_s + each.end_s * pace)
+            for each in chunk.words
+        )
+        self._num_samples += len(chunk.samples)
+
+    def take(self) -> tuple[WordTime, ...]:
+        """Return what has been noted since the last call."""
+        taken, self._waiting = self._waiting, ()
+        return taken
+
+    def end_segment(self) -> None:
+        """Let the next segment begin where this one has ended."""
+        self._segment_start_s = self._num_samples * self._seconds_a_sample
 
 
 class SpeechSession:
