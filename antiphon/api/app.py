@@ -23,7 +23,8 @@ from antiphon.api import (
     voice_consents,
     voices,
 )
-from antiphon.api.adapters import deepgram, elevenlabs, elevenlabs_ws
+from antiphon.api.adapters import ADAPTERS
+from antiphon.api.adapters.errors import ServiceErrorMiddleware
 from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
 from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
@@ -101,9 +102,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         voices,
         voice_consents,
         health,
-        deepgram,
-        elevenlabs,
-        elevenlabs_ws,
+        *ADAPTERS,
     ):
         app.include_router(resource.router)
     mount(app)
@@ -123,6 +122,7 @@ def _add_middleware(app: FastAPI, settings: Settings, doors: Doors) -> None:
     app.add_middleware(OriginMiddleware, origins=server.cors_origins)
     app.add_middleware(GateMiddleware, gate=doors.gate)
     app.add_middleware(ErrorMiddleware, metrics=doors.metrics)
+    app.add_middleware(ServiceErrorMiddleware)
     app.add_middleware(
         CORSMiddleware,
         allow_origins=server.cors_origins,

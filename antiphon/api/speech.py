@@ -14,10 +14,10 @@ from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import EncodedStream, collected, encoded
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import FormRoute
-from antiphon.api.options import open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import Delivery, SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.word_times import NotedWords
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
@@ -69,7 +69,7 @@ async def create_speech(body: SpeechBody, server: Server, speech_id: SpeechId) -
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = NotedWords() if request.word_timestamps else None
-    events = open_stream(body, request, server)
+    events = open_tagged(body, request, server)
     events = events if words is None else words.passed(events)
     format = body.response_format
     headers = {
