@@ -24,6 +24,7 @@ OPENAI_VOICES = (
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
 )
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+PEER_MODELS = ("kokoro",)
 
 
 class Section(BaseModel):
@@ -105,7 +106,7 @@ class SpeechSettings(Section):
         description="Further names of voices; 'default' is the model's first voice.",
     )
     model_aliases: dict[str, str] = Field(
-        default_factory=lambda: dict.fromkeys(OPENAI_MODELS, "default"),
+        default_factory=lambda: dict.fromkeys((*OPENAI_MODELS, *PEER_MODELS), "default"),
         description="Further names of models; 'default' is the served model.",
     )
     pronunciations: dict[str, str] = Field(

@@ -127,6 +127,10 @@ class WordTime:
     start_s: float
     end_s: float
 
+    def later(self, by_s: float) -> "WordTime":
+        """Return the same word, as it is spoken where something comes before it."""
+        return WordTime(self.word, self.start_s + by_s, self.end_s + by_s)
+
 
 @dataclass(frozen=True, slots=True)
 class AudioChunk:

@@ -23,7 +23,8 @@ from antiphon.api import (
     voice_consents,
     voices,
 )
-from antiphon.api.adapters import deepgram, elevenlabs, elevenlabs_ws
+from antiphon.api.adapters import ADAPTERS
+from antiphon.api.adapters.errors import ServiceErrorMiddleware
 from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
 from antiphon.api.failed_keys import FailedKeys
@@ -61,7 +62,7 @@ logger = logging.getLogger(__name__)
 RESOURCES = (
     *(speech, speech_batch, speech_jobs, speech_ws, realtime),
     *(models, voices, voice_consents, health),
-    *(deepgram, elevenlabs, elevenlabs_ws),
+    *ADAPTERS,
 )
 EXPOSED_HEADERS = (
     REQUEST_ID_HEADER,
@@ -138,6 +139,7 @@ def _add_middleware(app: FastAPI, settings: Settings, doors: Doors) -> None:
     app.add_middleware(HostMiddleware, reach=reach)
     app.add_middleware(GateMiddleware, gate=doors.gate, keys=doors.keys)
     app.add_middleware(ErrorMiddleware, metrics=doors.metrics)
+    app.add_middleware(ServiceErrorMiddleware)
     app.add_middleware(PageMiddleware, reach=reach, expose_headers=EXPOSED_HEADERS)
     app.add_middleware(FarewellMiddleware, gate=doors.gate)
     app.add_middleware(

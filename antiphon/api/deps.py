@@ -1,14 +1,12 @@
 """What routes ask for by type; coroutines, since FastAPI calls plain functions in a thread."""
 
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from antiphon import telemetry
-from antiphon.api.errors import SENT_NAMES
 from antiphon.api.state import ServerState
 
 
@@ -17,19 +15,6 @@ async def server_state(connection: HTTPConnection) -> ServerState:
     state = connection.app.state.server
     assert isinstance(state, ServerState)
     return state
-
-
-def sent_as(**names: str) -> Callable[[HTTPConnection], Awaitable[None]]:
-    """Return a dependency that makes errors speak of fields by the names that clients use.
-
-    Example:
-        >>> router = APIRouter(dependencies=[Depends(sent_as(input="text"))])
-    """
-
-    async def note(connection: HTTPConnection) -> None:
-        connection.scope.setdefault("state", {})[SENT_NAMES] = names
-
-    return note
 
 
 async def speech_id() -> str:

@@ -5,7 +5,6 @@
 
 import logging
 import math
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -39,7 +38,6 @@ UNREADABLE_BODY = (
     "The request body cannot be read: it is not valid JSON, or is nested too deeply, or has a"
     " number of too many digits."
 )
-SENT_NAMES = "sent_names"
 _CODES_BY_STATUS = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 
 
@@ -63,20 +61,6 @@ class WireError:
                 "code": self.code,
             }
         }
-
-    def renamed(self, names: Mapping[str, str]) -> "WireError":
-        """Return the same about the fields that the client knows.
-
-        Args:
-            names: what a field is called by the client, by what it is called here.
-        """
-        param = names.get(self.param or "", self.param)
-        quoted = {f"'{name}'": f"'{sent_as}'" for name, sent_as in names.items()}
-        pattern = "|".join(map(re.escape, quoted))
-        if not pattern:
-            return self
-        message = re.sub(pattern, lambda found: quoted[found[0]], self.message)
-        return replace(self, param=param, message=message)
 
     def response(self) -> Response:
         return JSONResponse(self.body(), self.status, dict(self.headers))
@@ -150,13 +134,7 @@ async def raised_by_framework(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
         described = replace(described, message=f"{error.detail}: {target}.")
     log_failure(error, has_started=False)
-    return described.renamed(sent_names(request.scope)).response()
-
-
-def sent_names(scope: Scope) -> Mapping[str, str]:
-    """Return what the fields of a request are called by its client; see `deps.sent_as`."""
-    names: Mapping[str, str] = scope.get("state", {}).get(SENT_NAMES, {})
-    return names
+    return described.response()
 
 
 @asynccontextmanager
@@ -195,8 +173,7 @@ class ErrorMiddleware:
             self._metrics.errors.labels(code, "stream" if has_started else "start").inc()
             if has_started:
                 return False
-            described = wire_error(error).renamed(sent_names(scope))
-            await described.response()(scope, receive, send)
+            await wire_error(error).response()(scope, receive, send)
             return True
 
         async with on_failure(report):

@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from antiphon.config import ServerSettings
 from antiphon.errors import SettingsError
 
+_KEY_HEADERS = ("xi-api-key", "X-Vapi-Secret")
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 HASH_PREFIX = "sha256:"
 NEW_KEY_PREFIX = "ak-"
@@ -62,14 +63,15 @@ class KeyRing:
 def given_key(headers: Headers) -> str:
     """Return the key in any of the places where clients put it, ``""`` if there is none.
 
-    OpenAI's clients say ``Bearer``, Deepgram's ``Token``, those of ElevenLabs have a header of
+    OpenAI's clients say ``Bearer``, Deepgram's ``Token``, ElevenLabs and Vapi have headers of
     their own; a page's WebSocket can say nothing but subprotocols.
     """
     scheme, _, given = headers.get("Authorization", "").partition(" ")
     if scheme.lower() in ("bearer", "token"):
         return given.strip()
-    if "xi-api-key" in headers:
-        return headers["xi-api-key"].strip()
+    for name in _KEY_HEADERS:
+        if name in headers:
+            return headers[name].strip()
     offered = [each.strip() for each in headers.get("Sec-WebSocket-Protocol", "").split(",")]
     if offered[0] == "token":
         return "".join(offered[1:2])

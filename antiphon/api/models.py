@@ -3,7 +3,10 @@
 from typing import Any
 
 from fastapi import APIRouter
+from starlette.requests import Request
 
+from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
+from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
 from antiphon.pipeline.runtime import LoadedModel
@@ -11,9 +14,11 @@ from antiphon.pipeline.runtime import LoadedModel
 router = APIRouter(tags=["models"])
 
 
-@router.get("/v1/models")
-async def list_models(server: Server) -> dict[str, Any]:
-    """List the served models."""
+@router.get("/v1/models", response_model=None)
+async def list_models(request: Request, server: Server) -> dict[str, Any] | list[dict[str, Any]]:
+    """List the served models; ElevenLabs' clients, told by their key's header, get its shape."""
+    if ELEVENLABS_KEY in request.headers:
+        return elevenlabs_models(server)
     models = [_described(model, server) for model in server.speech.models.values()]
     return {"object": "list", "data": models}
 

@@ -1,6 +1,5 @@
 """Members of a request's body that only the model's family knows, and the recordings among them."""
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace

@@ -7,6 +7,7 @@ is stopped, nothing more of what it had to play is sent.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from starlette.websockets import WebSocketDisconnect
@@ -17,12 +18,13 @@ from antiphon.api.state import ServerState
 from antiphon.audio.encode import AudioFormat, with_header
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.session import SpeechSession, Utterance
-from antiphon.types import Ended, SpeechRequest
+from antiphon.types import Ended, SpeechRequest, SpeechStream
 
 MAX_WAITING = 1024
 """Things that one client may have waiting to be played: files, and what is told after them."""
 
 Action: TypeAlias = Callable[[], Awaitable[None]]
+Observer: TypeAlias = Callable[[SpeechStream], SpeechStream]
 
 
 class Listener(Protocol):
@@ -88,15 +90,17 @@ class Playback:
         *,
         is_whole: bool = False,
         reads_late: bool = True,
+        observe: Observer | None = None,
     ) -> Utterance:
         """Begin an utterance, to be heard after everything that is waiting.
 
         Args:
-            request: what is to be spoken.
-            listener: who is told.
-            format: of the file.
+            request: what is said of it but its text.
+            listener: is told of it.
+            format: of its file.
             is_whole: the file is heard at its end, in one piece whose header tells its length.
             reads_late: see `SpeechSession.open`.
+            observe: is passed the audio before the listener hears of it.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
@@ -105,7 +109,8 @@ class Playback:
         utterance = session.open(request, reads_late=reads_late)
         rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
         encoding = FileEncoding(format, rate_hz, encoders, is_whole=is_whole)
-        self._waiting.put_nowait(lambda: _played(session, utterance, listener, encoding))
+        spoken = _Spoken(session, utterance, observe)
+        self._waiting.put_nowait(lambda: _played(spoken, listener, encoding))
         return utterance
 
     def then(self, action: Action) -> None:
@@ -143,9 +148,7 @@ class Playback:
             waiting.task_done()
 
 
-async def _played(
-    session: SpeechSession, utterance: Utterance, listener: Listener, encoding: FileEncoding
-) -> None:
+async def _played(spoken: "_Spoken", listener: Listener, encoding: FileEncoding) -> None:
     """Play one utterance to its end, or to an error that the listener is told."""
 
     async def tell(error: Exception) -> bool:
@@ -156,7 +159,7 @@ async def _played(
         return True
 
     try:
-        async with on_failure(tell), aclosing(encoding.pieces(utterance.events())) as pieces:
+        async with on_failure(tell), aclosing(encoding.pieces(spoken.events())) as pieces:
             has_begun = False
             kept: list[bytes] = []
             async for piece in pieces:
@@ -172,7 +175,20 @@ async def _played(
                 else:
                     await listener.hear(piece)
     finally:
-        await session.end(utterance)
+        await spoken.session.end(spoken.utterance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """An utterance, and who is passed its audio first."""
+
+    session: SpeechSession
+    utterance: Utterance
+    observe: Observer | None
+
+    def events(self) -> SpeechStream:
+        events = self.utterance.events()
+        return events if self.observe is None else self.observe(events)
 
 
 async def _freed(playing: "asyncio.Task[None]", session: SpeechSession) -> None:

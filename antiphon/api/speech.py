@@ -16,10 +16,12 @@ from antiphon.api.encoding import EncodedStream, collected, encoded
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import FormRoute
 from antiphon.api.middleware import REQUEST_ID_HEADER
-from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
+from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.unspoken import NotedUnspoken, unspoken_headers, unspoken_member
 from antiphon.api.word_times import NotedWords
 from antiphon.audio.encode import AudioFormat
@@ -86,10 +88,11 @@ async def create_speech(
     request = body.to_domain(speech_id)
     model = server.speech.model(request.model)
     native_hz = model.capabilities.sample_rate_hz
-    ignored = FamilyOptions.of(body, model.family).ignored
+    unknown = FamilyOptions.of(body, model.family).ignored
+    ignored = [name for name in unknown if name not in KokoroMembers.model_fields]
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = NotedWords() if request.word_timestamps else None
-    events = open_stream(body, request, server)
+    events = open_tagged(body, request, server)
     events = events if words is None else words.passed(events)
     format = body.response_format
     headers = {

@@ -1,8 +1,9 @@
 """Bodies that bring files: forms, or JSON where there is no file, read into the same fields."""
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
@@ -34,9 +35,15 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of a body; those that are empty or null are not there."""
+    """The fields of a body; those that are empty or null are not there.
+
+    Attributes:
+        values: by name; of those that came more than once, the last.
+        num_given: how often each came.
+    """
 
     values: Mapping[str, Any]
+    num_given: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     async def of(cls, request: Request) -> "Fields":
@@ -47,15 +54,17 @@ class Fields:
             HTTPException: it is a form that cannot be read.
         """
         if request.headers.get("content-type", "").lower().startswith(_FORMS):
-            values = await _form(request)
+            values, num_given = await _form(request)
         else:
+            num_given = Counter[str]()
             try:
                 values = await request.json()
             except (ValueError, RecursionError) as error:
                 raise InvalidRequestError(_WRONG_BODY, code="invalid_json") from error
             if not isinstance(values, dict):
                 raise InvalidRequestError(NOT_AN_OBJECT)
-        return cls({name: value for name, value in values.items() if value not in (None, "")})
+        given = {name: value for name, value in values.items() if value not in (None, "")}
+        return cls(given, num_given)
 
     def text(self, name: str) -> str | None:
         """Return a text, ``None`` if it is not there.
@@ -115,7 +124,7 @@ _WRONG_BODY = (
 )
 
 
-async def _form(request: Request) -> dict[str, Any]:
+async def _form(request: Request) -> tuple[dict[str, Any], Counter[str]]:
     form_fields: AbstractAsyncContextManager[FormData]
     if media_type(request) == MULTIPART:
         form_fields = read_multipart(request)
@@ -123,14 +132,16 @@ async def _form(request: Request) -> dict[str, Any]:
         max_bytes = request.app.state.server.settings.server.max_body_bytes
         form_fields = request.form(max_fields=MAX_PARTS, max_part_size=max_bytes)
     fields: dict[str, Any] = {}
+    num_given = Counter[str]()
     async with form_fields as form:
         for name, value in form.multi_items():
+            num_given[name] += 1
             if isinstance(value, UploadFile):
                 content = await value.read()
                 fields[name] = Upload(content, value.content_type or "") if content else None
             else:
                 fields[name] = value
-    return fields
+    return fields, num_given
 
 
 def _wrong(name: str, reason: str) -> InvalidRequestError:

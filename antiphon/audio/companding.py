@@ -1,10 +1,16 @@
 """The telephone's 8-bit formats of ITU-T G.711, each a table over all 16-bit samples."""
 
+import struct
 from functools import cache
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+Law: TypeAlias = Literal["mulaw", "alaw"]
+
+_WAV_TAGS: dict[Law, int] = {"alaw": 6, "mulaw": 7}
+_UNKNOWN_SIZE = 0xFFFFFFFF
 _MU_BIAS = 33
 _MU_CLIP = 8158
 """Both for samples of 14 bits, as the standard has them."""
@@ -18,6 +24,33 @@ def mulaw(pcm: bytes) -> bytes:
 def alaw(pcm: bytes) -> bytes:
     """Turn 16-bit little-endian samples into A-law, one byte each."""
     return _looked_up(pcm, _alaw_table())
+
+
+def companded_wav_header(law: Law, sample_rate_hz: int) -> bytes:
+    """Return the 58 bytes before the samples of a mono WAV file in one of these formats.
+
+    Its length is unknown: the sizes are the largest that fit, as those of `wav_header` are.
+    """
+    return struct.pack(
+        "<4sI4s4sIHHIIHHH4sII4sI",
+        b"RIFF",
+        _UNKNOWN_SIZE,
+        b"WAVE",
+        b"fmt ",
+        18,  # of the next eight fields
+        _WAV_TAGS[law],
+        1,  # channels
+        sample_rate_hz,
+        sample_rate_hz,  # bytes a second
+        1,  # bytes a sample
+        8,  # bits a sample
+        0,  # no extension
+        b"fact",  # formats other than PCM have it
+        4,
+        _UNKNOWN_SIZE,
+        b"data",
+        _UNKNOWN_SIZE,
+    )
 
 
 def _looked_up(pcm: bytes, table: NDArray[np.uint8]) -> bytes:

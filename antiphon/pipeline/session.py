@@ -30,6 +30,7 @@ from antiphon.types import (
     SpeechRequest,
     SpeechStream,
     Usage,
+    WordTime,
 )
 
 SEGMENTS_UNDER_WAY = (2, 1)
@@ -56,6 +57,7 @@ class Utterance:
         native_hz = self._segment_speech.sample_rate_hz
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self._build_chain = partial(Chain.build, native_hz, self.sample_rate_hz, request.speed)
+        self._seconds_a_sample = 1 / (native_hz * request.speed)
         self._cutter = self._segment_speech.cutter()
         self.num_characters = 0
         self._is_complete = False
@@ -119,6 +121,7 @@ class Utterance:
         unspoken: tuple[str, ...] = ()
         has_text = has_audio = False
         chain, joiner = self._build_chain(), Joiner(self._segment_speech.sample_rate_hz)
+        words = _Words(self._seconds_a_sample)
         while (ready := await self._ready.get()) is not None:
             has_text = True
             text, segment = ready
@@ -128,9 +131,13 @@ class Utterance:
                         usage = total(usage, item.usage)
                         reason = item.reason if reason == "stop" else reason
                         unspoken = joined(unspoken, item.unspoken)
-                    elif len(samples := await self._transformed(chain, item.samples)):
+                        continue
+                    words.push(item)
+                    if len(samples := await self._transformed(chain, item.samples)):
                         has_audio = True
-                        yield AudioChunk(samples, self.sample_rate_hz, item.num_frames)
+                        told = words.take()
+                        yield AudioChunk(samples, self.sample_rate_hz, item.num_frames, told)
+            words.end_segment()
             await self._closed(segment)
             self._turns.release()
         if not has_text:
@@ -138,7 +145,7 @@ class Utterance:
         if unspoken and not has_audio:
             raise UnspeakableTextError(self._segment_speech.voice_name, unspoken)
         if len(tail := await self._workers.run(chain.flush)):
-            yield AudioChunk(tail, self.sample_rate_hz)
+            yield AudioChunk(tail, self.sample_rate_hz, words=words.take())
         yield Ended(reason, usage, unspoken)
 
     async def close(self) -> None:
@@ -177,7 +184,8 @@ class Utterance:
                     yield item
             return
         rate_hz = self._segment_speech.sample_rate_hz
-        yield AudioChunk(joiner.begin(PAUSE_S[text.joint], has_next=True), rate_hz)
+        pause = joiner.begin(PAUSE_S[text.joint], has_next=True)
+        yield AudioChunk(pause, rate_hz)
         async with aclosing(segment.items()) as items:
             async for item in items:
                 if isinstance(item, Ended):
@@ -186,7 +194,8 @@ class Utterance:
                     yield AudioChunk(joiner.end(has_next=has_next), rate_hz)
                     yield item
                 else:
-                    yield AudioChunk(joiner.push(item.samples), rate_hz, item.num_frames)
+                    words = tuple(each.later(len(pause) / rate_hz) for each in item.words)
+                    yield AudioChunk(joiner.push(item.samples), rate_hz, item.num_frames, words)
 
     def _cut(self, text: str) -> None:
         self._take(self._cutter.push(text))
@@ -223,6 +232,36 @@ class Utterance:
         if chain.is_identity or not len(samples):
             return samples
         return await self._workers.run(chain.push, samples)
+
+
+class _Words:
+    """Times of an utterance's words, of those that its segments tell."""
+
+    def __init__(self, seconds_a_sample: float) -> None:
+        """Begin; a segment's sample is heard for so long."""
+        self._seconds_a_sample = seconds_a_sample
+        self._num_samples = 0
+        self._segment_start_s = 0.0
+        self._waiting: tuple[WordTime, ...] = ()
+
+    def push(self, chunk: AudioChunk) -> None:
+        """Note what a segment's chunk tells."""
+        pace = chunk.sample_rate_hz * self._seconds_a_sample
+        start_s = self._segment_start_s
+        self._waiting += tuple(
+            WordTime(each.word, start_s + each.start_s * pace, start_s + each.end_s * pace)
+            for each in chunk.words
+        )
+        self._num_samples += len(chunk.samples)
+
+    def take(self) -> tuple[WordTime, ...]:
+        """Return what has been noted since the last call."""
+        taken, self._waiting = self._waiting, ()
+        return taken
+
+    def end_segment(self) -> None:
+        """Let the next segment begin where this one has ended."""
+        self._segment_start_s = self._num_samples * self._seconds_a_sample
 
 
 class SpeechSession:

@@ -16,6 +16,7 @@ from antiphon.pipeline.journey import Journey, SegmentSource
 from antiphon.pipeline.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.pipeline.voice_spellings import other_spellings
 from antiphon.pipeline.well_formed import check_unicode
 from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
 
@@ -64,7 +65,9 @@ class Speech:
             UnknownModelError: there is none.
         """
         default = next(iter(self.models))
-        wanted = self.settings.model_aliases.get(name or DEFAULT_VOICE, name or DEFAULT_VOICE)
+        wanted = name or DEFAULT_VOICE
+        if wanted not in self.models:  # what is served is no alias
+            wanted = self.settings.model_aliases.get(wanted, wanted)
         if wanted == DEFAULT_VOICE:
             wanted = default
         if wanted in self.models:
@@ -95,7 +98,7 @@ class Speech:
         self.check(request, model)
         voice = model.own_voice(request.voice, aliases)
         if voice is None and self.uploaded is None:
-            voice = model.nameless_voice(request, aliases)
+            voice = self._similar_voice(request, model)
         sampling = filled(request.sampling, model.family.sampling)
         seed = new_seed() if request.seed is None else request.seed
         request = replace(request, sampling=sampling, seed=seed)
@@ -114,7 +117,13 @@ class Speech:
         if (voice := model.own_voice(request.voice, aliases)) is not None:
             return request, voice
         if self.uploaded is None:
-            return request, model.nameless_voice(request, aliases)
+            return request, self._similar_voice(request, model)
+        for name in (request.voice, *other_spellings(request.voice)):
+            if (voice := model.own_voice(name, aliases)) is not None:
+                return request, voice
+            if await self.uploaded.has(name, aliases):
+                request = replace(request, voice=name)
+                break
         return await self.uploaded.cast(request, model, aliases)
 
     def close(self) -> None:
@@ -150,6 +159,18 @@ class Speech:
             source=source,
         )
         return journey.events()
+
+    def _similar_voice(self, request: SpeechRequest, model: LoadedModel) -> Voice:
+        """Return the voice of the model that another spelling of a name tells, or that needs none.
+
+        Raises:
+            UnknownVoiceError: there is none.
+        """
+        aliases = self.settings.voice_aliases
+        for each in other_spellings(request.voice):
+            if (voice := model.own_voice(each, aliases)) is not None:
+                return voice
+        return model.nameless_voice(request, aliases)
 
     def _check_text(self, text: str, limit: int | None) -> None:
         limit = limit or self.settings.max_input_characters

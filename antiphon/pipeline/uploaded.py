@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -82,8 +83,7 @@ class UploadedVoices:
             StorageError: it could not be kept, and is not there.
         """
         _check_clones(model, f"'{voice.name}' cannot be uploaded")
-        own = (each.id for each in model.capabilities.voices)
-        reserved = {DEFAULT_VOICE, *own, *aliases}
+        reserved = _reserved(model, aliases)
         if (same := await self.workers.run(self.voices.check, voice, reserved)) is not None:
             return same
         if voice.consent is not None:
@@ -92,6 +92,31 @@ class UploadedVoices:
         stored = await self.workers.run(self.voices.add, voice, reserved)
         await self._keep(stored, made, model)
         return stored
+
+    async def edit(
+        self,
+        name_or_id: str,
+        *,
+        name: str | None,
+        description: str | None,
+        model: LoadedModel,
+        aliases: Collection[str] = (),
+    ) -> StoredVoice:
+        """Change what a voice is called, or its description; ``None`` leaves either as it is.
+
+        Raises:
+            UnknownVoiceError: there is none.
+            InvalidRequestError: the name is wrong or taken.
+            StorageError: the folder cannot be written; nothing has changed.
+        """
+        edit = partial(
+            self.voices.edit,
+            name_or_id,
+            name=name,
+            description=description,
+            reserved=_reserved(model, aliases),
+        )
+        return await self.workers.run(edit)
 
     async def delete(self, name_or_id: str) -> StoredVoice:
         """Forget a voice, and all that was made of it.
@@ -129,6 +154,16 @@ class UploadedVoices:
             )
         options = {**request.options, option: await self._prepared(stored, model)}
         return replace(request, options=options), stored.as_voice()
+
+    async def has(self, name: str | None, aliases: Mapping[str, str]) -> bool:
+        """Whether there is a voice of this name, id or alias.
+
+        Raises:
+            StorageError: the folder cannot be read.
+        """
+        name = name or DEFAULT_VOICE
+        alias = aliases.get(name.casefold())
+        return await self.workers.run(self._found, name, alias) is not None
 
     async def check_recording(self, recording: bytes) -> None:
         """Decode a recording, to see whether it is one.
@@ -198,6 +233,11 @@ class UploadedVoices:
 
     def _forget_unused(self) -> None:
         self._cache.keep_only({voice.content_hash for voice in self.voices.all()})
+
+
+def _reserved(model: LoadedModel, aliases: Collection[str]) -> set[str]:
+    """Return the names that uploaded voices may not have."""
+    return {DEFAULT_VOICE, *(each.id for each in model.capabilities.voices), *aliases}
 
 
 def _check_clones(model: LoadedModel, what: str) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
@@ -75,6 +75,8 @@ class StoredVoice:
 _COLUMNS = ", ".join(field.name for field in fields(StoredVoice))
 _FIND = f"SELECT {_COLUMNS} FROM voices WHERE id = ? OR name_key = ? ORDER BY id = ? DESC LIMIT 1"
 _COUNT = "SELECT count(*) FROM voices"
+_OTHERS = "SELECT id FROM voices WHERE name_key = ? AND id != ?"
+_EDIT = "UPDATE voices SET name = ?, name_key = ?, description = ? WHERE id = ?"
 
 
 class VoiceStore:
@@ -166,6 +168,34 @@ class VoiceStore:
             change.insert("voices", {**asdict(stored), "name_key": name_key(name)}, voice.content)
         return stored
 
+    def edit(
+        self,
+        name_or_id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        reserved: Collection[str] = (),
+    ) -> StoredVoice:
+        """Change what a voice is called, or its description; ``None`` leaves either as it is.
+
+        Raises:
+            UnknownVoiceError: there is none.
+            InvalidRequestError: the name will not do, or another voice has it.
+            StorageError: the folder cannot be written; nothing has changed.
+        """
+        voice = self.get(name_or_id)
+        if name is not None:
+            voice = replace(voice, name=checked_name(name))
+            check_not_reserved(voice.name, reserved)
+        if description is not None:
+            voice = replace(voice, description=description)
+        key = name_key(voice.name)
+        with self._vault.change() as change:
+            if change.execute(_OTHERS, key, voice.id):
+                raise _taken(voice.name)
+            change.execute(_EDIT, voice.name, key, voice.description, voice.id)
+        return voice
+
     def delete(self, name_or_id: str) -> StoredVoice:
         """Forget a voice, and return what it was.
 
@@ -198,10 +228,14 @@ def _same(stored: StoredVoice, voice: NewVoice) -> StoredVoice:
     """
     facts = (stored.content_hash, stored.consent, stored.description)
     if facts != (voice.content_hash, voice.consent, voice.description):
-        raise InvalidRequestError(
-            f"Invalid 'name': there is a voice '{stored.name}' already. Delete it first, or choose"
-            " another name.",
-            param="name",
-            code="voice_exists",
-        )
+        raise _taken(stored.name)
     return stored
+
+
+def _taken(name: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"Invalid 'name': there is a voice '{name}' already. Delete it first, or choose another"
+        " name.",
+        param="name",
+        code="voice_exists",
+    )

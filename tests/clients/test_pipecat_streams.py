@@ -1,13 +1,14 @@
 """Pipecat's services for Deepgram and ElevenLabs speak with the server when given its URL."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.servers import RunningServer
+from antiphon.config import ModelSettings, Settings
+from tests.servers import RunningServer, start_server, wait_until
 
 frames = pytest.importorskip("pipecat.frames.frames", reason="needs the extra 'clients'")
 
@@ -57,3 +58,34 @@ def test_it_hears_all_of_it(server: RunningServer, service: Callable[[RunningSer
     )
     assert np.abs(samples).max() > 1000
     assert server.num_open == 0
+
+
+@pytest.fixture(scope="module")
+def speaker() -> Generator[RunningServer, None, None]:
+    """A server whose model knows when words are spoken."""
+    with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
+        wait_until(lambda: running.state.is_ready)
+        yield running
+
+
+def test_it_knows_when_words_are_spoken(speaker: RunningServer) -> None:
+    from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
+    from pipecat.tests.utils import SleepFrame, run_test
+
+    async def main() -> list[Any]:
+        service = ElevenLabsTTSService(
+            api_key="none",
+            url=f"ws://127.0.0.1:{speaker.port}",
+            sample_rate=24000,
+            settings=ElevenLabsTTSService.Settings(voice="heart"),
+        )
+        sent = [frames.TTSSpeakFrame(text=TEXT), SleepFrame(sleep=5.0)]
+        down, _ = await run_test(service, frames_to_send=sent, expected_down_frames=None)
+        return [each for each in down if isinstance(each, frames.TTSTextFrame)]
+
+    words = asyncio.run(main())
+    assert [each.text for each in words] == TEXT.split()
+    times_s = [each.pts / 1e9 for each in words]
+    assert times_s == sorted(times_s)
+    length_s = times_s[-1] - times_s[0]
+    assert 1.5 < length_s < 4, "as long as it takes to say"

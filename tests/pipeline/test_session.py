@@ -30,7 +30,15 @@ from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.session import SpeechSession, Utterance
 from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.text import segment_seed
-from antiphon.types import AudioChunk, Ended, FrameReady, Samples, Sampling, SpeechRequest
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    FrameReady,
+    Samples,
+    Sampling,
+    SpeechRequest,
+    WordTime,
+)
 
 T = TypeVar("T")
 TEXT = (
@@ -496,3 +504,44 @@ def test_silence_of_all_segments_together_is_bounded() -> None:
             await said(speech, ["One. [pause:10s] Two two two two two two two.\n\n"] * 61)
 
     on("toy", body)
+
+
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_words_are_timed_from_the_beginning_of_the_utterance(speed: float) -> None:
+    texts = ["One two three, and so it goes on and on.", "Four five six seven eight nine."]
+
+    async def body(speech: Speech) -> None:
+        asked = ask(word_timestamps=True)
+        alone = []
+        for index, text in enumerate(texts):
+            seed = segment_seed(LONG_SEED, index)
+            events = [each async for each in speech.stream(replace(asked, input=text, seed=seed))]
+            alone.append([each for each in events if isinstance(each, AudioChunk)])
+        session = SpeechSession(speech)
+        utterance = session.open(replace(asked, speed=speed, sample_rate_hz=16_000))
+        for text in texts:
+            utterance.push(text + " ")
+        utterance.complete()
+        found: list[WordTime] = []
+        heard_s = 0.0
+        async for event in utterance.events():
+            if isinstance(event, AudioChunk):
+                assert all(word.start_s >= heard_s - 0.3 for word in event.words)
+                found += event.words
+                heard_s += event.duration_s
+        await session.end(utterance)
+        expected = []
+        start_s = 0.0
+        for chunks in alone:
+            expected += [
+                (word.word, (start_s + word.start_s) / speed)
+                for chunk in chunks
+                for word in chunk.words
+            ]
+            start_s += sum(chunk.duration_s for chunk in chunks)
+        assert [each.word for each in found] == [word for word, _ in expected]
+        starts_s = [each.start_s for each in found]
+        assert starts_s == pytest.approx([each_s for _, each_s in expected])
+        assert found[-1].end_s <= heard_s + 0.01
+
+    on("hibari", body)

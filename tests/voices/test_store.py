@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -464,3 +465,22 @@ def test_wrong_consents_name_their_field(
     with pytest.raises(InvalidRequestError) as caught:
         ConsentStore(vault(tmp_path), 5).add(name, language, b"1", "audio/wav")
     assert caught.value.param == param
+
+
+def test_an_edit_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
+    kept = opened(tmp_path)
+    ann = kept.add(NewVoice(name="Ann", content=b"one", description="old", ref_text="Hi."))
+    bob = kept.add(NewVoice(name="Bob", content=b"two"))
+    assert kept.edit("ann", name="  Anna ") == replace(ann, name="Anna")
+    assert kept.find("Ann") is None
+    assert kept.edit("Anna", description="new") == replace(ann, name="Anna", description="new")
+    assert kept.edit(ann.id, name="ANNA").name == "ANNA", "its own name in another case"
+    assert opened(tmp_path).get(ann.id) == replace(ann, name="ANNA", description="new")
+    assert kept.content(kept.get("anna")) == b"one"
+    for name, reserved in [("BOB", ()), ("a/b", ()), ("alloy", ("alloy",)), ("", ())]:
+        with pytest.raises(InvalidRequestError):
+            kept.edit("anna", name=name, reserved=reserved)
+    with pytest.raises(UnknownVoiceError):
+        kept.edit("nobody", name="Cleo")
+    assert [voice.name for voice in kept.all()] == ["ANNA", "Bob"]
+    assert kept.get("bob") == bob

@@ -2,39 +2,51 @@
 
 import uuid
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from antiphon import __version__
+from antiphon.api.adapters.errors import DEEPGRAM
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.adapters.names import known_voice
-from antiphon.api.deps import Server, SpeechId, sent_as
+from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
 from antiphon.api.playback import Playback
 from antiphon.api.schemas.speech import Text
 from antiphon.api.schemas.speech_ws import InputText, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse
+from antiphon.api.streaming import Pieces, StreamedResponse
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
+from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.session import SpeechSession, Utterance
 from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
 from antiphon.types import Ended, SpeechRequest
 
-router = APIRouter(tags=["adapters"], dependencies=[Depends(sent_as(input="text", voice="model"))])
+router = APIRouter(tags=["deepgram"])
 
 Encoding = Literal["linear16", "mulaw", "alaw", "mp3", "opus", "flac", "aac"]
 
 
+LINEAR16_HZ = 24000
+_TELEPHONE: tuple[Law, ...] = ("mulaw", "alaw")
+_CONTAINERS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("linear16", *_TELEPHONE), ("wav", "none")),
+    "opus": ("ogg",),
+}
+"""Of each encoding, the default first; the others have none."""
+
+
 class SpeakQuery(BaseModel):
-    """What the URL says; Deepgram's other parameters are ignored."""
+    """What the URL says; a bit rate is ours to choose, tags and the like mean nothing here."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,23 +55,63 @@ class SpeakQuery(BaseModel):
     container: Literal["none", "wav", "ogg"] | None = None
     sample_rate: int | None = Field(None, ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
     speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)
+    callback: str | None = Field(None, description="Refused: answers are not sent elsewhere.")
 
-    def format(self, default: Encoding) -> WireFormat:
-        """Return how the audio is coded; ``container`` matters for linear16 alone.
+    @field_validator("callback")
+    @classmethod
+    def _no_callback(cls, callback: str | None) -> str | None:
+        if callback:
+            raise InvalidRequestError(
+                "Invalid 'callback': answers are not sent elsewhere.", param="callback"
+            )
+        return callback
+
+    def format(self) -> tuple[WireFormat, bytes]:
+        """Return how a file is coded, and what stands before its samples.
 
         Raises:
-            InvalidRequestError: mulaw and alaw have no container here.
+            InvalidRequestError: the encoding has no such container.
         """
-        encoding = self.encoding or default
-        if encoding == "linear16":
-            is_file = self.container == "wav"
-            return WireFormat.of(AudioFormat.WAV if is_file else AudioFormat.PCM, self.sample_rate)
-        if encoding not in ("mulaw", "alaw"):
-            return WireFormat.of(AudioFormat(encoding), self.sample_rate)
-        if self.container == "wav":
+        encoding: Encoding = self.encoding or "mp3"
+        containers = _CONTAINERS.get(encoding, ("none",))
+        container = self.container or containers[0]
+        if container not in containers:
             raise InvalidRequestError(
-                f"Invalid 'container': 'wav'. For {encoding} it must be none.", param="container"
+                f"Invalid 'container': '{container}'. For {encoding} it must be"
+                f" {' or '.join(containers)}.",
+                param="container",
             )
+        if encoding == "linear16" and container == "wav":
+            return WireFormat.of(AudioFormat.WAV, self.sample_rate or LINEAR16_HZ), b""
+        if (raw := self._raw(encoding)) is None:
+            return WireFormat.of(AudioFormat(encoding), self.sample_rate), b""
+        if container == "none":
+            return raw, b""
+        assert encoding == "mulaw" or encoding == "alaw"
+        assert raw.sample_rate_hz is not None
+        header = companded_wav_header(encoding, raw.sample_rate_hz)
+        return replace(raw, media_type=AudioFormat.WAV.media_type), header
+
+    def live_format(self) -> WireFormat:
+        """Return how a stream is coded, which has no container.
+
+        Raises:
+            InvalidRequestError: it cannot be streamed in pieces of text.
+        """
+        format = self._raw(self.encoding or "linear16")
+        if format is None or self.container not in (None, "none"):
+            raise InvalidRequestError(
+                "Invalid 'encoding'. It must be one of linear16, mulaw, alaw, without a container.",
+                param="container" if format else "encoding",
+            )
+        return format
+
+    def _raw(self, encoding: Encoding) -> WireFormat | None:
+        """Return the format of bare samples; ``None`` if the encoding has none."""
+        if encoding == "linear16":
+            return WireFormat.of(AudioFormat.PCM, self.sample_rate or LINEAR16_HZ)
+        if encoding not in _TELEPHONE:
+            return None
         make = WireFormat.mulaw if encoding == "mulaw" else WireFormat.alaw
         return make(self.sample_rate or TELEPHONE_HZ)
 
@@ -81,26 +133,20 @@ async def speak(
     query: Annotated[SpeakQuery, Query()], body: SpeakBody, server: Server, speech_id: SpeechId
 ) -> Response:
     """Speak a text and stream the file."""
-    container = query.container or ("wav" if query.encoding == "linear16" else None)
-    query = query.model_copy(update={"container": container})
-    format = query.format("mp3")
+    format, header = query.format()
     request = await query.request(format, server, speech_id)
     model = server.speech.model(None)
     events = server.speech.stream(replace(request, input=body.text))
     headers = {"dg-request-id": speech_id, "dg-model-name": model.name}
-    return StreamedResponse(file_pieces(events, format, server), headers, format.media_type)
+    pieces = _behind(header, file_pieces(events, format, server))
+    return StreamedResponse(pieces, headers, format.media_type)
 
 
 @router.websocket("/v1/speak")
 async def speak_live(websocket: WebSocket, server: Server) -> None:
     """Speak text that arrives in pieces."""
     query = parsed(websocket.query_params, SpeakQuery)
-    format = query.format("linear16")
-    if format.coded_as is not AudioFormat.PCM:
-        raise InvalidRequestError(
-            "Invalid 'encoding'. It must be one of linear16, mulaw, alaw, without a container.",
-            param="encoding",
-        )
+    format = query.live_format()
     socket = Socket(websocket, server.settings.server.max_idle_s)
     request = await query.request(format, server, new_speech_id())
     await SpeechSession(server.speech).check(request)
@@ -109,6 +155,14 @@ async def speak_live(websocket: WebSocket, server: Server) -> None:
     conversation = SpeakConversation(socket, Playback(server), request, format)
     voice = query.model or server.speech.model(None).name
     await converse(socket, conversation, _metadata(conversation_id, voice))
+
+
+async def _behind(header: bytes, pieces: Pieces) -> Pieces:
+    """Put a header before the first piece, not before there is one."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield header + piece
+            header = b""
 
 
 def _metadata(conversation_id: str, model: str) -> Mapping[str, Any]:
@@ -211,5 +265,6 @@ class SpeakConversation:
 
 def _told(type: str, error: WireError) -> Mapping[str, Any]:
     """Return an error under the names that different readers look for."""
+    error = DEEPGRAM.renamed(error)
     described = {"description": error.message, "code": error.code}
     return {"type": type, **described, "warn_msg": error.message, "err_msg": error.message}

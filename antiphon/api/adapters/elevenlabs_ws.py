@@ -9,7 +9,9 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
+from antiphon.api.adapters.alignment import Alignment, SpokenText
 from antiphon.api.adapters.elevenlabs import speech_request
+from antiphon.api.adapters.errors import ELEVENLABS
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.playback import Playback
@@ -64,6 +66,7 @@ class _Context:
         self._format = format
         self._playback = Playback(server)
         self._utterance: Utterance | None = None
+        self._spoken = SpokenText()
         self.names: Mapping[str, str] = {}
 
     def push(self, text: str, speed: float | None) -> None:
@@ -73,8 +76,12 @@ class _Context:
                 return
             self._playback.check_room(len(text))
             request = replace(self._request, id=new_speech_id(), speed=speed or self._request.speed)
-            self._utterance = self._playback.open(request, self, self._format.coded_as)
+            self._spoken = SpokenText()
+            self._utterance = self._playback.open(
+                request, self, self._format.coded_as, observe=self._spoken.passed
+            )
         self._utterance.push(text)
+        self._spoken.add(text)
 
     def flush(self) -> None:
         """Speak what there is."""
@@ -97,17 +104,29 @@ class _Context:
 
     async def hear(self, piece: bytes) -> None:
         """See `Listener.hear`."""
-        audio = base64.b64encode(self._format.finished(piece)).decode()
-        alignments = {"alignment": None, "normalizedAlignment": None}
-        await self._socket.send({"audio": audio, "isFinal": None, **alignments, **self.names})
+        await self._tell(self._format.finished(piece), self._spoken.take())
 
     async def end(self, ended: Ended) -> None:
         """See `Listener.end`."""
+        if (rest := self._spoken.finish()) is not None:
+            await self._tell(b"", rest)
 
     async def fail(self, error: WireError) -> None:
         """See `Listener.fail`."""
         self._utterance = None
         await self._socket.send(_told(error, self.names))
+
+    async def _tell(self, piece: bytes, alignment: Alignment | None) -> None:
+        """Send audio, and the times of what has become known with it."""
+        written = alignment.written if alignment else None
+        read = alignment.read if alignment else None
+        told = {
+            "audio": base64.b64encode(piece).decode(),
+            "isFinal": None,
+            "alignment": written.since_the_one_before() if written else None,
+            "normalizedAlignment": read.since_the_one_before() if read else None,
+        }
+        await self._socket.send({**told, **self.names})
 
 
 class StreamConversation:
@@ -203,4 +222,5 @@ async def _ended(context: _Context) -> None:
 
 
 def _told(error: WireError, names: Mapping[str, str]) -> Mapping[str, Any]:
+    error = ELEVENLABS.renamed(error)
     return {"error": error.message, "message": error.message, "code": error.code, **names}

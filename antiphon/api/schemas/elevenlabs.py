@@ -1,9 +1,16 @@
 """What ElevenLabs' clients send, as far as it means something here."""
 
 import re
-from typing import Self
+from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from antiphon.api.schemas.speech import Text
 from antiphon.api.wire_format import WireFormat
@@ -13,6 +20,7 @@ from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_R
 
 _FORMAT = re.compile(r"(mp3|pcm|wav|opus|ulaw|alaw)_(\d{4,5})(_\d+)?")
 DEFAULT_FORMAT = "mp3_44100_128"
+MAX_DIALOGUE_INPUTS = 200
 
 
 class VoiceSettings(BaseModel):
@@ -32,6 +40,7 @@ class SpeechQuery(BaseModel):
     output_format: Text = DEFAULT_FORMAT
     language_code: Text | None = None
     seed: int | None = Field(None, ge=0, le=2**32 - 1)
+    apply_text_normalization: Literal["auto", "on", "off"] | None = None
 
     def format(self) -> WireFormat:
         """Return how the audio is coded; a bit rate is ours to choose.
@@ -52,22 +61,74 @@ class SpeechQuery(BaseModel):
         return WireFormat.of(AudioFormat(found[1]), rate_hz)
 
 
-class SpeechBody(BaseModel):
-    """A text and how to speak it; members that mean nothing here are ignored."""
+class _Spoken(BaseModel):
+    """What speech and dialogues have in common; members that mean nothing here are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
-    text: Text
     model_id: Text | None = None
     language_code: Text | None = None
-    voice_settings: VoiceSettings | None = None
     seed: int | None = Field(None, ge=0, le=2**32 - 1)
+    apply_text_normalization: Literal["auto", "on", "off"] | None = Field(
+        None, description="on: numbers are written out in English words first."
+    )
+    pronunciation_dictionary_locators: list[Any] | None = Field(
+        None, description="Refused: there are no dictionaries here."
+    )
+    audio_effects: dict[str, Any] | None = Field(None, description="Refused.")
+
+    @field_validator("pronunciation_dictionary_locators", "audio_effects")
+    @classmethod
+    def _not_here(cls, value: Any, info: ValidationInfo) -> Any:
+        if value:
+            raise InvalidRequestError(
+                f"Invalid '{info.field_name}': there is no such thing on this server.",
+                param=info.field_name,
+            )
+        return value
 
     def over(self, query: SpeechQuery) -> SpeechQuery:
         """Return the query with what the body says besides."""
         names = ("model_id", "language_code", "seed")
         given = self.model_dump(include=set(names), exclude_none=True)
         return query.model_copy(update=given)
+
+    @property
+    def normalize(self) -> bool:
+        """Whether numbers are written out first."""
+        return self.apply_text_normalization == "on"
+
+
+class SpeechBody(_Spoken):
+    """A text and how to speak it."""
+
+    text: Text
+    voice_settings: VoiceSettings | None = None
+
+    @property
+    def speed(self) -> float:
+        """The speed that it asks for."""
+        return (self.voice_settings.speed if self.voice_settings else None) or 1.0
+
+
+class DialogueInput(BaseModel):
+    """What one speaker says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: Text
+    voice_id: Text
+
+
+class DialogueBody(_Spoken):
+    """Texts in the order in which they are spoken."""
+
+    inputs: list[DialogueInput] = Field(min_length=1, max_length=MAX_DIALOGUE_INPUTS)
+
+    @property
+    def text(self) -> str:
+        """All that is said."""
+        return " ".join(each.text for each in self.inputs)
 
 
 class StreamMessage(BaseModel):

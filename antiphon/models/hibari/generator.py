@@ -63,7 +63,7 @@ class HibariGenerator:
             words: tuple[WordTime, ...] = ()
             if spoken.words and durations is not None:
                 times = word_times(spoken.words[index], durations, span, predicted.num_frames)
-                words = tuple(_later(each, start_s) for each in times)
+                words = tuple(each.later(start_s) for each in times)
             vocoder = StreamingVocoder(frames, _noise(prompt.seed, index))
             while vocoder.num_remaining_frames:
                 num_frames = min(next(sizes), vocoder.num_remaining_frames)
@@ -95,10 +95,6 @@ def _load(path: str) -> ort.InferenceSession:
     options.log_severity_level = 3
     network = with_durations(Path(path).read_bytes())
     return ort.InferenceSession(network, options, providers=["CPUExecutionProvider"])
-
-
-def _later(time: WordTime, by_s: float) -> WordTime:
-    return WordTime(time.word, time.start_s + by_s, time.end_s + by_s)
 
 
 def _noise(seed: int, sentence: int) -> np.random.Generator:

@@ -94,12 +94,14 @@ def test_a_telephone_hears_it(server: RunningServer, encoding: str, rate_hz: int
 @pytest.mark.parametrize(
     ("query", "status", "param"),
     [
-        ("model=nobody", 404, "voice"),
+        ("model=nobody", 404, "model"),
         ("encoding=mp9", 400, "encoding"),
         ("encoding=mp3", 400, "encoding"),
         ("sample_rate=1", 400, "sample_rate"),
         ("speed=fast", 400, "speed"),
         ("encoding=mulaw&container=wav", 400, "container"),
+        ("container=ogg", 400, "container"),
+        ("callback=http://a", 400, "callback"),
     ],
 )
 def test_a_wrong_url_is_refused_before_the_handshake(
@@ -123,7 +125,8 @@ def test_a_wrong_url_is_refused_before_the_handshake(
         ("", "audio/mpeg", b"\xff"),
         ("?encoding=linear16", "audio/wav", b"RIFF"),
         ("?encoding=linear16&container=none", "audio/pcm", b""),
-        ("?encoding=mulaw", "audio/basic", b""),
+        ("?encoding=mulaw", "audio/wav", b"RIFF"),
+        ("?encoding=alaw&container=none", "audio/x-alaw-basic", b""),
         ("?encoding=opus", "audio/ogg", b"OggS"),
         ("?encoding=flac&model=alto", "audio/flac", b"fLaC"),
     ],

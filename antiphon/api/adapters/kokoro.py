@@ -1,0 +1,145 @@
+"""Kokoro-FastAPI's own endpoints, beside the one of OpenAI: captions, dialogues, and mixes."""
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from antiphon.api.adapters.files import file_pieces
+from antiphon.api.deps import Server, SpeechId
+from antiphon.api.encoding import collected, encoded
+from antiphon.api.options import open_stream
+from antiphon.api.schemas.speech import SpeechBody, Text
+from antiphon.api.state import ServerState
+from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.tagged_speech import open_tagged
+from antiphon.api.wire_format import WireFormat
+from antiphon.api.word_times import NotedWords
+from antiphon.audio.encode import AudioFormat
+from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.dialogue import Dialogue
+from antiphon.types import Ended, SpeechStream
+
+router = APIRouter(tags=["kokoro"])
+
+MAX_TURNS = 200
+MAX_PAUSE_S = 10.0
+
+
+class CaptionedBody(SpeechBody):
+    """A speech request whose audio comes as JSON, with the times of its words."""
+
+    return_timestamps: bool = Field(True, description="For models that know them.")
+
+
+class KokoroTurn(BaseModel):
+    """What one speaker says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    voice: Text = Field(validation_alias=AliasChoices("voice", "voice_id"))
+    text: Text
+
+
+class KokoroDialogueBody(SpeechBody):
+    """A speech request whose text is made of turns."""
+
+    input: Text = Field("-", exclude=True)
+    turns: list[KokoroTurn] = Field(
+        validation_alias=AliasChoices("turns", "inputs"), min_length=1, max_length=MAX_TURNS
+    )
+    pause_between_turns: float = Field(0.0, ge=0, le=MAX_PAUSE_S, description="In seconds.")
+
+
+@router.post("/dev/captioned_speech", response_class=Response)
+async def captioned_speech(body: CaptionedBody, server: Server, speech_id: SpeechId) -> Response:
+    """Speak a text as JSON: an object a line, or a single one with ``stream: false``."""
+    request = replace(body.to_domain(speech_id), word_timestamps=body.return_timestamps)
+    capabilities = server.speech.model(request.model).capabilities
+    if body.return_timestamps and not capabilities.word_times:
+        raise InvalidRequestError(
+            "Invalid 'return_timestamps': the model cannot tell when words are spoken. Send false.",
+            param="return_timestamps",
+        )
+    words = NotedWords()
+    events = words.passed(open_tagged(body, request, server))
+    rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
+    captions = _Captions(events, words if body.return_timestamps else None, body, rate_hz)
+    if body.stream is False:
+        return WholeResponse(partial(captions.whole, server), {}, "application/json")
+    return StreamedResponse(captions.lines(server), {}, "application/json")
+
+
+@router.post("/dev/dialogue", response_class=Response)
+async def dialogue(body: KokoroDialogueBody, server: Server, speech_id: SpeechId) -> Response:
+    """Speak turns one after the other; the file is streamed."""
+    request = body.to_domain(speech_id)
+    turns = [
+        replace(request, id=f"{speech_id}/{index}", input=turn.text, voice=turn.voice)
+        for index, turn in enumerate(body.turns)
+    ]
+    speak = partial(open_stream, body, server=server)
+    events = Dialogue(server.speech, turns, speak, body.pause_between_turns).events()
+    format = WireFormat.of(body.response_format, request.sample_rate_hz)
+    return StreamedResponse(file_pieces(events, format, server), {}, format.media_type)
+
+
+@router.post("/v1/audio/voices/combine")
+async def combine_voices() -> dict[str, Any]:
+    """Refuse to mix voices."""
+    raise InvalidRequestError(
+        "Voices cannot be mixed into new ones here. Upload a recording of a voice to"
+        " /v1/audio/voices instead, if the model clones voices.",
+        code="not_supported",
+    )
+
+
+class _Captions:
+    """Audio in JSON, with the words that are spoken in it."""
+
+    def __init__(
+        self, events: SpeechStream, words: NotedWords | None, body: CaptionedBody, rate_hz: int
+    ) -> None:
+        self._events = events
+        self._words = words
+        self._format: AudioFormat = body.response_format
+        self._rate_hz = rate_hz
+
+    async def lines(self, server: ServerState) -> Pieces:
+        """Yield an object a line, each with a piece of the file."""
+        encoding = encoded(self._events, self._format, self._rate_hz, server.encoders)
+        async with aclosing(encoding) as items:
+            async for item in items:
+                if not isinstance(item, Ended):
+                    yield self._line(item)
+
+    async def whole(self, server: ServerState) -> tuple[list[bytes], dict[str, str]]:
+        """Return one object with the whole file."""
+        pieces, _ = await collected(self._events, self._format, self._rate_hz, server.encoders)
+        return [await server.encoders.run(self._line, b"".join(pieces))], {}
+
+    def _line(self, audio: bytes) -> bytes:
+        told: Mapping[str, Any] = {
+            "audio": base64.b64encode(audio).decode(),
+            "audio_format": self._format.media_type,
+            "timestamps": None if self._words is None else self._taken(self._words),
+        }
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    @staticmethod
+    def _taken(words: NotedWords) -> list[dict[str, Any]]:
+        return [
+            {
+                "word": each["word"],
+                "start_time": each["start_ms"] / 1000,
+                "end_time": each["end_ms"] / 1000,
+            }
+            for each in words.take()
+        ]

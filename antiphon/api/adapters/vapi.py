@@ -1,0 +1,75 @@
+"""Vapi's custom voice: it posts a text and a sample rate, and plays what it gets.
+
+Its address is set in the assistant (``voice.server.url``), and so are voice and language: in the
+address. See https://docs.vapi.ai/customization/custom-voices/custom-tts.
+"""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from antiphon.api.adapters.files import file_pieces
+from antiphon.api.deps import Server, SpeechId
+from antiphon.api.schemas.speech import Text
+from antiphon.api.streaming import StreamedResponse
+from antiphon.api.wire_format import WireFormat
+from antiphon.audio.encode import AudioFormat
+from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
+from antiphon.types import SpeechRequest
+
+router = APIRouter(tags=["vapi"])
+
+RAW_AUDIO = "application/octet-stream"
+
+
+class VoiceQuery(BaseModel):
+    """What the address says of all texts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    voice: Text | None = None
+    model: Text | None = None
+    language: Text | None = None
+    speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)
+
+
+class VoiceMessage(BaseModel):
+    """A text to be spoken; what else is known of the call means nothing here."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: Literal["voice-request"]
+    text: Text
+    sample_rate_hz: int = Field(
+        24000, validation_alias="sampleRate", ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ
+    )
+
+
+class VoiceRequest(BaseModel):
+    """The body."""
+
+    model_config = ConfigDict(frozen=True)
+
+    message: VoiceMessage
+
+
+@router.post("/v1/vapi/speech", response_class=Response)
+async def speak(
+    query: Annotated[VoiceQuery, Query()], body: VoiceRequest, server: Server, speech_id: SpeechId
+) -> Response:
+    """Speak a text, as 16-bit samples at the rate that is asked for, without a header."""
+    message = body.message
+    format = WireFormat.of(AudioFormat.PCM, message.sample_rate_hz)
+    request = SpeechRequest(
+        message.text,
+        voice=query.voice,
+        model=query.model,
+        language=query.language,
+        speed=query.speed,
+        sample_rate_hz=message.sample_rate_hz,
+        id=speech_id,
+    )
+    pieces = file_pieces(server.speech.stream(request), format, server)
+    return StreamedResponse(pieces, {}, RAW_AUDIO)

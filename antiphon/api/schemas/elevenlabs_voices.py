@@ -1,0 +1,78 @@
+"""The forms of ElevenLabs' voices: a new one, and changes of one."""
+
+from starlette.requests import Request
+
+from antiphon.api.uploads import Fields, missing
+from antiphon.errors import InvalidRequestError
+from antiphon.voices.names import checked_text
+from antiphon.voices.store import NewVoice
+
+MAX_DESCRIPTION_CHARACTERS = 1000
+
+_FILES = ("files", "files[]")
+_NO_LABELS = (None, "null", "{}")
+_FALSE = (None, "null", "false", "False", "0")
+
+
+async def new_voice(request: Request) -> NewVoice:
+    """Read a voice that is to be added.
+
+    Raises:
+        InvalidRequestError: a field is missing, wrong, or of no use here.
+    """
+    fields, num_files = await _read(request)
+    name = fields.required_text("name")
+    if num_files > 1:
+        raise InvalidRequestError(
+            f"Invalid 'files': there are {num_files}. A voice is made of one recording of 1 to 30"
+            " seconds here: send the best one.",
+            param="files",
+        )
+    recording = fields.recording("files") or fields.recording("files[]")
+    if recording is None:
+        raise missing("files")
+    content, media_type = recording
+    return NewVoice(
+        name=name, content=content, media_type=media_type, description=_description(fields)
+    )
+
+
+async def voice_edit(request: Request) -> tuple[str | None, str | None]:
+    """Return the new name and the new description of a voice; ``None`` leaves either as it is.
+
+    Raises:
+        InvalidRequestError: a field is wrong, or cannot be changed.
+    """
+    fields, num_files = await _read(request)
+    if num_files:
+        raise InvalidRequestError(
+            "Invalid 'files': the recording of a voice cannot be changed. Add another voice.",
+            param="files",
+            code="not_supported",
+        )
+    return fields.text("name"), _description(fields)
+
+
+async def _read(request: Request) -> tuple[Fields, int]:
+    """Return a form's fields, and how many recordings are among them.
+
+    Raises:
+        InvalidRequestError: it asks for what is not done here.
+    """
+    fields = await Fields.of(request)
+    if fields.text("labels") not in _NO_LABELS:
+        raise _not_supported("labels", "labels are not kept: use 'description'")
+    if fields.text("remove_background_noise") not in _FALSE:
+        raise _not_supported("remove_background_noise", "recordings are taken as they are")
+    return fields, sum(fields.num_given.get(name, 0) for name in _FILES)
+
+
+def _description(fields: Fields) -> str | None:
+    text = fields.text("description")
+    if text is None:
+        return None
+    return checked_text(text, "description", MAX_DESCRIPTION_CHARACTERS) or None
+
+
+def _not_supported(name: str, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid '{name}': {reason}.", param=name, code="not_supported")

@@ -1,0 +1,26 @@
+"""What a voice's name may stand for, where clients of Kokoro-FastAPI name voices in its way.
+
+It calls a voice ``af_heart`` (language, gender, name), and a mix ``af_bella(2)+af_sky(1)``.
+"""
+
+import re
+from collections.abc import Iterator
+
+MAX_CHARACTERS = 500
+
+_BETWEEN = re.compile(r"\+|-(?=[a-z][fm]_)", re.IGNORECASE)
+_WEIGHT = re.compile(r"\(\s*[0-9]*\.?[0-9]+\s*\)$")
+_PREFIX = re.compile(r"[a-z][fm]_(?=\w)", re.IGNORECASE)
+
+
+def other_spellings(name: str | None) -> Iterator[str]:
+    """Yield names that may be meant by one that is unknown, the likeliest first.
+
+    Of a mix, these are its voices in their order; of each, its last part after the whole.
+    """
+    if name is None or len(name) > MAX_CHARACTERS:
+        return
+    for part in _BETWEEN.split(name):
+        voice = _WEIGHT.sub("", part.strip()).strip()
+        short = _PREFIX.sub("", voice, count=1)
+        yield from (each for each in dict.fromkeys((voice, short)) if each and each != name)
