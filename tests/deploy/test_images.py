@@ -13,7 +13,6 @@ from tests.servers import wait_until
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "antiphon-test"
-_NO_REGISTRY = ("no such host", "connection refused", "i/o timeout", "server misbehaving")
 
 pytestmark = pytest.mark.slow  # downloads a base image and every dependency
 
@@ -34,9 +33,10 @@ def engine() -> str:
 @pytest.fixture(scope="module")
 def container(engine: str) -> Generator[str, None, None]:
     """The image, built and started as its first lines tell, with nothing to write but volumes."""
+    base = (ROOT / "deploy" / "Dockerfile").read_text().partition("\nFROM ")[2].split()[0]
+    if _run(engine, "pull", base).returncode:
+        pytest.skip(f"{base} cannot be pulled")
     built = _run(engine, "build", "-f", "deploy/Dockerfile", "-t", IMAGE, ".")
-    if built.returncode and any(sign in built.stderr for sign in _NO_REGISTRY):
-        pytest.skip("the registry of images cannot be reached")
     assert built.returncode == 0, built.stderr
     flags = ("--detach", "--read-only", "--tmpfs", "/tmp", "--publish", "127.0.0.1::8000")
     started = _run(engine, "run", *flags, IMAGE)
