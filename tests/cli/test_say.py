@@ -170,3 +170,14 @@ def test_a_pipe_is_written_to_not_replaced(run: Run, tmp_path: Path) -> None:
     reader.join(DEADLINE_S)
     assert path.is_fifo()
     np.testing.assert_allclose(wav_samples(read[0]), spoken(), atol=1 / 32767)
+
+
+def test_what_the_voice_leaves_out_is_a_warning(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "speech.wav"
+    done = run("say", "Hello 你好.", "-o", str(path), "--model", "hibari")
+    assert done.exit_code == 0
+    assert "has left out: 你好" in done.stderr
+    refused = run("say", "你好", "-o", str(tmp_path / "none.wav"), "--model", "hibari")
+    assert refused.exit_code != 0
+    assert "'你好'" in refused.stderr
+    assert os.listdir(tmp_path) == ["speech.wav"]
