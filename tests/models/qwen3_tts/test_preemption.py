@@ -78,7 +78,7 @@ class Heard:
 
 def speak(runner: CoLocatedRunner, prompts: Sequence[Prompt]) -> list[Heard]:
     """Speak all prompts at once, to listeners who take everything as it comes."""
-    core = EngineCore(runner)  # type: ignore[arg-type]
+    core = EngineCore(runner)
     heard = {str(number): Heard([]) for number in range(len(prompts))}
     for name, prompt in zip(heard, prompts, strict=True):
         core.scheduler.add(EngineRequest(name, prompt))

@@ -130,6 +130,8 @@ def test_a_gpu_hears_what_a_cpu_hears(size: str, checkpoint: Callable[..., Path]
             each.prepare(samples, name="Ann", ref_text="Hello.") for each in (on_cpu, on_gpu)
         )
         assert one.ref_codes is not None
+        assert one.speaker_embedding is not None
+        assert other.speaker_embedding is not None
         assert len(np.unique(one.ref_codes)) > 20, "next to nothing is told apart"
         np.testing.assert_array_equal(one.ref_codes, other.ref_codes)
         np.testing.assert_allclose(
