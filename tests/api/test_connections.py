@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from antiphon.api import connection as connection_module
 from antiphon.api import websocket_protocol
 from antiphon.api.connection import MIN_SENT_BYTES, Connection, Patience, Phase
-from antiphon.api.connections import Connections, Membership, max_open_connections
+from antiphon.api.connections import Connections, Cut, Membership, max_open_connections
 from antiphon.api.httptools_protocol import MAX_HEADERS
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
 from antiphon.metrics import Metrics
@@ -251,7 +251,7 @@ def test_no_busy_connection_is_ever_cut(steps: list[tuple[int, str]]) -> None:
     for number, step in steps:
         if step == "open" and number not in members:
             address = f"192.0.2.{number % 2}"
-            members[number] = connections.add(address, lambda _, number=number: cut.add(number))
+            members[number] = connections.add(address, noting(cut, number))
         elif number in members and number not in cut:
             if step == "busy":
                 connections.busy(members[number])
@@ -265,6 +265,11 @@ def test_no_busy_connection_is_ever_cut(steps: list[tuple[int, str]]) -> None:
         assert not cut & busy
         assert connections.num_idle == len(members.keys() - busy - cut) <= 16
         assert len(connections) == len(members)
+
+
+def noting(cut: set[int], number: int) -> Cut:
+    """Return what notes that this connection was cut."""
+    return lambda reason: cut.add(number)
 
 
 def test_as_many_files_may_be_open_as_the_system_allows(caplog: pytest.LogCaptureFixture) -> None:
