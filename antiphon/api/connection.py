@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         self._loop = asyncio.get_running_loop()
         self._backlog = bytearray()
         self._is_paused = self._is_reading_off = self._is_feeding = False
-        self._is_closing = self._is_lost = False
+        self._is_closing = self._is_lost = self._has_served = False
         self._num_head_bytes = self._num_rest_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._deadline_of = ""
@@ -186,11 +186,15 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             self._patience.connections.busy(self._member)
             self._wait("", 0)
             self._num_head_bytes = self._num_rest_bytes = 0
+            self._has_served = True
             return
         if phase == Phase.REST:
+            self._num_head_bytes = 0
             self._wait(phase, LINGER_S)
         elif not self._is_closing:
-            self._wait(phase, self._patience.header_timeout_s)
+            # A connection that is kept alive is uvicorn's to close, until it is spoken on.
+            is_kept = self._has_served and not self._num_head_bytes
+            self._wait("" if is_kept else phase, self._patience.header_timeout_s)
             if self._num_head_bytes > MAX_HEAD_BYTES:
                 self.refuse(
                     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large."

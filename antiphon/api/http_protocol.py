@@ -1,7 +1,6 @@
 """uvicorn's HTTP implementations, as our connections need them."""
 
 import asyncio
-from collections.abc import Collection
 from functools import partial
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ class WatchedHttp(asyncio.Protocol):
     slice_bytes = SLICE_BYTES
     cycle: Any
     transport: asyncio.Transport
-    pipeline: Collection[Any]
+    pipeline: Any  # requests that wait, in a collection
 
     @property
     def phase(self) -> str:

@@ -44,7 +44,7 @@ class Parser:
 class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.parser = Parser(self)
+        self.parser = Parser(self)  # type: ignore[assignment] # all of it that is used
 
     @property
     def is_passed_over(self) -> bool:

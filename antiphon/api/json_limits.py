@@ -118,4 +118,6 @@ def loads(text: str | bytes) -> Any:
 
 
 def _too_much(reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"The JSON is too large: {reason}.", code="json_too_large")
+    return InvalidRequestError(
+        f"The JSON of this body or message is too large: {reason}.", code="json_too_large"
+    )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from antiphon.api import connection as connection_module
 from antiphon.api import websocket_protocol
 from antiphon.api.connection import MIN_SENT_BYTES, Connection, Patience, Phase
-from antiphon.api.connections import Connections, Membership, max_open_connections
+from antiphon.api.connections import Connections, Cut, Membership, max_open_connections
 from antiphon.api.httptools_protocol import MAX_HEADERS
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
 from antiphon.metrics import Metrics
@@ -169,17 +169,29 @@ def status_of_upload(server: RunningServer, path: str, num_mib: int, is_kept: bo
 
 
 def test_a_kept_connection_goes_on_after_a_body_that_was_not_wanted(server: RunningServer) -> None:
+    body = bytes(4 * connection_module.MAX_HEAD_BYTES)
+    length = f"Content-Length: {len(body)}\r\n"
     with raw.dialled(server) as connection:
-        connection.sendall(
-            f"POST /nowhere HTTP/1.1\r\n{JSON_HEAD}Content-Length: 9\r\n\r\n".encode()
-        )
+        connection.sendall(f"POST /nowhere HTTP/1.1\r\n{JSON_HEAD}{length}\r\n".encode())
         head = raw.head(connection)
         assert head.startswith(b"HTTP/1.1 404")
         connection.recv(int(re.findall(rb"content-length: (\d+)", head)[0]), socket.MSG_WAITALL)
-        connection.sendall(
-            b"x" * 9 + b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        )
+        connection.sendall(body)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert raw.head(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_a_kept_connection_is_not_told_that_its_headers_are_late() -> None:
+    settings = Settings(model=TOY.model, limits=LimitSettings(header_timeout_s=0.2))
+    with start_server(settings) as server, raw.dialled(server) as connection:
+        connection.sendall(b"GET /v1/test HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert raw.rest(connection).count(b"HTTP/1.1") == 1, "it is closed without a word"
+        # As soon as it is spoken on, it is waited for no longer than any other.
+        with raw.dialled(server) as late:
+            late.sendall(b"GET /v1/test HTTP/1.1\r\nHost: a\r\n\r\n")
+            raw.head(late)
+            late.sendall(b"GET")
+            assert b"HTTP/1.1 408" in raw.rest(late)
 
 
 @pytest.mark.parametrize("path", ["/nowhere", URL])
@@ -239,7 +251,7 @@ def test_no_busy_connection_is_ever_cut(steps: list[tuple[int, str]]) -> None:
     for number, step in steps:
         if step == "open" and number not in members:
             address = f"192.0.2.{number % 2}"
-            members[number] = connections.add(address, lambda _, number=number: cut.add(number))
+            members[number] = connections.add(address, noting(cut, number))
         elif number in members and number not in cut:
             if step == "busy":
                 connections.busy(members[number])
@@ -253,6 +265,11 @@ def test_no_busy_connection_is_ever_cut(steps: list[tuple[int, str]]) -> None:
         assert not cut & busy
         assert connections.num_idle == len(members.keys() - busy - cut) <= 16
         assert len(connections) == len(members)
+
+
+def noting(cut: set[int], number: int) -> Cut:
+    """Return what notes that this connection was cut."""
+    return lambda reason: cut.add(number)
 
 
 def test_as_many_files_may_be_open_as_the_system_allows(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,11 +1,13 @@
 """Who may open a WebSocket, and what a flood of messages does to the others."""
 
+import asyncio
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
+from starlette.websockets import WebSocket, WebSocketState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from antiphon.api import sockets
@@ -101,6 +103,34 @@ def test_a_flood_is_taken_in_at_the_agreed_pace(
     assert time.monotonic() - began_s > num_over / 100 / 2, "nobody could have been as quick"
     body = {"input": text * 2, "response_format": "pcm", "seed": 1}
     assert audio(found) == client.post("/v1/audio/speech", json=body).content
+
+
+def test_others_have_their_turn_while_a_burst_is_followed() -> None:
+    num_messages, num_turns = 10 * sockets.MESSAGES_A_TURN, 0
+
+    async def receive() -> dict[str, str]:
+        return {"type": "websocket.receive", "text": "{}"}
+
+    async def send(message: object) -> None:
+        pass
+
+    async def take_turns() -> None:
+        nonlocal num_turns
+        while True:
+            num_turns += 1
+            await asyncio.sleep(0)
+
+    async def follow() -> None:
+        others = asyncio.create_task(take_turns())
+        websocket = WebSocket({"type": "websocket"}, receive, send)
+        websocket.client_state = WebSocketState.CONNECTED
+        socket = sockets.Socket(websocket, max_idle_s=10)
+        for _ in range(num_messages):
+            assert await socket.receive() == {}
+        others.cancel()
+
+    asyncio.run(follow())
+    assert num_turns >= num_messages // sockets.MESSAGES_A_TURN
 
 
 def test_a_message_that_is_too_large_ends_the_connection(server: RunningServer) -> None:
