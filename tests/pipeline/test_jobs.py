@@ -25,7 +25,11 @@ from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
 from antiphon.types import SpeechRequest
 
-TEXTS = ("\n\n".join(f"Paragraph {n} is here." for n in range(4)), "The end. [pause:500ms] Bye.")
+BLANK_LINES = "\n" * 60  # so many that the text does not fit one segment
+TEXTS = (
+    BLANK_LINES.join(f"Paragraph {n} is here." for n in range(4)),
+    "The end. [pause:500ms] Bye.",
+)
 NUM_SEGMENTS = 6
 REQUESTS = tuple(SpeechRequest(text, seed=seed, speed=1.3) for seed, text in enumerate(TEXTS))
 

@@ -36,7 +36,8 @@ def recorded(case: Case) -> NDArray[np.int64]:
 
 def decoded(path: Path, codes: NDArray[np.int64]) -> Samples:
     codec = load_codec(LoadContext(path, "cpu"))
-    return codec.decode(codes[None], codec.open(1), np.ones(1, np.bool_))[0]
+    audio: Samples = codec.decode(codes[None], codec.open(1), np.ones(1, np.bool_))[0]
+    return audio
 
 
 def check(case: Case, path: Path, audio: Samples, max_error: float) -> None:
@@ -97,7 +98,7 @@ def test_the_server_says_what_the_official_package_says(
     }
     response = httpx.post(f"{server.base_url}/v1/audio/speech", json=body, timeout=60)
     assert response.status_code == 200, response.text
-    samples = np.frombuffer(response.content, "<i2").astype(np.float32) / 32_768
+    samples = np.frombuffer(response.content, "<i2").astype(np.float32) / np.float32(32_768)
     check(case, path, samples, LOUDEST_ERROR + 1 / 32_768)
 
 
