@@ -39,6 +39,7 @@ from antiphon.api.quotas import QuotaMiddleware, Quotas
 from antiphon.api.slow_clients import SlowBodyMiddleware
 from antiphon.api.speech_jobs import start_jobs
 from antiphon.api.state import Doors, ServerState
+from antiphon.api.storage_watch import StorageWatch
 from antiphon.api.watching import WatchMiddleware
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
@@ -85,6 +86,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         async with AsyncExitStack() as stack:
             app.state.server = await _start(settings, doors, progress, stack)
             app.state.jobs = await start_jobs(app.state.server, stack)
+            await app.state.server.storage.start(stack)
             yield
 
     app = DescribedApi(
@@ -164,6 +166,7 @@ async def _start(
         uploaded=uploaded,
         warm_up=warming,
         doors=doors,
+        storage=StorageWatch({"uploaded voices": uploaded.check}),
         created_s=int(time.time()),
     )
 

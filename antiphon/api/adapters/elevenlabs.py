@@ -43,7 +43,7 @@ async def list_voices(server: Server) -> dict[str, Any]:
     capabilities = server.speech.model(None).capabilities
     voices = list(capabilities.voices)
     if capabilities.cloning:
-        uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+        uploaded = await server.uploaded.listed()
         voices += [voice.as_voice() for voice in uploaded]
     described = [_described(voice) for voice in voices]
     return {"voices": described, "has_more": False, "total_count": len(described)}
