@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "bench": {"pipeline", "models", "fabric", "__init__", *GROUND},
     "cli": {
-        *("bench", "api", "offline", "pipeline", "models", "audio", "voices", "web", "__init__"),
+        *("bench", "api", "offline", "pipeline", "models", "audio", "voices", "media", "web"),
+        "__init__",
         *GROUND,
     },
     "web": {"api", *GROUND},
