@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.datastructures import Headers
+from websockets.sync.client import connect
 
 from antiphon.api.keys import KeyRing, hashed
 from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
@@ -16,6 +17,7 @@ from antiphon.voices.vault import FILE_NAME
 from tests.api.test_keys import bearing
 from tests.recordings import wav
 from tests.servers import RunningServer, start_server, wait_until
+from tests.sockets import Client as SocketClient
 
 VOICES = "/v1/audio/voices"
 CONSENTS = "/v1/audio/voice_consents"
@@ -99,6 +101,23 @@ def test_a_voice_is_its_owners(client: Client) -> None:
             assert spoken.status_code == 200, spoken.text
     assert client("ann-next").delete(f"{VOICES}/Mine").status_code == 200
     assert names(ann) == []
+
+
+def test_a_websocket_speaks_with_its_owners_voices(client: Client, server: RunningServer) -> None:
+    uploaded(client("ann-key"), "Mine")
+    heard = {}
+    for key, last in (("ann-key", "session.done"), ("bob-key", "error")):
+        headers = {"Authorization": f"Bearer {key}"}
+        address = f"ws://127.0.0.1:{server.port}/v1/audio/speech/stream"
+        with connect(address, additional_headers=headers, proxy=None) as socket:
+            talk = SocketClient(socket)
+            talk.send("session.config", voice="mine", response_format="pcm", max_new_tokens=4)
+            talk.send("input.text", text="Hello.")
+            talk.send("input.done")
+            heard[key] = talk.until(last)
+    assert any(isinstance(each, bytes) for each in heard["ann-key"])
+    assert not any(isinstance(each, bytes) for each in heard["bob-key"])
+    assert "voice_not_found" in str(heard["bob-key"])
 
 
 def test_two_owners_may_have_voices_of_one_name(client: Client) -> None:
