@@ -1,24 +1,13 @@
-"""All settings in one frozen tree, and the only reader of flags, environment and TOML.
+"""All settings in one frozen tree, with every default; `antiphon.config_sources` reads them."""
 
-Later sources win: defaults, TOML file, environment (``ANTIPHON_<SECTION>_<NAME>``), flags.
-An unknown key in any of them is an error that suggests the nearest known one.
-"""
-
-import json
 import os
 import sys
-import tomllib
-from collections.abc import Mapping
-from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from antiphon.errors import SettingsError
-
-ENVIRONMENT_PREFIX = "ANTIPHON_"
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
     *("marin", "nova", "onyx", "sage", "shimmer", "verse"),
@@ -152,6 +141,12 @@ class DataSettings(Section):
     max_voices: int = Field(
         1000, ge=0, description="Most voices that may be uploaded, and most consents."
     )
+    max_owner_voices: int = Field(
+        0, ge=0, description="Most voices, and most consents, of one owner. 0: no further limit."
+    )
+    min_free_mib: int = Field(
+        100, ge=0, description="Nothing is stored that would leave less of the disk free."
+    )
 
     @property
     def folder(self) -> Path:
@@ -163,7 +158,17 @@ class JobSettings(Section):
     """Long texts that are spoken in the background."""
 
     max_jobs: int = Field(1000, ge=0, description="Most jobs that are kept, those at an end too.")
+    max_owner_jobs: int = Field(0, ge=0, description="Most jobs of one owner. 0: no further limit.")
     max_input_characters: int = Field(5_000_000, ge=1, description="Longest text of one job.")
+    max_gib: float = Field(
+        0.0, ge=0, description="Disk that all jobs together may take. 0: what is free."
+    )
+    max_owner_gib: float = Field(
+        0.0, ge=0, description="Disk that one owner's jobs may take. 0: no further limit."
+    )
+    max_crashes: int = Field(
+        2, ge=1, description="A job under which servers have died so often is given up."
+    )
     media_url: str | None = Field(
         None, description="Where results are kept, as s3://bucket/path; default: in the folder."
     )
@@ -286,116 +291,3 @@ class Settings(Section):
         shared = self.model.model_dump(include={"device", "dtype", "max_slots"})
         more = (each.model_dump(exclude_unset=True) for each in self.models.more)
         return (self.model, *(ModelSettings(**{**shared, **each}) for each in more))
-
-
-Entry: TypeAlias = tuple[str, str, Any]
-"""Section, name and value of one setting."""
-
-
-def load_settings(
-    flags: Mapping[str, Any] | None = None,
-    *,
-    file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Settings:
-    """Merge all sources into one tree.
-
-    Args:
-        flags: ``{"server.port": 8000}``; ``None`` values mean "not given".
-        file: TOML with one table a section; default: ``ANTIPHON_CONFIG`` if that is set.
-        environment: default: the process's own.
-
-    Raises:
-        SettingsError: naming the source, the key and, if it is unknown, the nearest known key.
-    """
-    environment = os.environ if environment is None else environment
-    file = file or (Path(found) if (found := environment.get("ANTIPHON_CONFIG")) else None)
-    merged: dict[str, dict[str, Any]] = {}
-    for section, name, value in [
-        *(_from_file(file) if file else ()),
-        *_from_environment(environment),
-        *_from_flags(flags or {}),
-    ]:
-        merged.setdefault(section, {})[name] = value
-    try:
-        return Settings.model_validate(merged)
-    except ValidationError as error:
-        raise SettingsError("; ".join(_explain(dict(each)) for each in error.errors())) from error
-
-
-def _known_keys() -> dict[str, tuple[str, str]]:
-    """Return ``{"server.port": ("server", "port"), ...}``."""
-    return {
-        f"{section}.{name}": (section, name)
-        for section, field in Settings.model_fields.items()
-        for name in type(field.default).model_fields
-    }
-
-
-def _entry(key: str, value: Any, *, source: str, shown: Mapping[str, str]) -> Entry:
-    """Find ``key`` among the known ones; ``shown`` maps a source's spelling to a known key."""
-    if key not in shown:
-        near = get_close_matches(key, shown, n=1, cutoff=0.5)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise SettingsError(f"{source}: unknown setting '{key}'.{hint}")
-    section, name = _known_keys()[shown[key]]
-    return section, name, value
-
-
-def _from_flags(flags: Mapping[str, Any]) -> list[Entry]:
-    shown = {key: key for key in _known_keys()}
-    return [
-        _entry(key, value, source="flags", shown=shown)
-        for key, value in flags.items()
-        if value is not None
-    ]
-
-
-def _from_environment(environment: Mapping[str, str]) -> list[Entry]:
-    shown = {ENVIRONMENT_PREFIX + key.replace(".", "_").upper(): key for key in _known_keys()}
-    return [
-        _entry(key, _parse(value, shown.get(key, "")), source="environment", shown=shown)
-        for key, value in environment.items()
-        if key.startswith(ENVIRONMENT_PREFIX) and key != "ANTIPHON_CONFIG"
-    ]
-
-
-def _parse(value: str, key: str) -> Any:
-    """Read a variable: JSON for tables, comma-separated for lists, else as it is."""
-    section, _, name = key.partition(".")
-    if not name:
-        return value
-    default = Settings.model_fields[section].default.model_dump()[name]
-    if isinstance(default, dict):
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            raise SettingsError(f"environment: {key}: not a JSON object: {error}") from error
-    if isinstance(default, tuple):
-        parts = tuple(part.strip() for part in value.split(",") if part.strip())
-        if key == "server.api_keys" and not parts:
-            raise SettingsError(  # a secret that is not there must not open the server
-                "environment: ANTIPHON_SERVER_API_KEYS is empty. Unset it if no key is to be asked"
-                " for."
-            )
-        return parts
-    return value
-
-
-def _from_file(file: Path) -> list[Entry]:
-    try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{file}: {error}") from error
-    known = _known_keys()
-    entries = []
-    for section, table in tables.items():
-        names = table if isinstance(table, dict) else {"": table}
-        for name, value in names.items():
-            key = f"{section}.{name}".rstrip(".")
-            entries.append(_entry(key, value, source=str(file), shown={k: k for k in known}))
-    return entries
-
-
-def _explain(error: Mapping[str, Any]) -> str:
-    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

@@ -9,6 +9,8 @@
     │   ├── JobStateError             409                          invalid_job_state
     │   ├── TooManyJobsError          400                          too_many_jobs
     │   ├── UnspeakableTextError      400                          unspeakable_text
+    │   ├── StorageQuotaError         400                          storage_quota_exceeded
+    │   ├── NotOwnerError             403                          permission_denied
     │   └── InputTooLongError         400                          string_above_max_length
     ├── AuthenticationError           401  invalid_request_error   invalid_api_key
     ├── IdleError                     408  invalid_request_error   timeout
@@ -139,8 +141,29 @@ class TooManyJobsError(InvalidRequestError):
 
     code = "too_many_jobs"
 
-    def __init__(self, max_jobs: int) -> None:
-        super().__init__(f"There are {max_jobs} jobs already: delete some of them first.")
+    def __init__(self, max_jobs: int, setting: str = "jobs.max_jobs") -> None:
+        super().__init__(
+            f"There are {max_jobs} jobs already ({setting}): delete some of them first."
+        )
+
+
+class StorageQuotaError(InvalidRequestError):
+    """What is kept would be more than is allowed."""
+
+    code = "storage_quota_exceeded"
+
+    def __init__(self, num_bytes: int, num_bytes_left: int, setting: str) -> None:
+        super().__init__(
+            f"The job may need {_gigabytes(num_bytes)} of disk; {_gigabytes(num_bytes_left)} of"
+            f" {setting} are left. Shorten the text, choose a compressed format, or delete jobs."
+        )
+
+
+class NotOwnerError(InvalidRequestError):
+    """It can be used, but belongs to somebody else."""
+
+    status = 403
+    code = "permission_denied"
 
 
 class InputTooLongError(InvalidRequestError):
@@ -262,8 +285,8 @@ class StorageFullError(StorageError):
     status = 507
     code = "insufficient_storage"
 
-    def __init__(self) -> None:
-        super().__init__("The server's data folder is full: nothing was stored.")
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or "The server's data folder is full: nothing was stored.")
 
 
 class SettingsError(AntiphonError):
@@ -276,3 +299,7 @@ class ModelLoadError(AntiphonError):
     """A checkpoint cannot be served; the message says why."""
 
     code = "model_load_failed"
+
+
+def _gigabytes(num_bytes: int) -> str:
+    return f"{max(0, num_bytes) / 1e9:.3g} GB"

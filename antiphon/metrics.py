@@ -105,6 +105,24 @@ class Metrics:
             registry=registry,
             buckets=_LAG_BUCKETS_S,
         )
+        self.owner_requests = Counter(
+            "antiphon_owner_requests",
+            "HTTP requests and WebSockets, by the owner of their key.",
+            ("owner",),
+            registry=registry,
+        )
+        self.jobs_ended = Counter(
+            "antiphon_jobs_ended",
+            "Jobs that were completed or have failed.",
+            ("state",),
+            registry=registry,
+        )
+        self.job_faults = Counter(
+            "antiphon_job_faults",
+            "What went wrong with the queue itself.",
+            ("kind",),
+            registry=registry,
+        )
         self.errors = Counter(
             "antiphon_errors",
             "Requests that failed, by the code in their answer.",

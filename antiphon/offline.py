@@ -17,7 +17,7 @@ from antiphon.audio.media_type import media_type_of
 from antiphon.audio.recording import file_content
 from antiphon.audio.utterance import Audio, collect
 from antiphon.concurrency import LoopCalls
-from antiphon.config import load_settings
+from antiphon.config_sources import load_settings
 from antiphon.offline_tasks import SpeechTasks
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech

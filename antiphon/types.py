@@ -39,6 +39,27 @@ MIN_NEW_TOKENS = 2
 """The least ``max_new_tokens`` that leaves room for a frame; see `max_frames_of`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """On whose behalf something is done: what is kept belongs to its owner.
+
+    Attributes:
+        owner: the owner's name; ``None`` where owners are not told apart.
+        is_admin: whether what belongs to others may be seen and deleted too.
+    """
+
+    owner: str | None = None
+    is_admin: bool = False
+
+    def may_use(self, owner: str | None) -> bool:
+        """Whether something of this owner's may be seen, changed and deleted."""
+        return self.is_admin or owner == self.owner
+
+
+OPERATOR = Caller(is_admin=True)
+"""Whoever runs the server, on its machine; also everybody, where no key is asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How an autoregressive stage draws codes. ``None`` means the family's default."""

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.config import Settings, load_settings
+from antiphon.config import Settings
+from antiphon.config_sources import load_settings
 from antiphon.errors import SettingsError
 
 

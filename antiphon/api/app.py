@@ -45,6 +45,7 @@ from antiphon.api.quotas import QuotaMiddleware, Quotas
 from antiphon.api.slow_clients import SlowBodyMiddleware
 from antiphon.api.speech_jobs import start_jobs
 from antiphon.api.state import Doors, ServerState
+from antiphon.api.storage_watch import StorageWatch
 from antiphon.api.watching import WatchMiddleware
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
@@ -101,6 +102,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
             app.state.server = server = await _start(settings, doors, progress, stack)
             described.loaded_families = server.families
             app.state.jobs = await start_jobs(app.state.server, stack)
+            await app.state.server.storage.start(stack)
             yield
 
     app = described = DescribedApi(
@@ -176,6 +178,7 @@ async def _start(
         uploaded=uploaded,
         warm_up=warming,
         doors=doors,
+        storage=StorageWatch({"uploaded voices": uploaded.check}),
         created_s=int(time.time()),
     )
 

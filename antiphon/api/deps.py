@@ -7,14 +7,25 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from antiphon import telemetry
+from antiphon.api.middleware import CALLER
 from antiphon.api.state import ServerState
+from antiphon.types import Caller
 
 
-async def server_state(connection: HTTPConnection) -> ServerState:
-    """Return the state that the lifespan has made."""
+async def caller(connection: HTTPConnection) -> Caller:
+    """Return on whose behalf a connection has come; one that nobody has asked has no rights."""
+    found = connection.scope.get(CALLER, Caller())
+    assert isinstance(found, Caller)
+    return found
+
+
+async def server_state(
+    connection: HTTPConnection, caller: Annotated[Caller, Depends(caller)]
+) -> ServerState:
+    """Return the state that the lifespan has made, with the voices that its caller may use."""
     state = connection.app.state.server
     assert isinstance(state, ServerState)
-    return state
+    return state.seen_by(caller)
 
 
 async def speech_id() -> str:
@@ -25,5 +36,6 @@ async def speech_id() -> str:
     return f"{telemetry.request_id.get()}/{secrets.token_hex(4)}"
 
 
+Asking = Annotated[Caller, Depends(caller)]
 Server = Annotated[ServerState, Depends(server_state)]
 SpeechId = Annotated[str, Depends(speech_id)]

@@ -24,9 +24,9 @@ async def health(server: Server) -> JSONResponse:
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(server: Server) -> JSONResponse:
-    """Say whether the models are warm, so that traffic may come."""
-    if not server.is_ready:
-        return JSONResponse({"status": "not ready"}, 503)
+    """Say whether traffic may come: the models are warm, and what is kept can be read."""
+    if hindrances := server.hindrances:
+        return JSONResponse({"status": "not ready", "reason": "; ".join(hindrances)}, 503)
     return JSONResponse({"status": "ready"})
 
 

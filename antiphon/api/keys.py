@@ -1,4 +1,8 @@
-"""API keys are kept as hashes, and compared so that the time an answer takes tells nothing."""
+"""API keys are kept as hashes, and compared so that the time an answer takes tells nothing.
+
+A key may have an owner: what is kept with it belongs to the owner, whatever key comes later. A line
+is ``sha256:HEX owner=NAME``, with ``scope=admin`` for a key that may see what belongs to others.
+"""
 
 import hashlib
 import hmac
@@ -11,6 +15,7 @@ from starlette.datastructures import Headers
 
 from antiphon.config import ServerSettings
 from antiphon.errors import SettingsError
+from antiphon.types import OPERATOR, Caller
 
 _KEY_HEADERS = ("xi-api-key", "X-Vapi-Secret")
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
@@ -18,6 +23,7 @@ HASH_PREFIX = "sha256:"
 NEW_KEY_PREFIX = "ak-"
 _NUM_RANDOM_BYTES = 32
 _SHOWN_HASH_CHARACTERS = 12
+_OWNER = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
 class KeyRing:
@@ -27,9 +33,14 @@ class KeyRing:
         """Accept these keys; ``sha256:HEX`` stands for the key of this hash.
 
         Raises:
-            SettingsError: something that should be a hash is none.
+            SettingsError: something that should be a hash is none, or what follows a key is no
+                owner and no scope; or one key has two owners.
         """
-        self._digests = tuple(dict.fromkeys(_digest(key) for key in keys))
+        self._callers: dict[bytes, Caller] = {}
+        for line in keys:
+            digest, caller = _entry(line)
+            if self._callers.setdefault(digest, caller) != caller:
+                raise SettingsError("server.api_keys: one key is there twice, with two owners.")
 
     @classmethod
     def of(cls, settings: ServerSettings) -> "KeyRing":
@@ -43,17 +54,31 @@ class KeyRing:
 
     def __bool__(self) -> bool:
         """Whether a key is asked for."""
-        return bool(self._digests)
+        return bool(self._callers)
 
     def owner(self, headers: Headers) -> str | None:
         """Return a name for the key that a request has brought, ``None`` if it is not accepted.
 
-        The name is the beginning of the key's hash: it may be shown.
+        The name is its owner's, or else the beginning of the key's hash: it may be shown.
         """
+        found = self._found(headers)
+        if found is None:
+            return None
+        return self._callers[found].owner or found.hex()[:_SHOWN_HASH_CHARACTERS]
+
+    def caller(self, headers: Headers) -> Caller:
+        """Return on whose behalf a request has come; without an accepted key, nobody's."""
+        if not self:
+            return OPERATOR
+        found = self._found(headers)
+        return Caller() if found is None else self._callers[found]
+
+    def _found(self, headers: Headers) -> bytes | None:
+        """Return the hash of the key that a request has brought, if it is accepted."""
         given = hashlib.sha256(given_key(headers).encode("latin-1")).digest()
         # All are compared, each in constant time.
-        found = [each for each in self._digests if hmac.compare_digest(given, each)]
-        return found[0].hex()[:_SHOWN_HASH_CHARACTERS] if found else None
+        found = [each for each in self._callers if hmac.compare_digest(given, each)]
+        return found[0] if found else None
 
     def admits(self, headers: Headers) -> bool:
         """Whether a request has brought a key, or there is none to be asked for."""
@@ -87,6 +112,22 @@ def new_key() -> str:
 def hashed(key: str) -> str:
     """Return what stands for ``key`` in settings and files."""
     return HASH_PREFIX + hashlib.sha256(key.encode()).hexdigest()
+
+
+def _entry(line: str) -> tuple[bytes, Caller]:
+    """Read a key, or its hash, and what follows it; what is wrong is not repeated."""
+    key, *words = line.split() or [line]
+    found = dict(word.partition("=")[::2] for word in words)
+    owner, scope = found.pop("owner", None), found.pop("scope", None)
+    if found or scope not in (None, "admin"):
+        raise SettingsError(
+            "server.api_keys: a key is followed by owner=NAME, scope=admin or both."
+        )
+    if owner is not None and not _OWNER.fullmatch(owner):
+        raise SettingsError(
+            "server.api_keys: an owner's name is up to 64 ASCII letters, digits, '.', '_' and '-'."
+        )
+    return _digest(key), Caller(owner, is_admin=scope == "admin")
 
 
 def _digest(key: str) -> bytes:

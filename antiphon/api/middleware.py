@@ -13,6 +13,8 @@ from antiphon.telemetry import request_scope
 from antiphon.types import new_request_id
 
 REQUEST_ID_HEADER = "X-Request-Id"
+CALLER = "antiphon.caller"
+"""Where a connection's scope says on whose behalf it has come."""
 
 _VALID_REQUEST_ID = re.compile(r"[\w.:+/=@-]{1,128}", re.ASCII)
 _OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json"}
@@ -54,8 +56,12 @@ class ApiKeyMiddleware:
         self._failed = failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and self._keys and not _is_open(scope):
-            headers = Headers(scope=scope)
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        scope[CALLER] = self._keys.caller(headers)
+        if self._keys and not _is_open(scope):
             if not given_key(headers):
                 raise AuthenticationError(
                     "No API key was given. Send it as 'Authorization: Bearer <key>'."

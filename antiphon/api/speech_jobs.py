@@ -8,10 +8,11 @@ from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from antiphon.api.deps import Server
+from antiphon.api.deps import Asking, Server
 from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
 from antiphon.api.ranges import StoredFile, file_response
 from antiphon.api.schemas.error import ErrorBody
@@ -23,13 +24,21 @@ from antiphon.api.schemas.speech_jobs import (
 )
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
-from antiphon.errors import InvalidRequestError, UnknownJobError
-from antiphon.media.job import Job
+from antiphon.config import Settings
+from antiphon.errors import (
+    InvalidRequestError,
+    StorageError,
+    UnavailableError,
+    UnknownJobError,
+)
+from antiphon.media.job import Job, JobLimits
+from antiphon.media.job_database import UNREADABLE
 from antiphon.media.ledger import JobLedger
 from antiphon.media.store import MediaStore
-from antiphon.pipeline.jobs import Chapter, JobPlan, JobRunner
+from antiphon.pipeline.job_plan import Chapter, JobPlan
+from antiphon.pipeline.jobs import JobRunner
 from antiphon.pipeline.text import segment_seed
-from antiphon.types import new_seed
+from antiphon.types import Caller, new_seed
 
 PATH = "/v1/audio/speech/jobs"
 MAX_SEED = 2**63 - 1
@@ -48,15 +57,30 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
         SettingsError: results cannot be kept where the settings say.
     """
     settings, folder = server.settings, server.settings.data.folder
+    ledger = JobLedger(folder, _limits(settings))
     runner = JobRunner(
-        JobLedger(folder, settings.jobs.max_jobs),
+        ledger,
         MediaStore(settings.jobs.media_url or folder / "media"),
         folder / "jobs",
-        partial(_plan, server),
+        partial(_plan_of, server),
+        server.doors.metrics,
     )
     stack.push_async_callback(runner.close)
+    server.storage.add("jobs", partial(runner.workers.run, ledger.check))
     runner.start()
     return runner
+
+
+def _limits(settings: Settings) -> JobLimits:
+    jobs = settings.jobs
+    return JobLimits(
+        max_jobs=jobs.max_jobs,
+        max_owner_jobs=jobs.max_owner_jobs,
+        max_bytes=int(jobs.max_gib * 2**30),
+        max_owner_bytes=int(jobs.max_owner_gib * 2**30),
+        max_crashes=jobs.max_crashes,
+        min_free_bytes=settings.data.min_free_mib * 2**20,
+    )
 
 
 def _job_runner(connection: HTTPConnection) -> JobRunner:
@@ -68,12 +92,13 @@ def _job_runner(connection: HTTPConnection) -> JobRunner:
 Jobs = Annotated[JobRunner, Depends(_job_runner)]
 
 
-@router.post(PATH, status_code=202)
+@router.post(PATH, status_code=202, responses={507: {"model": ErrorBody}})
 async def create_job(
-    body: SpeechJobBody, server: Server, jobs: Jobs, response: Response
+    body: SpeechJobBody, server: Server, jobs: Jobs, caller: Asking, response: Response
 ) -> SpeechJobView:
-    """Put a text in the queue; what could not be spoken is refused at once."""
+    """Put a text in the queue; what could not be spoken, or kept, is refused at once."""
     body.check_length(server.settings.jobs.max_input_characters)
+    own = server.seen_by(Caller(caller.owner))  # an admin's job has no further rights
     for part in body.parts:
         speech = body.speech(part)
         request = speech.to_domain("check")
@@ -87,57 +112,61 @@ async def create_job(
                 param="word_timestamps",
             )
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))
-    await server.speech.cast(replace(request, options=options.named), model)
-    job = await jobs.add(body.kept(new_seed(), options.ignored).model_dump_json(exclude_none=True))
+    await own.speech.cast(replace(request, options=options.named), model)
+    text, plan = await jobs.workers.run(_complete, body.kept(new_seed(), options.ignored), own)
+    job = await jobs.add(text, plan, caller.owner)
     return SpeechJobView.of(job, PATH)
 
 
 @router.get(PATH)
 async def list_jobs(
     jobs: Jobs,
+    caller: Asking,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     after: str | None = None,
 ) -> SpeechJobList:
     """List jobs, the newest first; ``after`` is the last id of the page before."""
-    found = await jobs.workers.run(jobs.ledger.page, limit + 1, after)
+    found = await jobs.workers.run(jobs.ledger.page, limit + 1, after, caller)
     views = [SpeechJobView.of(job, PATH) for job in found[:limit]]
     return SpeechJobList(data=views, has_more=len(found) > limit)
 
 
 @router.get(PATH + "/{id}")
-async def get_job(id: str, jobs: Jobs) -> SpeechJobView:
+async def get_job(id: str, jobs: Jobs, caller: Asking) -> SpeechJobView:
     """Tell how far a job is, and what it has made."""
-    return SpeechJobView.of(await jobs.workers.run(jobs.ledger.get, id), PATH)
+    return SpeechJobView.of(await jobs.workers.run(jobs.ledger.get, id, caller), PATH)
 
 
 @router.post(PATH + "/{id}/{action}")
 async def change_job(
-    id: str, action: Literal["pause", "resume", "cancel"], jobs: Jobs
+    id: str, action: Literal["pause", "resume", "cancel"], jobs: Jobs, caller: Asking
 ) -> SpeechJobView:
-    """Pause a job, go on with it (after a failure too), or give it up."""
-    return SpeechJobView.of(await jobs.change(id, action), PATH)
+    """Pause a job, go on with it (after a failure, from its beginning), or give it up."""
+    return SpeechJobView.of(await jobs.change(id, action, caller), PATH)
 
 
 @router.delete(PATH + "/{id}")
-async def delete_job(id: str, jobs: Jobs) -> SpeechJobDeleted:
+async def delete_job(id: str, jobs: Jobs, caller: Asking) -> SpeechJobDeleted:
     """Forget a job, wherever it is, and all that it has made."""
-    await jobs.delete(id)
+    await jobs.delete(id, caller)
     return SpeechJobDeleted(id=id)
 
 
 @router.get(PATH + "/{id}/events", response_class=Response)
-async def follow_job(id: str, jobs: Jobs) -> Response:
+async def follow_job(id: str, jobs: Jobs, caller: Asking) -> Response:
     """Follow a job: an event for each change, until it ends."""
-    await jobs.workers.run(jobs.ledger.get, id)
+    await jobs.workers.run(jobs.ledger.get, id, caller)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamedResponse(_events(id, jobs), headers, "text/event-stream")
 
 
 @router.get(PATH + "/{id}/content", response_class=Response)
 @router.get(PATH + "/{id}/content/{index}", response_class=Response)
-async def get_content(id: str, request: Request, jobs: Jobs, index: int = 0) -> Response:
+async def get_content(
+    id: str, request: Request, jobs: Jobs, caller: Asking, index: int = 0
+) -> Response:
     """Download what a job has made, or the part of it that ``Range`` asks for."""
-    job = await jobs.workers.run(jobs.ledger.get, id)
+    job = await jobs.workers.run(jobs.ledger.get, id, caller)
     if job.result is None:
         raise InvalidRequestError(
             f"The job is {job.state}: it has made nothing yet.", code="job_not_completed"
@@ -171,6 +200,8 @@ async def _events(id: str, jobs: JobRunner) -> AsyncGenerator[bytes, None]:
             told, silent_s = view, 0.0
         if job.state.is_final:
             return
+        if jobs.is_stopping:  # breaks the connection: the job goes on elsewhere
+            raise UnavailableError("The server is stopping.")
         with suppress(TimeoutError):
             async with asyncio.timeout(_POLL_S):
                 await changed.wait()
@@ -185,21 +216,37 @@ def _event(name: str, view: SpeechJobView) -> bytes:
     return f'event: {name}\ndata: {{"type":"{name}","job":{view.model_dump_json()}}}\n\n'.encode()
 
 
-def _plan(server: ServerState, job: Job) -> JobPlan:
-    """Read a job's body; chapters after the first have seeds of their own."""
-    body = SpeechJobBody.model_validate_json(job.body)
+def _complete(body: SpeechJobBody, server: ServerState) -> tuple[str, JobPlan]:
+    """Return a body as it is kept, and what it is about to do."""
+    return body.model_dump_json(exclude_none=True), _plan(body, "new", server)
+
+
+def _plan_of(server: ServerState, job: Job) -> JobPlan:
+    """Read a job's body: it speaks with its owner's voices."""
+    try:
+        body = SpeechJobBody.model_validate_json(job.body)
+    except ValidationError as error:
+        fault = UNREADABLE
+        raise StorageError(fault.message, code=fault.code) from error
+    return _plan(body, job.id, server.seen_by(Caller(job.owner)))
+
+
+def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:
+    """Say what a job does; chapters after the first have seeds of their own."""
     chapters = []
     for index, part in enumerate(body.parts):
         speech = body.speech(part)
-        request = replace(speech.to_domain(f"{job.id}-{index}"), is_live=False)
+        request = replace(speech.to_domain(f"{id}-{index}"), is_live=False)
         assert request.seed is not None
         request = replace(request, seed=segment_seed(request.seed, index) & MAX_SEED)
         model = server.speech.model(request.model)
         opened = partial(open_stream, speech, request, server)
-        chapters.append(Chapter(part.title, len(part.input), opened))
+        chapters.append(Chapter(part.title, part.input, opened))
     return JobPlan(
         chapters=tuple(chapters),
         format=speech.response_format,
         sample_rate_hz=request.sample_rate_hz or model.capabilities.sample_rate_hz,
         is_split=body.output == "chapters",
+        speed=request.speed,
+        model_rate_hz=model.capabilities.sample_rate_hz,
     )

@@ -1,16 +1,18 @@
 """All that a running server holds, in one place."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.api.gate import Gate
 from antiphon.api.keys import KeyRing
+from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.metrics import Metrics
 from antiphon.models.spec import Family
 from antiphon.pipeline.speech import Speech
 from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.types import Caller
 from antiphon.voices.recordings import Recordings
 
 
@@ -33,6 +35,7 @@ class ServerState:
         uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
         doors: who is let in, and what is counted.
+        storage: whether what is kept can be read.
         created_s: Unix time at which the models were loaded.
     """
 
@@ -43,18 +46,37 @@ class ServerState:
     uploaded: UploadedVoices
     warm_up: "asyncio.Task[None]"
     doors: Doors
+    storage: StorageWatch
     created_s: int
 
     def families(self) -> list[Family]:
         """Return the families of the served models."""
         return [model.family for model in self.speech.models.values()]
 
+    def seen_by(self, caller: Caller) -> "ServerState":
+        """Return the same server with the voices that a caller may use."""
+        if caller == self.uploaded.caller:
+            return self
+        uploaded = self.uploaded.seen_by(caller)
+        return replace(self, uploaded=uploaded, speech=self.speech.with_voices(uploaded))
+
     @property
     def is_ready(self) -> bool:
-        """Whether the models are warm, none has failed, and the server is not about to stop."""
-        if not self.warm_up.done() or self.warm_up.cancelled() or self.doors.gate.is_draining:
-            return False
-        return self.warm_up.exception() is None and not self.failures
+        """Whether traffic may come; see `hindrances`."""
+        return not self.hindrances
+
+    @property
+    def hindrances(self) -> list[str]:
+        """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
+        found = ["a model has failed, or hangs"] if self.failures else []
+        found += self.storage.problems
+        if self.doors.gate.is_draining:
+            found.append("the server is stopping")
+        if not self.warm_up.done():
+            found.append("the models are not warm yet")
+        elif self.warm_up.cancelled() or self.warm_up.exception() is not None:
+            found.append("the models could not be warmed up")
+        return found
 
     @property
     def failures(self) -> list[str]:

@@ -55,7 +55,7 @@ async def list_voices(
     """
     loaded = server.speech.model(model)
     own = loaded.capabilities.voices
-    uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+    uploaded = await server.uploaded.listed()
     spoken = uploaded if loaded.capabilities.cloning else []
     if legacy:
         return {"voices": [*(voice.id for voice in own), *(voice.name for voice in spoken)]}
@@ -115,7 +115,7 @@ async def list_speech_voices(server: Server, model_id: str | None = None) -> lis
     loaded = server.speech.model(model_id)
     names = [voice.id for voice in loaded.capabilities.voices]
     if loaded.capabilities.cloning:
-        uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+        uploaded = await server.uploaded.listed()
         names += [voice.name for voice in uploaded]
     return [{"model_id": loaded.name, "voice_id": name} for name in names]
 

@@ -6,7 +6,9 @@ import time
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon import tracing
+from antiphon.api.middleware import CALLER
 from antiphon.metrics import Metrics
+from antiphon.types import Caller
 
 logger = logging.getLogger("antiphon.requests")
 
@@ -55,10 +57,14 @@ class WatchMiddleware:
         known = method if method in _METHODS else _UNKNOWN
         self._metrics.http_requests.labels(known, route, status).inc()
         self._metrics.http_s.labels(route).observe(elapsed_s)
+        owner = scope.get(CALLER, Caller()).owner
+        if owner is not None:
+            self._metrics.owner_requests.labels(owner).inc()
         if logger.isEnabledFor(self._level):
             told = (method, route, status, round(elapsed_s * 1000))  # a path can name a voice
             fields = dict(zip(("method", "route", "status", "duration_ms"), told, strict=True))
-            logger.log(self._level, "%s %s %s in %d ms", *told, extra={"fields": fields})
+            extra = {"fields": {**fields, "owner": owner}}
+            logger.log(self._level, "%s %s %s in %d ms", *told, extra=extra)
 
 
 def route_of(scope: Scope) -> str:

@@ -1,7 +1,7 @@
 """MP3, Opus, AAC and FLAC through PyAV, set up so that each frame leaves as soon as it is coded."""
 
 import os
-import random
+import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -271,7 +271,7 @@ def _on_one_core() -> Iterator[None]:
         return
     cores = os.sched_getaffinity(0)
     with suppress(OSError):  # a sandbox may forbid it
-        os.sched_setaffinity(0, {random.choice(sorted(cores))})
+        os.sched_setaffinity(0, {secrets.choice(sorted(cores))})
     try:
         yield
     finally:

@@ -21,6 +21,8 @@ from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
 from antiphon.config import Settings
+from antiphon.errors import UnavailableError
+from antiphon.pipeline.jobs import JobRunner
 from antiphon.telemetry import configure_logging
 from antiphon.types import LoadProgress
 
@@ -45,6 +47,7 @@ class _Server(uvicorn.Server):
         self._drained_by_s: float | None = None
         self._num_quiet_ticks = 0
         self._watchdog = Watchdog(settings.limits.exit_unhealthy_s)
+        self._releasing: asyncio.Task[None] | None = None
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -94,11 +97,18 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         self._watchdog.tick(is_healthy=not self._state.failures)
         if self._drained_by_s is not None:
+            self._release_jobs()
             is_late = time.monotonic() >= self._drained_by_s
             if is_late:
                 self.config.timeout_graceful_shutdown = 0  # they had their time
             self.should_exit |= is_late or self._is_quiet()
         return await super().on_tick(counter)
+
+    def _release_jobs(self) -> None:
+        """Give the job under way to whoever comes next; closing the app waits for it."""
+        if self._releasing is None:
+            runner: JobRunner = self._app.state.jobs
+            self._releasing = asyncio.create_task(runner.release(), name="release jobs")
 
     def _is_quiet(self) -> bool:
         """Whether nobody has been served for a moment; silent WebSockets do not count."""
@@ -111,6 +121,7 @@ class _Server(uvicorn.Server):
             self._show(part, num_done, num_all)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._release_jobs()
         await super().shutdown(sockets)
         if cut := set(self.server_state.tasks):
             if self.force_exit:  # a second Ctrl-C: uvicorn has not waited for them
@@ -133,7 +144,8 @@ class _NoFalseAlarms(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.getMessage() in _NO_ALARMS:
             return False
-        return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+        cut = (asyncio.CancelledError, UnavailableError)
+        return not (record.exc_info and isinstance(record.exc_info[1], cut))
 
 
 def run(settings: Settings) -> None:

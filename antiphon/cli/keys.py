@@ -13,13 +13,24 @@ def _group() -> None:
 
 
 @keys.command()
-def new() -> None:
+def new(
+    owner: Annotated[
+        str | None, typer.Option(help="Whose it is: what is kept with it belongs to this name.")
+    ] = None,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="It may see and delete what belongs to others.")
+    ] = False,
+) -> None:
     """Print a new key, for its owner, and its hash, for the server's settings or keys file."""
-    from antiphon.api.keys import hashed, new_key
+    from antiphon.api.keys import KeyRing, hashed, new_key
 
     key = new_key()
+    words = [f"owner={owner}"] if owner is not None else []
+    words += ["scope=admin"] if admin else []
+    line = " ".join([hashed(key), *words])
+    KeyRing([line])  # refuses a wrong name
     typer.echo(f"key:  {key}")
-    typer.echo(f"hash: {hashed(key)}")
+    typer.echo(f"hash: {line}")
 
 
 @keys.command("hash")

@@ -7,6 +7,7 @@ from typer.core import TyperGroup
 
 from antiphon import __version__
 from antiphon.cli.bench import app as bench
+from antiphon.cli.data import data
 from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.keys import keys
@@ -62,6 +63,7 @@ add_command(app, "say", SayFlags, say)
 app.add_typer(voices, name="voices")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
+app.add_typer(data, name="data")
 app.command()(config)
 app.add_typer(bench, name="bench")
 app.add_typer(dev, name="dev")

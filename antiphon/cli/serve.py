@@ -124,7 +124,7 @@ def serve(flags: ServeFlags) -> None:
 
     All settings can also come from the environment or a file: see `antiphon config`.
     """
-    from antiphon.config import load_settings
+    from antiphon.config_sources import load_settings
     from antiphon.models.registry import resolve
 
     settings = load_settings(flags.as_settings(), file=flags.config)

@@ -19,7 +19,7 @@ def config(
     ] = None,
 ) -> None:
     """Print the settings in force, as TOML; keys are not shown."""
-    from antiphon.config import load_settings
+    from antiphon.config_sources import load_settings
 
     typer.echo("\n".join(as_toml(load_settings(file=file))))
 
@@ -36,7 +36,7 @@ def as_toml(settings: "Settings") -> Iterator[str]:
 
 
 def _section_lines(section_name: str, section: "Section") -> Iterator[str]:
-    from antiphon.config import ENVIRONMENT_PREFIX
+    from antiphon.config_sources import ENVIRONMENT_PREFIX
 
     for name, value in section.model_dump(mode="json").items():
         description = type(section).model_fields[name].description

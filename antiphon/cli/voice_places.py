@@ -46,7 +46,7 @@ class Folder:
     def __init__(self, settings: Settings) -> None:
         data = settings.data
         blobs = None if data.blobs_url is None else Blobs(data.blobs_url)
-        self._vault = Vault(data.folder, blobs)
+        self._vault = Vault(data.folder, blobs, min_free_bytes=data.min_free_mib * 2**20)
         self._settings = settings
         self._store = VoiceStore(self._vault, data.max_voices)
         self._consents = ConsentStore(self._vault, data.max_voices)

@@ -40,7 +40,7 @@ def _own(
     """List a model's own voices, the first one is the default; or manage uploaded ones."""
     if context.invoked_subcommand is not None:
         return
-    from antiphon.config import load_settings
+    from antiphon.config_sources import load_settings
     from antiphon.models.base import Prompter
     from antiphon.models.registry import resolve
     from antiphon.models.spec import LoadContext
@@ -113,7 +113,7 @@ def _place(
     url: str | None, api_key: str | None, data_dir: Path | None
 ) -> Generator["Place", None, None]:
     from antiphon.cli.voice_places import Folder, Remote
-    from antiphon.config import load_settings
+    from antiphon.config_sources import load_settings
 
     if url is not None:
         yield Remote(url, api_key)

@@ -81,12 +81,15 @@ class Job:
     """A row of the ledger.
 
     Attributes:
+        owner: whose it is; ``None`` where owners are not told apart.
         body: the request, as JSON, its seed filled in.
         created_s: Unix time.
         finished_s: Unix time of the end; ``None`` before.
+        num_bytes: of disk: what it may take, or what its result has.
     """
 
     id: str
+    owner: str | None
     state: JobState
     body: str
     created_s: int
@@ -94,3 +97,25 @@ class Job:
     progress: JobProgress
     result: JobResult | None
     fault: JobFault | None
+    num_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimits:
+    """How many jobs are kept, and how much of the disk they may take.
+
+    Attributes:
+        max_jobs: in all, those at an end too.
+        max_owner_jobs: of one owner; 0 for no further limit.
+        max_bytes: of all jobs; 0 for what the disk holds.
+        max_owner_bytes: of one owner's; 0 for no further limit.
+        max_crashes: after so many deaths of servers under it a job is given up.
+        min_free_bytes: so much of the disk stays free.
+    """
+
+    max_jobs: int = 1000
+    max_owner_jobs: int = 0
+    max_bytes: int = 0
+    max_owner_bytes: int = 0
+    max_crashes: int = 2
+    min_free_bytes: int = 0

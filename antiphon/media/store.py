@@ -15,6 +15,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from antiphon.errors import SettingsError
+from antiphon.voices.blobs import sync_folder
 
 _PIECE_BYTES = 256 * 1024
 
@@ -36,16 +37,14 @@ class MediaStore:
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def take(self, path: Path, key: str) -> int:
-        """Move a file in, and return its size in bytes.
+        """Move a file in, and return its size in bytes; it will be there after a power cut.
 
         Raises:
             OSError: it could not be written.
         """
         num_bytes = path.stat().st_size
         if self._is_local:
-            place = Path(self._path(key))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(path, place)
+            _move(path, Path(self._path(key)))
         else:
             self._files.put_file(os.fspath(path), self._path(key))
             path.unlink()
@@ -75,3 +74,20 @@ class MediaStore:
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"
+
+
+def _move(path: Path, place: Path) -> None:
+    """Move a file, to another disk too, and make it last: its bytes, its name, its folders."""
+    new_folders = [each for each in place.parents if not each.exists()]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f"{place.name}.tmp")
+    try:
+        shutil.move(path, unfinished)
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(place)
+        for folder in (place.parent, *(each.parent for each in new_folders)):
+            sync_folder(folder)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,5 +1,6 @@
 """Writes the files of a job: one for all chapters, or one for each."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,19 +9,32 @@ import numpy as np
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.media.job import JobChapter, JobFile
 from antiphon.media.store import MediaStore
+from antiphon.pipeline.job_plan import CHAPTER_PAUSE_S
 from antiphon.types import Samples
 from antiphon.voices.vault import storage_faults
 
-CHAPTER_PAUSE_S = 1.0
+Spend = Callable[[int], None]
+"""Hears how many bytes are about to be written, and raises if that may not be."""
+
+
+def spend_freely(num_bytes: int) -> None:
+    """Let everything be written."""
 
 
 class JobFiles:
     """The files of one job in the making; blocks, so it belongs in worker threads."""
 
     def __init__(
-        self, folder: Path, format: AudioFormat, sample_rate_hz: int, *, is_split: bool
+        self,
+        folder: Path,
+        format: AudioFormat,
+        sample_rate_hz: int,
+        *,
+        is_split: bool,
+        spend: Spend = spend_freely,
     ) -> None:
         """Write into a folder of this machine; ``is_split`` begins a file with each chapter."""
+        self._spend = spend
         self._folder = folder
         self._format = format
         self._sample_rate_hz = sample_rate_hz
@@ -40,7 +54,7 @@ class JobFiles:
             with storage_faults():
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path = self._folder / f"{len(self._done)}.{self._format}"
-                self._file = _File(path, self._format, self._sample_rate_hz)
+                self._file = _File(path, self._format, self._sample_rate_hz, self._spend)
         else:
             num_samples = round(CHAPTER_PAUSE_S * self._sample_rate_hz)
             self.write(np.zeros(num_samples, np.float32))
@@ -108,21 +122,27 @@ class JobFiles:
 class _File:
     """An encoder and the file that it fills."""
 
-    def __init__(self, path: Path, format: AudioFormat, sample_rate_hz: int) -> None:
+    def __init__(self, path: Path, format: AudioFormat, sample_rate_hz: int, spend: Spend) -> None:
         self.path = path
+        self._spend = spend
         self.num_samples = 0
         self._encoder = open_encoder(format, sample_rate_hz, is_whole=True)
         self._file = path.open("wb")
 
     def write(self, samples: Samples) -> None:
         self.num_samples += len(samples)
-        self._file.write(self._encoder.encode(samples))
+        self._write(self._encoder.encode(samples))
 
     def finish(self) -> None:
-        self._file.write(self._encoder.finish())
+        self._write(self._encoder.finish())
         self._file.seek(0)
         self._file.write(self._encoder.header)
         self.close()
+
+    def _write(self, content: bytes) -> None:
+        if content:
+            self._spend(len(content))
+            self._file.write(content)
 
     def close(self) -> None:
         self._encoder.close()

@@ -1,98 +1,39 @@
 """Speaks long texts in the background, one job at a time, and goes on after a restart.
 
 A job's segments are kept on disk until it ends. Whoever takes it up again, after a pause or a
-restart, reads those that are there and speaks the rest: with its seed the result is the same.
+restart, reads those that are there and speaks the rest: with its seed the result is the same. A job
+that fails leaves nothing behind.
 """
 
 import asyncio
 import logging
-import secrets
 import shutil
 from collections.abc import Callable
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.errors import AntiphonError, StorageError, UnknownJobError
-from antiphon.media.job import Job, JobFault, JobProgress, JobResult, JobState
-from antiphon.media.ledger import LOAN_S, JobLedger
+from antiphon.media.job import Job, JobFault, JobResult, JobState
+from antiphon.media.job_database import UNREADABLE
+from antiphon.media.leases import LEASE_S
+from antiphon.media.ledger import JobLedger
 from antiphon.media.store import MediaStore
-from antiphon.pipeline.job_files import JobFiles
-from antiphon.pipeline.journey import SegmentSource
-from antiphon.pipeline.kept_segments import KeptSegments, SegmentDone
-from antiphon.pipeline.unspoken import joined
-from antiphon.types import AudioChunk, Ended, FinishReason, SpeechStream, Usage
+from antiphon.metrics import Metrics
+from antiphon.pipeline.job_plan import JobPlan
+from antiphon.pipeline.job_work import DiskBudget, JobAccount, JobPlace, speak_job
+from antiphon.telemetry import request_scope
+from antiphon.types import OPERATOR, Caller
 
 logger = logging.getLogger(__name__)
 
 MEDIA_FOLDER = "jobs"
 
-_WITHOUT_SEGMENTS = (JobState.COMPLETED, JobState.CANCELLED)
+_WITH_SEGMENTS = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 _POLL_S = 2.0
 _NUM_THREADS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Chapter:
-    """A part of a job.
-
-    Attributes:
-        title: for people.
-        num_characters: of its text.
-        open: begins to speak it.
-    """
-
-    title: str | None
-    num_characters: int
-    open: Callable[[SegmentSource], SpeechStream]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlan:
-    """A job's body, read."""
-
-    chapters: tuple[Chapter, ...]
-    format: AudioFormat
-    sample_rate_hz: int
-    is_split: bool
-
-
-@dataclass(slots=True)
-class _Account:
-    """What has come of a job so far; what is read again after a restart is no step back."""
-
-    progress: JobProgress
-    usage: Usage = Usage()
-    reason: FinishReason = "stop"
-    unspoken: tuple[str, ...] = ()
-    share: float = 0.0  # of the chapters before this one
-    chapter_share: float = 1.0
-    num_segments: int = 0
-    audio_s: float = 0.0
-    has_changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def segment_done(self, done: SegmentDone) -> None:
-        self.num_segments += 1
-        self.audio_s += done.audio_s
-        fraction = min(1.0, self.share + self.chapter_share * done.fraction)
-        if fraction >= self.progress.fraction:
-            self.progress = JobProgress(
-                fraction=fraction, num_segments=self.num_segments, audio_s=self.audio_s
-            )
-            self.has_changed.set()
-
-    def ended(self, ended: Ended) -> None:
-        usage = ended.usage
-        self.usage = Usage(
-            self.usage.input_tokens + usage.input_tokens,
-            self.usage.output_tokens + usage.output_tokens,
-        )
-        self.reason = ended.reason if self.reason == "stop" else self.reason
-        self.unspoken = joined(self.unspoken, ended.unspoken)
 
 
 class JobRunner:
@@ -103,6 +44,8 @@ class JobRunner:
         media: what they have made; blocks likewise.
         workers: threads for whatever blocks here.
         changed: set, and replaced, when a job of this server has changed.
+        is_stopping: whether no job is taken any more.
+        metrics: count what becomes of jobs.
     """
 
     def __init__(
@@ -111,15 +54,18 @@ class JobRunner:
         media: MediaStore,
         folder: Path,
         plan: Callable[[Job], JobPlan],
+        metrics: Metrics | None = None,
     ) -> None:
         """Work in a folder of this machine; ``plan`` reads a job's body."""
         self.ledger = ledger
         self.media = media
         self.workers = Workers("jobs", _NUM_THREADS)
         self.changed = asyncio.Event()
+        self.is_stopping = False
         self._folder = folder
         self._plan = plan
-        self._owner = secrets.token_hex(8)
+        self.metrics = metrics or Metrics()
+        self._runner = ledger.runner()
         self._wake = asyncio.Event()
         self._running: tuple[str, asyncio.Task[JobResult]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -128,39 +74,65 @@ class JobRunner:
         """Begin to work, on the loop that this is called on."""
         self._task = asyncio.create_task(self._work_for_ever(), name="jobs")
 
+    async def release(self) -> None:
+        """Give the job under way back at once, and take no other; may be called again."""
+        if not self.is_stopping and self._task is not None:
+            self._task.cancel()
+        self.is_stopping = True
+        self._tell()
+        if self._task is None:
+            return
+        await asyncio.wait([self._task])
+        try:
+            await self.workers.run(self.ledger.give_back, self._runner)
+        except StorageError as error:
+            logger.error("jobs: %s", error.message)
+        self._runner.end()
+
     async def close(self) -> None:
         """Stop; a job under way is left to whoever comes next."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self.release()
         self.workers.close()
+        self.ledger.close()
 
-    async def change(self, id: str, action: str) -> Job:
+    async def change(self, id: str, action: str, caller: Caller = OPERATOR) -> Job:
         """Pause, resume or cancel a job; see `JobLedger.change`."""
-        job = await self.workers.run(self.ledger.change, id, action)
+        job = await self.workers.run(self.ledger.change, id, action, caller)
         await self._drop(id)
         if job.state is JobState.CANCELLED:
-            await self._forget_segments(id)
+            await self.workers.run(self._forget, job)
         self._tell()
         return job
 
-    async def delete(self, id: str) -> Job:
-        """Forget a job and all that it has made.
+    async def delete(self, id: str, caller: Caller = OPERATOR) -> Job:
+        """Forget a job and all that it has made; a full disk is no hindrance.
 
         Raises:
-            UnknownJobError: there is none of this id.
+            UnknownJobError: there is none of this id, or it is somebody else's.
             StorageError: its files could not be removed.
         """
-        job = await self.workers.run(self.ledger.delete, id)
+        job = await self.workers.run(self.ledger.get, id, caller)
+        if job.state.is_final:  # nobody works on it, and its files are the room that is needed
+            await self.workers.run(self._forget, job)
+        job = await self.workers.run(self.ledger.delete, id, caller)
         await self._drop(id)
-        await self._forget_segments(id)
-        await self.workers.run(self._delete_media, id)
+        await self.workers.run(self._forget, job)
         self._tell()
         return job
 
-    async def add(self, body: str) -> Job:
-        """Put a job at the end of the queue; see `JobLedger.add`."""
-        job = await self.workers.run(self.ledger.add, body)
+    async def add(self, job_body: str, plan: JobPlan, owner: str | None = None) -> Job:
+        """Put a job at the end of the queue, if the disk will hold it.
+
+        Raises:
+            InvalidRequestError: a pause is wrong, or there are more jobs, or larger ones, than
+                there may be.
+            StorageFullError: too little of the disk is free.
+            StorageError: it could not be kept.
+        """
+        num_bytes = await self.workers.run(plan.predicted_bytes)
+        budget = DiskBudget(self._folder, self.ledger.limits.min_free_bytes)
+        await self.workers.run(budget.check, num_bytes)
+        job = await self.workers.run(self.ledger.add, job_body, owner, num_bytes)
         self._tell()
         return job
 
@@ -177,6 +149,20 @@ class JobRunner:
         self.changed = asyncio.Event()
 
     async def _work_for_ever(self) -> None:
+        """Work, and begin anew if that should ever end: one fault is not the end of all jobs."""
+        while True:
+            work = asyncio.create_task(self._work(), name="jobs at work")
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:
+                await _ended(work)
+                raise
+            error = None if work.cancelled() else work.exception()
+            logger.error("work on jobs has ended, and begins anew", exc_info=error)
+            self.metrics.job_faults.labels("runner").inc()
+            await asyncio.sleep(_POLL_S)
+
+    async def _work(self) -> None:
         await self.workers.run(self._sweep)
         while True:
             self._wake.clear()
@@ -186,19 +172,30 @@ class JobRunner:
                     async with asyncio.timeout(_POLL_S):
                         await self._wake.wait()
                 continue
-            await self._work_on(job)
+            with request_scope(job.id):  # faults in it are logged without what they quote
+                await self._work_on(job)
             self._tell()
 
     async def _borrowed(self) -> Job | None:
         try:
-            return await self.workers.run(self.ledger.borrow, self._owner)
+            return await self.workers.run(self.ledger.borrow, self._runner, self._given_up)
         except StorageError as error:
             logger.warning("jobs: %s", error.message)
             return None
 
+    def _given_up(self, job: Job) -> None:
+        assert job.fault is not None, "it has been failed"
+        self.metrics.job_faults.labels(job.fault.code).inc()
+        self._forget(job)
+
     async def _work_on(self, job: Job) -> None:
         """Work on a job until it ends or is taken away; whatever fails is its own affair."""
-        account = _Account(job.progress)
+        min_free_bytes = self.ledger.limits.min_free_bytes
+        try:
+            allowance = await self.workers.run(self.ledger.allowance, job)
+        except StorageError:
+            allowance = None
+        account = JobAccount(job.progress, DiskBudget(self._folder, min_free_bytes, allowance))
         work = asyncio.create_task(self._spoken(job, account))
         reports = asyncio.create_task(self._report(job, account))
         self._running = job.id, work
@@ -206,104 +203,94 @@ class JobRunner:
             await asyncio.wait((work, reports), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # the server stops
             await _ended(work, reports)
-            with suppress(StorageError):
-                await self.workers.run(self.ledger.give_back, job.id, self._owner)
             raise
         finally:
             self._running = None
         await _ended(work, reports)
+        self.metrics.job_faults.labels("segment").inc(account.num_damaged)
         if work.cancelled():  # it has been paused, given up, or is another's by now
             return
         try:
             if (error := work.exception()) is not None:
-                await self._failed(job, error)
+                await self.workers.run(self._failed, job, account, error)
             else:
                 await self.workers.run(self._finish, job, account, work.result())
         except StorageError as error:
             logger.error("the job %s: %s", job.id, error.message)
 
-    async def _spoken(self, job: Job, account: _Account) -> JobResult:
+    async def _spoken(self, job: Job, account: JobAccount) -> JobResult:
         """Speak a job and keep what comes of it."""
-        plan = self._plan(job)
-        folder = self._folder / job.id
-        files = JobFiles(folder, plan.format, plan.sample_rate_hz, is_split=plan.is_split)
-        num_characters = sum(chapter.num_characters for chapter in plan.chapters)
-        try:
-            for index, chapter in enumerate(plan.chapters):
-                account.chapter_share = chapter.num_characters / num_characters
-                source = KeptSegments(folder / str(index), self.workers, account.segment_done)
-                await self.workers.run(files.begin_chapter)
-                async with aclosing(chapter.open(source)) as events:
-                    async for event in events:
-                        if isinstance(event, AudioChunk):
-                            await self.workers.run(files.write, event.samples)
-                        else:
-                            account.ended(event)
-                await self.workers.run(files.end_chapter, chapter.title)
-                account.share += account.chapter_share
-            kept = await self.workers.run(files.hand_over, self.media, f"{MEDIA_FOLDER}/{job.id}")
-        finally:
-            files.close()
-        return JobResult(
-            files=kept,
-            chapters=tuple(files.chapters),
-            finish_reason=account.reason,
-            input_tokens=account.usage.input_tokens,
-            output_tokens=account.usage.output_tokens,
-            unspoken=account.unspoken,
+        plan = await self.workers.run(self._plan, job)
+        place = JobPlace(
+            folder=self._folder / job.id,
+            media=self.media,
+            media_folder=_media_folder(job),
+            workers=self.workers,
         )
+        return await speak_job(plan, place, account)
 
-    def _finish(self, job: Job, account: _Account, result: JobResult) -> None:
+    def _finish(self, job: Job, account: JobAccount, result: JobResult) -> None:
         progress = replace(account.progress, fraction=1.0)
-        self.ledger.report(job.id, self._owner, progress)
-        if self.ledger.finish(job.id, self._owner, result):
+        if self.ledger.finish(job.id, self._runner, result, progress):
+            self.metrics.jobs_ended.labels("completed").inc()
             shutil.rmtree(self._folder / job.id, ignore_errors=True)
 
-    async def _report(self, job: Job, account: _Account) -> None:
-        """Renew the loan and tell how far the job is; returns when it is another's."""
+    async def _report(self, job: Job, account: JobAccount) -> None:
+        """Show that the runner lives and tell how far the job is; returns when it is another's."""
         is_ours = True
         while is_ours:
             account.has_changed.clear()
-            report = partial(self.ledger.report, job.id, self._owner, account.progress)
-            is_ours = await self.workers.run(report)
+            told = (job.id, self._runner, account.progress, account.budget.num_bytes)
+            try:
+                is_ours = await self.workers.run(self.ledger.report, *told)
+            except StorageError as error:  # a full disk, maybe: the work itself will find out
+                logger.warning("the job %s: %s", job.id, error.message)
             self.changed.set()
             self.changed = asyncio.Event()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOAN_S / 3):
+                async with asyncio.timeout(LEASE_S / 3):
                     await account.has_changed.wait()
 
-    async def _failed(self, job: Job, error: BaseException) -> None:
+    def _failed(self, job: Job, account: JobAccount, error: BaseException) -> None:
         if isinstance(error, AntiphonError):
             fault = JobFault(
                 message=error.message, type=error.type, code=error.code, param=error.param
             )
-            logger.info("the job %s failed: %s", job.id, error.message)
+            logger.info("the job %s of %s failed: %s", job.id, job.owner or "-", fault.code)
         else:
             fault = JobFault(
                 message="Internal server error.", type="server_error", code="internal_error"
             )
             logger.error("the job %s failed", job.id, exc_info=error)
-        await self.workers.run(self.ledger.finish, job.id, self._owner, fault)
+        if fault.code == UNREADABLE.code:
+            self.metrics.job_faults.labels(fault.code).inc()
+        if self.ledger.finish(job.id, self._runner, fault, account.progress):
+            self.metrics.jobs_ended.labels("failed").inc()
+            self._forget(job)
 
-    async def _forget_segments(self, id: str) -> None:
-        await self.workers.run(partial(shutil.rmtree, self._folder / id, ignore_errors=True))
+    def _forget(self, job: Job) -> None:
+        """Remove all that is on the disk of a job."""
+        shutil.rmtree(self._folder / job.id, ignore_errors=True)
+        try:
+            self.media.delete(_media_folder(job))
+        except OSError as error:
+            raise StorageError("The files of the job could not be removed.") from error
 
     def _sweep(self) -> None:
-        """Remove segments that a crash has left behind."""
+        """Remove what a crash has left behind."""
         with suppress(OSError, StorageError):
+            self.ledger.sweep()
             for folder in self._folder.iterdir():
                 try:
-                    is_needed = self.ledger.get(folder.name).state not in _WITHOUT_SEGMENTS
+                    is_needed = self.ledger.get(folder.name).state in _WITH_SEGMENTS
                 except UnknownJobError:
                     is_needed = False
                 if not is_needed:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def _delete_media(self, id: str) -> None:
-        try:
-            self.media.delete(f"{MEDIA_FOLDER}/{id}")
-        except OSError as error:
-            raise StorageError("The files of the job could not be removed.") from error
+
+def _media_folder(job: Job) -> str:
+    return f"{MEDIA_FOLDER}/{job.id}"
 
 
 async def _ended(*tasks: "asyncio.Task[Any]") -> None:
@@ -313,4 +300,4 @@ async def _ended(*tasks: "asyncio.Task[Any]") -> None:
     await asyncio.wait(tasks)
     for task in tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.debug("a job's task ended: %r", error)
+            logger.debug("a job's task ended: %s", type(error).__name__)

@@ -1,6 +1,11 @@
-"""Segments of a job, kept on disk as they are spoken, so that a restart goes on where it was."""
+"""Segments of a job, kept on disk as they are spoken, so that a restart goes on where it was.
 
+Each begins with a hash of the rest: what a disk has damaged is spoken again, never heard.
+"""
+
+import hashlib
 import json
+import logging
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -9,12 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.concurrency import Workers
+from antiphon.pipeline.job_files import Spend, spend_freely
 from antiphon.pipeline.script import Script, Segment
 from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
 from antiphon.voices.blobs import Blobs
 from antiphon.voices.vault import storage_faults
 
+logger = logging.getLogger(__name__)
+
+_NUM_HASH_BYTES = hashlib.sha256().digest_size
 _NUM_LENGTH_BYTES = 4
+_NUM_HEAD_BYTES = 256 - _NUM_HASH_BYTES - _NUM_LENGTH_BYTES  # so that the samples are aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +34,28 @@ class SegmentDone:
     Attributes:
         fraction: 0 to 1, of the text that its journey speaks.
         audio_s: its length.
+        was_damaged: whether what was kept of it had to be made again.
     """
 
     fraction: float
     audio_s: float
+    was_damaged: bool = False
 
 
 class KeptSegments:
     """A `SegmentSource`: a segment that is on disk is read, any other spoken and written."""
 
     def __init__(
-        self, folder: Path, workers: Workers, on_done: Callable[[SegmentDone], None]
+        self,
+        folder: Path,
+        workers: Workers,
+        on_done: Callable[[SegmentDone], None],
+        *,
+        spend: Spend = spend_freely,
     ) -> None:
         """Keep segments in a folder of their own; ``on_done`` is told of each."""
+        self._spend = spend
+        self._damaged: set[int] = set()
         self._blobs = Blobs(folder)
         self._workers = workers
         self._on_done = on_done
@@ -73,7 +92,8 @@ class KeptSegments:
 
     def _tell(self, segment: Segment, audio_s: float) -> None:
         self._num_characters_done += len(segment.text)
-        self._on_done(SegmentDone(self._num_characters_done / self._num_characters, audio_s))
+        fraction = self._num_characters_done / self._num_characters
+        self._on_done(SegmentDone(fraction, audio_s, segment.index in self._damaged))
 
     def _load(self, segment: Segment) -> tuple[AudioChunk, Ended] | None:
         with storage_faults():
@@ -81,10 +101,16 @@ class KeptSegments:
                 content = self._blobs.get(_name(segment))
             except FileNotFoundError:
                 return None
-        length = int.from_bytes(content[:_NUM_LENGTH_BYTES], "little")
+        digest, rest = content[:_NUM_HASH_BYTES], memoryview(content)[_NUM_HASH_BYTES:]
+        if hashlib.sha256(rest).digest() != digest:
+            logger.warning("segment %d of a job is damaged and is made again", segment.index)
+            self._damaged.add(segment.index)
+            return None
+        self._spend(len(content))
+        length = int.from_bytes(rest[:_NUM_LENGTH_BYTES], "little")
         start = _NUM_LENGTH_BYTES + length
-        facts = json.loads(content[_NUM_LENGTH_BYTES:start])
-        samples = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
+        facts = json.loads(bytes(rest[_NUM_LENGTH_BYTES:start]))
+        samples = np.frombuffer(rest, "<f4", offset=start).astype(np.float32)
         usage = Usage(facts["input_tokens"], facts["output_tokens"])
         chunk = AudioChunk(samples, facts["sample_rate_hz"], usage.output_tokens)
         return chunk, Ended(facts["reason"], usage)
@@ -96,11 +122,14 @@ class KeptSegments:
             "input_tokens": ended.usage.input_tokens,
             "output_tokens": ended.usage.output_tokens,
         }
-        head = json.dumps(facts).encode().ljust(128)  # so that the samples are aligned
+        head = json.dumps(facts).encode().ljust(_NUM_HEAD_BYTES)
         samples = np.concatenate([chunk.samples for chunk in chunks]).astype("<f4")
         length = len(head).to_bytes(_NUM_LENGTH_BYTES, "little")
+        rest = b"".join([length, head, samples.tobytes()])
+        content = hashlib.sha256(rest).digest() + rest
+        self._spend(len(content))
         with storage_faults():
-            self._blobs.put(_name(segment), b"".join([length, head, samples.tobytes()]))
+            self._blobs.put(_name(segment), content)
 
 
 def _name(segment: Segment) -> str:

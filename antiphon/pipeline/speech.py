@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
+from copy import copy
 from dataclasses import replace
 from typing import TypeVar
 
@@ -52,6 +53,12 @@ class Speech:
         self.uploaded = uploaded
         self._pronunciations = settings_pronunciations(settings.pronunciations)
         self._workers = Workers("speech")
+
+    def with_voices(self, uploaded: UploadedVoices) -> "Speech":
+        """Return the same with other voices beside the models' own; all else is shared."""
+        view = copy(self)
+        view.uploaded = uploaded
+        return view
 
     @property
     def workers(self) -> Workers:

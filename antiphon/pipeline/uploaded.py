@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +14,7 @@ from antiphon.errors import AntiphonError, InvalidRequestError, StorageError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
-from antiphon.types import Samples, SpeechRequest, Voice
+from antiphon.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
 from antiphon.voices.blobs import Blobs
 from antiphon.voices.cache import PreparedCache, model_identity
 from antiphon.voices.consents import ConsentStore
@@ -31,8 +32,9 @@ class UploadedVoices:
     """The voices of a data folder, for the coroutines of one process; others may share the folder.
 
     Attributes:
-        voices: what is kept of them; blocks, see `run`.
+        voices: what is kept of them, as one caller sees it; blocks, see `workers`.
         consents: the consents beside them.
+        caller: who sees them: what is added is its own.
         workers: threads for whatever blocks here.
     """
 
@@ -51,13 +53,38 @@ class UploadedVoices:
         """
         if blobs is None and settings.blobs_url is not None:
             blobs = Blobs(settings.blobs_url)
-        self._vault = Vault(settings.folder, blobs)
-        self.voices = VoiceStore(self._vault, settings.max_voices)
-        self.consents = ConsentStore(self._vault, settings.max_voices)
+        self._vault = Vault(settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20)
+        limit, owner_limit = settings.max_voices, settings.max_owner_voices
+        self.voices = VoiceStore(self._vault, limit, max_owner_voices=owner_limit)
+        self.consents = ConsentStore(self._vault, limit, max_owner_consents=owner_limit)
+        self.caller = OPERATOR
         self.workers = Workers("voices", _NUM_THREADS)
         self._recordings = recordings
         self._cache = PreparedCache(settings.folder / "prepared")
         self._identities: dict[str, str] = {}
+
+    def seen_by(self, caller: Caller) -> "UploadedVoices":
+        """Return the same voices as somebody else sees them; all that is not data is shared."""
+        view = copy(self)
+        view.voices, view.consents = self.voices.seen_by(caller), self.consents.seen_by(caller)
+        view.caller = caller
+        return view
+
+    async def check(self, *, is_thorough: bool = False) -> None:
+        """Find out whether the voices can be read; see `Vault.check`.
+
+        Raises:
+            StorageError: they cannot.
+        """
+        await self.workers.run(partial(self._vault.check, is_thorough=is_thorough))
+
+    async def listed(self) -> list[StoredVoice]:
+        """Return all voices that can be read, the oldest first: none if the database is damaged."""
+        try:
+            return await self.workers.run(self.voices.all)
+        except StorageError as error:
+            logger.warning("uploaded voices: %s", error.message)
+            return []
 
     async def sweep(self) -> None:
         """Remove what a crash may have left behind; if that cannot be done, log why."""
@@ -83,6 +110,7 @@ class UploadedVoices:
             StorageError: it could not be kept, and is not there.
         """
         _check_clones(model, f"'{voice.name}' cannot be uploaded")
+        voice = replace(voice, owner=self.caller.owner)
         reserved = _reserved(model, aliases)
         if (same := await self.workers.run(self.voices.check, voice, reserved)) is not None:
             return same
@@ -182,7 +210,7 @@ class UploadedVoices:
         """Return the names that the model can speak with."""
         if not model.capabilities.cloning:
             return []
-        return [voice.name for voice in await self.workers.run(self.voices.all)]
+        return [voice.name for voice in await self.listed()]
 
     def _found(self, name: str, alias: str | None) -> StoredVoice | None:
         found = self.voices.find(name)
@@ -232,7 +260,8 @@ class UploadedVoices:
         return self._identities[model.name]
 
     def _forget_unused(self) -> None:
-        self._cache.keep_only({voice.content_hash for voice in self.voices.all()})
+        everybodys = self.voices.seen_by(OPERATOR).all()
+        self._cache.keep_only({voice.content_hash for voice in everybodys})
 
 
 def _reserved(model: LoadedModel, aliases: Collection[str]) -> set[str]:

@@ -91,13 +91,13 @@ def _write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename last, where folders can be asked for that."""
     if os.name != "posix":
         return

@@ -1,10 +1,12 @@
 """Recordings in which somebody agrees that a voice is made of theirs, kept as voices are."""
 
 import re
+import sqlite3
 import time
 from dataclasses import asdict, dataclass, fields, replace
 
 from antiphon.errors import InvalidRequestError, UnknownConsentError
+from antiphon.types import OPERATOR, Caller
 from antiphon.voices.names import checked_text, new_id
 from antiphon.voices.vault import Vault
 
@@ -24,6 +26,7 @@ class StoredConsent:
         created_s: Unix time.
         media_type: of the recording.
         num_bytes: of the recording.
+        owner: whose it is; ``None`` where owners are not told apart.
     """
 
     id: str
@@ -32,18 +35,37 @@ class StoredConsent:
     created_s: int
     media_type: str
     num_bytes: int
+    owner: str | None = None
 
 
 _COLUMNS = ", ".join(field.name for field in fields(StoredConsent))
 
 
 class ConsentStore:
-    """Consents by id; blocks, so it belongs in worker threads."""
+    """Consents by id, as one caller sees them: its own; blocks, so it belongs in worker threads."""
 
-    def __init__(self, vault: Vault, max_consents: int) -> None:
-        """Keep up to ``max_consents`` in a vault."""
+    def __init__(
+        self,
+        vault: Vault,
+        max_consents: int,
+        *,
+        max_owner_consents: int = 0,
+        caller: Caller = OPERATOR,
+    ) -> None:
+        """Keep up to ``max_consents`` in a vault, and as many of one owner (0: as many)."""
         self._vault = vault
         self._max_consents = max_consents
+        self._max_owner_consents = max_owner_consents
+        self._caller = caller
+
+    def seen_by(self, caller: Caller) -> "ConsentStore":
+        """Return the same consents as somebody else sees them."""
+        return ConsentStore(
+            self._vault,
+            self._max_consents,
+            max_owner_consents=self._max_owner_consents,
+            caller=caller,
+        )
 
     def page(self, limit: int, after: str | None = None) -> tuple[list[StoredConsent], bool]:
         """Return up to ``limit`` consents, the newest first, and whether there are more.
@@ -51,11 +73,14 @@ class ConsentStore:
         ``after`` is the last id of the page before; it may have been deleted since.
         """
         rows = self._vault.query(
-            f"SELECT {_COLUMNS} FROM consents WHERE id < ? ORDER BY id DESC LIMIT ?",
+            f"SELECT {_COLUMNS} FROM consents WHERE id < ? AND (? OR owner = ?)"
+            " ORDER BY id DESC LIMIT ?",
             after or "cons_g",  # sorts after every id
+            self._caller.is_admin,
+            self._caller.owner or "",
             limit + 1,
         )
-        return [StoredConsent(**dict(row)) for row in rows[:limit]], len(rows) > limit
+        return [_stored(row) for row in rows[:limit]], len(rows) > limit
 
     def get(self, id: str) -> StoredConsent:
         """Return a consent.
@@ -64,9 +89,9 @@ class ConsentStore:
             UnknownConsentError: there is none.
         """
         rows = self._vault.query(f"SELECT {_COLUMNS} FROM consents WHERE id = ?", id)
-        if not rows:
+        if not rows or not self._caller.may_use(rows[0]["owner"] or None):
             raise UnknownConsentError(id)
-        return StoredConsent(**dict(rows[0]))
+        return _stored(rows[0])
 
     def check(self, consent: str) -> None:
         """Refuse the id of a consent that is not there; any other text is taken as it is.
@@ -91,16 +116,25 @@ class ConsentStore:
             created_s=int(time.time()),
             media_type=media_type,
             num_bytes=len(recording),
+            owner=self._caller.owner,
         )
+        self._vault.check_room(len(recording))
+        owner = consent.owner or ""
         with self._vault.change() as change:
-            (counted,) = change.execute("SELECT count(*) FROM consents")
-            if counted[0] >= self._max_consents:
-                raise InvalidRequestError(
-                    f"There are {counted[0]} consents; at most {self._max_consents} are allowed"
-                    " (data.max_voices). Delete one first.",
-                    code="too_many_consents",
-                )
-            change.insert("consents", asdict(consent), recording)
+            ((num_all, num_owned),) = change.execute(
+                "SELECT count(*), total(owner = ?) FROM consents", owner
+            )
+            for number, limit, setting in (
+                (num_all, self._max_consents, "data.max_voices"),
+                (int(num_owned), self._max_owner_consents, "data.max_owner_voices"),
+            ):
+                if number >= limit and (limit or setting == "data.max_voices"):
+                    raise InvalidRequestError(
+                        f"There are {number} consents; at most {limit} are allowed ({setting})."
+                        " Delete one first.",
+                        code="too_many_consents",
+                    )
+            change.insert("consents", {**asdict(consent), "owner": owner}, recording)
         return consent
 
     def rename(self, id: str, name: str) -> StoredConsent:
@@ -124,8 +158,16 @@ class ConsentStore:
             StorageError: the folder cannot be written; it is still there.
         """
         self.get(id)
-        with self._vault.change() as change:
-            change.delete("consents", id)
+
+        def deleted() -> None:
+            with self._vault.change() as change:
+                change.delete("consents", id)
+
+        self._vault.reserve.within(deleted)
+
+
+def _stored(row: sqlite3.Row) -> StoredConsent:
+    return StoredConsent(**{**dict(row), "owner": row["owner"] or None})
 
 
 def checked_label(name: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.types import Voice
+from antiphon.errors import InvalidRequestError, NotOwnerError, UnknownVoiceError
+from antiphon.types import OPERATOR, Caller, Voice
 from antiphon.voices.names import check_not_reserved, checked_name, name_key, new_id
 from antiphon.voices.vault import Vault
 
@@ -30,6 +30,7 @@ class NewVoice:
         consent: what the speaker has agreed to, or the id of a consent.
         ref_text: what is said in the recording.
         description: for people.
+        owner: whose it is; ``None``: everybody may speak with it.
     """
 
     name: str
@@ -39,11 +40,13 @@ class NewVoice:
     consent: str | None = None
     ref_text: str | None = None
     description: str | None = None
+    owner: str | None = None
 
     @property
     def content_hash(self) -> str:
-        """A hash of all that can be heard."""
-        digest = hashlib.sha256(f"{self.kind} {self.ref_text!r} ".encode())
+        """A hash of all that can be heard, another one for each owner: they share no cache."""
+        whose = "" if self.owner is None else f"{self.owner!r} "
+        digest = hashlib.sha256(f"{whose}{self.kind} {self.ref_text!r} ".encode())
         digest.update(self.content)
         return digest.hexdigest()
 
@@ -62,6 +65,7 @@ class StoredVoice:
     consent: str | None
     ref_text: str | None
     description: str | None
+    owner: str | None = None
 
     @property
     def embedding_size(self) -> int | None:
@@ -73,32 +77,60 @@ class StoredVoice:
 
 
 _COLUMNS = ", ".join(field.name for field in fields(StoredVoice))
-_FIND = f"SELECT {_COLUMNS} FROM voices WHERE id = ? OR name_key = ? ORDER BY id = ? DESC LIMIT 1"
-_COUNT = "SELECT count(*) FROM voices"
-_OTHERS = "SELECT id FROM voices WHERE name_key = ? AND id != ?"
+_LIST = f"SELECT {_COLUMNS} FROM voices WHERE ? OR owner IN ('', ?) ORDER BY id"
+# Names are those of the caller, then those of everybody; what is others' an admin knows by its id.
+_FIND = f"""SELECT {_COLUMNS} FROM voices
+    WHERE id = ? AND (? OR owner IN ('', ?)) OR name_key = ? AND owner IN ('', ?)
+    ORDER BY id = ? DESC, owner DESC LIMIT 1"""
+_SAME = f"SELECT {_COLUMNS} FROM voices WHERE name_key = ? AND owner = ?"
+_COUNT = "SELECT count(*), total(owner = ?) FROM voices"
+_OTHERS = "SELECT id FROM voices WHERE name_key = ? AND owner = ? AND id != ?"
 _EDIT = "UPDATE voices SET name = ?, name_key = ?, description = ? WHERE id = ?"
 
 
 class VoiceStore:
-    """Voices by name and id; blocks, so it belongs in worker threads."""
+    """Voices by name and id, as one caller sees them; blocks, so it belongs in worker threads.
 
-    def __init__(self, vault: Vault, max_voices: int) -> None:
-        """Keep up to ``max_voices`` in a vault."""
+    A caller speaks with what is its own and with what has no owner, and deletes what is its own.
+    """
+
+    def __init__(
+        self,
+        vault: Vault,
+        max_voices: int,
+        *,
+        max_owner_voices: int = 0,
+        caller: Caller = OPERATOR,
+    ) -> None:
+        """Keep up to ``max_voices`` in a vault, and as many of one owner (0: no further limit)."""
         self._vault = vault
         self._max_voices = max_voices
+        self._max_owner_voices = max_owner_voices
+        self._caller = caller
+
+    def seen_by(self, caller: Caller) -> "VoiceStore":
+        """Return the same voices as somebody else sees them."""
+        return VoiceStore(
+            self._vault,
+            self._max_voices,
+            max_owner_voices=self._max_owner_voices,
+            caller=caller,
+        )
 
     def all(self) -> list[StoredVoice]:
         """Return all voices, the oldest first."""
-        rows = self._vault.query(f"SELECT {_COLUMNS} FROM voices ORDER BY id")
-        return [StoredVoice(**dict(row)) for row in rows]
+        rows = self._vault.query(_LIST, self._caller.is_admin, self._caller.owner or "")
+        return [_stored(row) for row in rows]
 
     def find(self, name_or_id: str) -> StoredVoice | None:
         """Return the voice that has this id, or else this name, in any case."""
+        is_admin, owner = self._caller.is_admin, self._caller.owner or ""
+        key = name_key(name_or_id)
         try:
-            rows = self._vault.query(_FIND, name_or_id, name_key(name_or_id), name_or_id)
+            rows = self._vault.query(_FIND, name_or_id, is_admin, owner, key, owner, name_or_id)
         except UnicodeEncodeError:
             return None  # half a character is no name
-        return StoredVoice(**dict(rows[0])) if rows else None
+        return _stored(rows[0]) if rows else None
 
     def get(self, name_or_id: str) -> StoredVoice:
         """Return the voice that has this id, or else this name.
@@ -108,7 +140,8 @@ class VoiceStore:
         """
         if (found := self.find(name_or_id)) is not None:
             return found
-        names = [voice.name for voice in self.all()]
+        by_name = (None, self._caller.owner)
+        names = [voice.name if voice.owner in by_name else voice.id for voice in self.all()]
         more = ["..."] if len(names) > _MAX_NAMES_TOLD else []
         raise UnknownVoiceError(name_or_id, [*names[:_MAX_NAMES_TOLD], *more] or ["none"])
 
@@ -131,11 +164,12 @@ class VoiceStore:
         """
         name = checked_name(voice.name)
         check_not_reserved(name, reserved)
-        rows = self._vault.query(_FIND, "", name_key(name), "")
+        owner = voice.owner or ""
+        rows = self._vault.query(_SAME, name_key(name), owner)
         if not rows:
-            self._check_room(self._vault.query(_COUNT))
+            self._check_limits(self._vault.query(_COUNT, owner), voice)
             return None
-        return _same(StoredVoice(**dict(rows[0])), voice)
+        return _same(_stored(rows[0]), voice)
 
     def add(self, voice: NewVoice, reserved: Collection[str] = ()) -> StoredVoice:
         """Keep a voice; what is returned will be there after a power cut.
@@ -160,12 +194,15 @@ class VoiceStore:
             consent=voice.consent,
             ref_text=voice.ref_text,
             description=voice.description,
+            owner=voice.owner,
         )
+        owner = voice.owner or ""
         with self._vault.change() as change:
-            if rows := change.execute(_FIND, "", name_key(name), ""):
-                return _same(StoredVoice(**dict(rows[0])), voice)
-            self._check_room(change.execute(_COUNT))
-            change.insert("voices", {**asdict(stored), "name_key": name_key(name)}, voice.content)
+            if rows := change.execute(_SAME, name_key(name), owner):
+                return _same(_stored(rows[0]), voice)
+            self._check_limits(change.execute(_COUNT, owner), voice)
+            row = {**asdict(stored), "name_key": name_key(name), "owner": owner}
+            change.insert("voices", row, voice.content)
         return stored
 
     def edit(
@@ -180,10 +217,12 @@ class VoiceStore:
 
         Raises:
             UnknownVoiceError: there is none.
+            NotOwnerError: it is everybody's, or somebody else's.
             InvalidRequestError: the name will not do, or another voice has it.
             StorageError: the folder cannot be written; nothing has changed.
         """
         voice = self.get(name_or_id)
+        self._check_owner(voice, "change")
         if name is not None:
             voice = replace(voice, name=checked_name(name))
             check_not_reserved(voice.name, reserved)
@@ -191,33 +230,53 @@ class VoiceStore:
             voice = replace(voice, description=description)
         key = name_key(voice.name)
         with self._vault.change() as change:
-            if change.execute(_OTHERS, key, voice.id):
+            if change.execute(_OTHERS, key, voice.owner or "", voice.id):
                 raise _taken(voice.name)
             change.execute(_EDIT, voice.name, key, voice.description, voice.id)
         return voice
 
     def delete(self, name_or_id: str) -> StoredVoice:
-        """Forget a voice, and return what it was.
+        """Forget a voice, and return what it was; a full disk is no hindrance.
 
         Raises:
             UnknownVoiceError: there is none.
+            NotOwnerError: it is everybody's, or somebody else's.
             StorageError: the folder cannot be written; the voice is still there.
         """
         voice = self.get(name_or_id)
-        with self._vault.change() as change:
-            if not change.execute("SELECT id FROM voices WHERE id = ?", voice.id):
-                raise UnknownVoiceError(name_or_id, ["none"])  # somebody else was quicker
-            change.delete("voices", voice.id)
+        self._check_owner(voice, "delete")
+
+        def deleted() -> None:
+            with self._vault.change() as change:
+                if not change.execute("SELECT id FROM voices WHERE id = ?", voice.id):
+                    raise UnknownVoiceError(name_or_id, ["none"])  # somebody else was quicker
+                change.delete("voices", voice.id)
+
+        self._vault.reserve.within(deleted)
         return voice
 
-    def _check_room(self, counted: list[sqlite3.Row]) -> None:
-        num_voices = counted[0][0] if counted else 0
-        if num_voices >= self._max_voices:
-            raise InvalidRequestError(
-                f"There are {num_voices} uploaded voices; at most {self._max_voices} are allowed"
-                " (data.max_voices). Delete one first.",
-                code="too_many_voices",
-            )
+    def _check_owner(self, voice: StoredVoice, action: str) -> None:
+        if not self._caller.may_use(voice.owner):
+            message = f"The voice '{voice.name}' is not yours to {action}."
+            raise NotOwnerError(message, param="voice")
+
+    def _check_limits(self, counted: list[sqlite3.Row], voice: NewVoice) -> None:
+        self._vault.check_room(len(voice.content))
+        num_all, num_owned = counted[0] if counted else (0, 0)
+        for number, limit, setting in (
+            (num_all, self._max_voices, "data.max_voices"),
+            (int(num_owned), self._max_owner_voices or self._max_voices, "data.max_owner_voices"),
+        ):
+            if number >= limit:
+                raise InvalidRequestError(
+                    f"There are {number} uploaded voices; at most {limit} are allowed ({setting})."
+                    " Delete one first.",
+                    code="too_many_voices",
+                )
+
+
+def _stored(row: sqlite3.Row) -> StoredVoice:
+    return StoredVoice(**{**dict(row), "owner": row["owner"] or None})
 
 
 def _same(stored: StoredVoice, voice: NewVoice) -> StoredVoice:

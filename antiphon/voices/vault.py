@@ -18,20 +18,35 @@ from typing import Any
 
 from antiphon.errors import StorageError, StorageFullError
 from antiphon.voices.blobs import Blobs
+from antiphon.voices.reserve import Reserve, check_free
 
 FILE_NAME = "antiphon.sqlite3"
-_VERSION = 1
+_VERSION = 2
 _MAX_WAIT_S = 30.0
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
+_VOICES = """CREATE TABLE voices (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, name_key TEXT NOT NULL,
+    created_s INTEGER NOT NULL, kind TEXT NOT NULL, media_type TEXT NOT NULL,
+    num_bytes INTEGER NOT NULL, content_hash TEXT NOT NULL,
+    consent TEXT, ref_text TEXT, description TEXT,
+    owner TEXT NOT NULL DEFAULT '', UNIQUE (owner, name_key))"""
+_VOICE_COLUMNS = """id, name, name_key, created_s, kind, media_type, num_bytes, content_hash,
+    consent, ref_text, description"""
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL)",
-    """CREATE TABLE voices (
-        id TEXT PRIMARY KEY, name TEXT NOT NULL, name_key TEXT NOT NULL UNIQUE,
-        created_s INTEGER NOT NULL, kind TEXT NOT NULL, media_type TEXT NOT NULL,
-        num_bytes INTEGER NOT NULL, content_hash TEXT NOT NULL,
-        consent TEXT, ref_text TEXT, description TEXT)""",
+    _VOICES,
     """CREATE TABLE consents (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, language TEXT NOT NULL,
-        created_s INTEGER NOT NULL, media_type TEXT NOT NULL, num_bytes INTEGER NOT NULL)""",
+        created_s INTEGER NOT NULL, media_type TEXT NOT NULL, num_bytes INTEGER NOT NULL,
+        owner TEXT NOT NULL DEFAULT '')""",
+)
+# In the first layout nothing had an owner, and names were there once for all.
+_FROM_FIRST = (
+    "ALTER TABLE voices RENAME TO old_voices",
+    _VOICES,
+    f"INSERT INTO voices ({_VOICE_COLUMNS}) SELECT {_VOICE_COLUMNS} FROM old_voices",
+    "DROP TABLE old_voices",
+    "ALTER TABLE consents ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
 )
 _IDS = "SELECT id FROM voices UNION ALL SELECT id FROM consents"
 
@@ -68,10 +83,20 @@ class Vault:
     Nothing is written before the first change: a folder that is not there is an empty one.
     """
 
-    def __init__(self, folder: Path, blobs: Blobs | None = None) -> None:
-        """Use a folder; ``blobs`` are in it unless they are somewhere else."""
+    def __init__(
+        self, folder: Path, blobs: Blobs | None = None, *, min_free_bytes: int = 0
+    ) -> None:
+        """Use a folder.
+
+        Args:
+            folder: on a disk of this machine.
+            blobs: default: in the folder.
+            min_free_bytes: so much of the disk stays free; see `check_room`.
+        """
         self._folder = folder
         self._blobs = blobs or Blobs(folder / "blobs")
+        self._min_free_bytes = min_free_bytes
+        self.reserve = Reserve(folder)
         self._lock = Lock()
         self._reader: sqlite3.Connection | None = None
 
@@ -81,12 +106,18 @@ class Vault:
         Raises:
             StorageError: the database cannot be read.
         """
-        with storage_faults(), self._lock:
+        with self._lock:
+            if self._reader is None and not (self._folder / FILE_NAME).exists():
+                return []
             if self._reader is None:
-                if not (self._folder / FILE_NAME).exists():
-                    return []
-                self._reader = self._connected()
-            return self._reader.execute(sql, values).fetchall()
+                self._reader = self.reserve.within(self._connected)
+            try:
+                with storage_faults():
+                    return self._reader.execute(sql, values).fetchall()
+            except StorageError:
+                self._reader.close()  # so that a file that was repaired is found
+                self._reader = None
+                raise
 
     def content(self, id: str) -> bytes:
         """Return the blob of a row.
@@ -120,6 +151,26 @@ class Vault:
             finally:
                 connection.close()
         self._discard(change.folder, change.dropped)
+        self.reserve.keep()
+
+    def check_room(self, num_bytes: int) -> None:
+        """Refuse to keep what would leave too little of the disk free.
+
+        Raises:
+            StorageFullError: it would.
+        """
+        with storage_faults():
+            check_free(self._folder, num_bytes, self._min_free_bytes)
+
+    def check(self, *, is_thorough: bool = False) -> None:
+        """Find out whether the database can be read; ``is_thorough``: all of it.
+
+        Raises:
+            StorageError: it cannot.
+        """
+        self.query(_IDS)
+        if is_thorough and (found := self.query("PRAGMA quick_check(1)")) and found[0][0] != "ok":
+            raise StorageError(f"The server's database is damaged: {found[0][0]}.")
 
     def sweep(self) -> None:
         """Remove blobs that belong to nobody.
@@ -148,19 +199,19 @@ class Vault:
                 self._blobs.delete(f"{folder}/{name}")
 
     def _connected(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._folder / FILE_NAME,
-            timeout=_MAX_WAIT_S,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        with ExitStack() as undo:
+        with storage_faults(), ExitStack() as undo:
+            connection = sqlite3.connect(
+                self._folder / FILE_NAME,
+                timeout=_MAX_WAIT_S,
+                isolation_level=None,
+                check_same_thread=False,
+            )
             undo.callback(connection.close)
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA synchronous = FULL")
             _prepare(connection)
             undo.pop_all()
-        return connection
+            return connection
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
@@ -169,15 +220,17 @@ def _prepare(connection: sqlite3.Connection) -> None:
     Raises:
         StorageError: they are those of a later version.
     """
-    if _version(connection) == 0:
-        _use_wal(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        if _version(connection) == 0:
-            for statement in _SCHEMA:
+    if _version(connection) < _VERSION:
+        use_wal(connection, _MAX_WAIT_S)
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            version = _version(connection)
+            for statement in {0: _SCHEMA, 1: _FROM_FIRST}.get(version, ()):
                 connection.execute(statement)
-            connection.execute("INSERT INTO store VALUES (?)", (secrets.token_hex(8),))
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute("COMMIT")
+            if version == 0:
+                connection.execute("INSERT INTO store VALUES (?)", (secrets.token_hex(8),))
+            if version < _VERSION:
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
     if (version := _version(connection)) != _VERSION:
         raise StorageError(
             f"The data folder was written by a later version of Antiphon: its format is {version},"
@@ -189,12 +242,12 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def use_wal(connection: sqlite3.Connection, max_wait_s: float) -> None:
     """Let readers read while somebody writes; two that ask for it at once get in each other's way.
 
     Here SQLite does not wait for the lock by itself.
     """
-    deadline_s = time.monotonic() + _MAX_WAIT_S
+    deadline_s = time.monotonic() + max_wait_s
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -217,6 +270,6 @@ def storage_faults() -> Generator[None, None, None]:
         reason = error.strerror or type(error).__name__
         raise StorageError(f"The server's data folder cannot be used: {reason}.") from error
     except sqlite3.Error as error:
-        if "full" in str(error):
+        if getattr(error, "sqlite_errorname", "") in _FULL:
             raise StorageFullError from error
         raise StorageError(f"The server's database cannot be used: {error}.") from error

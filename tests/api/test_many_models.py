@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from antiphon.config import ModelSettings, ModelsSettings, Settings, load_settings
+from antiphon.config import ModelSettings, ModelsSettings, Settings
+from antiphon.config_sources import load_settings
 from antiphon.errors import SettingsError
 from antiphon.pipeline.served import load_models
 from tests import faulty

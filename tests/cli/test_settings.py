@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.settings import as_toml
-from antiphon.config import ModelSettings, ServerSettings, Settings, SpeechSettings, load_settings
+from antiphon.config import ModelSettings, ServerSettings, Settings, SpeechSettings
+from antiphon.config_sources import load_settings
 from tests.cli.conftest import Run
 
 UNUSUAL = Settings(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from antiphon.config import ENVIRONMENT_PREFIX, Settings
+from antiphon.config import Settings
+from antiphon.config_sources import ENVIRONMENT_PREFIX
 from antiphon.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]

@@ -15,11 +15,11 @@ from antiphon.audio.wav import pcm16
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import EngineError, StorageFullError
 from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.media.job import Job, JobState
+from antiphon.media.job import Job, JobLimits, JobState
 from antiphon.media.ledger import JobLedger
 from antiphon.media.store import MediaStore
-from antiphon.pipeline.job_files import CHAPTER_PAUSE_S
-from antiphon.pipeline.jobs import Chapter, JobPlan, JobRunner
+from antiphon.pipeline.job_plan import CHAPTER_PAUSE_S, Chapter, JobPlan
+from antiphon.pipeline.jobs import JobRunner
 from antiphon.pipeline.kept_segments import KeptSegments
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech import Speech
@@ -41,7 +41,7 @@ class Shop:
         self.speech = speech
         self.folder = folder
         self.is_split = is_split
-        self.ledger = JobLedger(folder, max_jobs=10)
+        self.ledger = JobLedger(folder, JobLimits(max_jobs=10))
         self.opened: list[str] = []
         self.before_open: Callable[[StageRequest], None] = lambda request: None
         (self.model,) = speech.models.values()
@@ -51,7 +51,7 @@ class Shop:
     @asynccontextmanager
     async def runner(self) -> AsyncGenerator[JobRunner, None]:
         media = MediaStore(self.folder / "media")
-        runner = JobRunner(self.ledger, media, self.folder / "jobs", self._plan)
+        runner = JobRunner(self.ledger, media, self.folder / "jobs", self.plan)
         runner.start()
         try:
             yield runner
@@ -75,9 +75,9 @@ class Shop:
                 await asyncio.sleep(0.005)
         return job
 
-    def _plan(self, job: Job) -> JobPlan:
+    def plan(self, job: Job | None = None) -> JobPlan:
         chapters = [
-            Chapter(request.id, len(request.input), partial(self.speech.stream, request))
+            Chapter(request.id, request.input, partial(self.speech.stream, request))
             for request in REQUESTS
         ]
         return JobPlan(
@@ -130,7 +130,7 @@ def expected_file() -> bytes:
 def test_a_job_is_its_chapters_with_a_pause_between(tmp_path: Path) -> None:
     async def body(shop: Shop) -> None:
         async with shop.runner() as runner:
-            job = await runner.add("{}")
+            job = await runner.add("{}", shop.plan())
             (file,) = await shop.result(job)
             assert file[44:] == expected
             assert int.from_bytes(file[40:44], "little") == len(expected), "the header's length"
@@ -148,7 +148,7 @@ def test_a_job_is_its_chapters_with_a_pause_between(tmp_path: Path) -> None:
 def test_chapters_may_be_files(tmp_path: Path) -> None:
     async def body(shop: Shop) -> None:
         async with shop.runner() as runner:
-            files = await shop.result(await runner.add("{}"))
+            files = await shop.result(await runner.add("{}", shop.plan()))
         assert [file[44:] for file in files] == expected
 
     expected = expected_chapters()
@@ -164,7 +164,7 @@ def test_a_restart_goes_on_at_the_segment_where_it_was(tmp_path: Path, num_befor
             shop.before_open = lambda request: (
                 reached.set() if len(shop.opened) == num_before else None
             )
-            job = await runner.add("{}")
+            job = await runner.add("{}", shop.plan())
             await reached.wait()
         assert shop.ledger.get(job.id).state is JobState.QUEUED, "given back at once"
         num_kept = len(list((tmp_path / "jobs" / job.id).glob("*/*.segment")))
@@ -189,7 +189,7 @@ def test_a_paused_job_waits_and_is_the_same_afterwards(tmp_path: Path) -> None:
 
         async with shop.runner() as runner:
             shop.before_open = at_the_third
-            job = await runner.add("{}")
+            job = await runner.add("{}", shop.plan())
             await reached.wait()
             assert (await runner.change(job.id, "pause")).state is JobState.PAUSED
             assert shop.model.fabric.num_open == 0
@@ -210,7 +210,7 @@ def test_a_job_that_is_given_up_leaves_nothing(tmp_path: Path, action: str) -> N
         reached = asyncio.Event()
         shop.before_open = lambda request: reached.set() if len(shop.opened) == 2 else None
         async with shop.runner() as runner:
-            job = await runner.add("{}")
+            job = await runner.add("{}", shop.plan())
             await reached.wait()
             if action == "cancel":
                 await runner.change(job.id, "cancel")
@@ -220,7 +220,7 @@ def test_a_job_that_is_given_up_leaves_nothing(tmp_path: Path, action: str) -> N
             assert shop.model.fabric.num_open == 0
             assert not list((tmp_path / "jobs").iterdir())
 
-            other = await runner.add("{}")
+            other = await runner.add("{}", shop.plan())
             await shop.result(other)
             assert list((tmp_path / "media" / "jobs").iterdir())
             await runner.delete(other.id)
@@ -242,7 +242,7 @@ def test_a_job_that_fails_says_why_and_can_go_on(
 
         async with shop.runner() as runner:
             shop.before_open = fail
-            job = await shop.until(await runner.add("{}"), JobState.FAILED)
+            job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
             assert job.fault is not None
             assert job.fault.code == code
             shop.before_open = lambda request: None
@@ -264,7 +264,7 @@ def test_a_full_disk_fails_the_job_and_it_can_go_on(
         async with shop.runner() as runner:
             with monkeypatch.context() as patch:
                 patch.setattr(KeptSegments, "_save", full)
-                job = await shop.until(await runner.add("{}"), JobState.FAILED)
+                job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
             assert job.fault is not None
             assert job.fault.code == "insufficient_storage"
             await runner.change(job.id, "resume")

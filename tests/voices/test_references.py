@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from antiphon.config import ReferenceSettings, load_settings
+from antiphon.config import ReferenceSettings
+from antiphon.config_sources import load_settings
 from antiphon.errors import InvalidRequestError
 from antiphon.voices import addresses
 from antiphon.voices.references import ReferenceLoader

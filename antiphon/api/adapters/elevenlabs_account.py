@@ -69,7 +69,7 @@ def _described(model: LoadedModel, max_characters: int) -> dict[str, Any]:
 
 async def _subscription(server: ServerState) -> dict[str, Any]:
     can_clone = server.speech.model(None).capabilities.cloning
-    uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+    uploaded = await server.uploaded.listed()
     return {
         "tier": "free",
         "status": "active",

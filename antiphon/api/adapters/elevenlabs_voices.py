@@ -142,7 +142,7 @@ async def _all(server: ServerState) -> list[dict[str, Any]]:
     capabilities = server.speech.model(None).capabilities
     described = [_described(voice) for voice in capabilities.voices]
     if capabilities.cloning:
-        uploaded = await server.uploaded.workers.run(server.uploaded.voices.all)
+        uploaded = await server.uploaded.listed()
         described += [_kept(voice) for voice in uploaded]
     return described
 

@@ -19,7 +19,7 @@ async def known_voice(name: str | None, server: ServerState) -> str | None:
         return name
     model = server.speech.model(None)
     is_own = model.own_voice(name, server.settings.speech.voice_aliases) is not None
-    is_uploaded = await server.uploaded.workers.run(server.uploaded.voices.find, name) is not None
+    is_uploaded = await server.uploaded.has(name, {})
     return name if is_own or is_uploaded else None
 
 

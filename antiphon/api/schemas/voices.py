@@ -73,6 +73,7 @@ def uploaded_voice(voice: StoredVoice) -> dict[str, Any]:
         "ref_text": voice.ref_text,
         "speaker_description": voice.description,
         "embedding_dim": voice.embedding_size,
+        "owner": voice.owner,
     }
     return {
         "id": voice.id,

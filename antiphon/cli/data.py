@@ -1,0 +1,60 @@
+"""``antiphon data``: backs up what a server keeps, while it runs, and restores it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from antiphon.media.backup import DataPlaces
+
+data = typer.Typer(no_args_is_help=True)
+
+_DataDir = Annotated[
+    Path | None,
+    typer.Option(help="The data folder.", show_default="what the settings say"),
+]
+
+
+@data.callback()
+def _group() -> None:
+    """Back up voices, consents and jobs, or restore them."""
+
+
+@data.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="A file that is not there yet.")],
+    data_dir: _DataDir = None,
+) -> None:
+    """Copy all that is kept into one file; servers may go on meanwhile."""
+    from antiphon.media.backup import back_up
+
+    counts = back_up(_places(data_dir), file)
+    typer.echo(f"{file}: {counts.num_recordings} recordings, {counts.num_results} files of jobs")
+
+
+@data.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that 'backup' has made.")],
+    data_dir: _DataDir = None,
+) -> None:
+    """Make a data folder of a backup; the folder must be empty, and no server may use it."""
+    from antiphon.media import backup as backups
+
+    counts = backups.restore(_places(data_dir), file)
+    typer.echo(f"Restored {counts.num_recordings} recordings, {counts.num_results} files of jobs")
+
+
+def _places(data_dir: Path | None) -> "DataPlaces":
+    from antiphon.config_sources import load_settings
+    from antiphon.media.backup import DataPlaces
+    from antiphon.media.store import MediaStore
+    from antiphon.voices.blobs import Blobs
+
+    settings = load_settings({"data.dir": data_dir})
+    folder = settings.data.folder
+    return DataPlaces(
+        folder,
+        Blobs(settings.data.blobs_url or folder / "blobs"),
+        MediaStore(settings.jobs.media_url or folder / "media"),
+    )
