@@ -151,7 +151,7 @@ def split_turns(text: str) -> list[Turn]:
 
 def _parts(text: str) -> Iterator[Turn]:
     written: list[str] = []
-    voice, rate, start = None, 1.0, 0
+    voice, rate, start, has_tag_before = None, 1.0, 0, False
     for number, tag in enumerate(_TAG.finditer(text)):
         written.append(text[start : tag.start()])
         start = tag.end()
@@ -160,8 +160,8 @@ def _parts(text: str) -> Iterator[Turn]:
             continue
         if number >= MAX_TAGS:
             raise _wrong(f"it has more than {MAX_TAGS} tags")
-        yield Turn("".join(written), voice, rate)
-        written = []
+        yield Turn(_between("".join(written).rstrip(), has_tag_before), voice, rate)
+        written, has_tag_before = [], True
         value = tag[3].strip()
         if tag[2].lower() == "rate":
             rate = _rate(tag[0], value)
@@ -169,7 +169,12 @@ def _parts(text: str) -> Iterator[Turn]:
             voice, rate = value, 1.0
         else:
             raise _wrong(f"{tag[0]} names no voice")
-    yield Turn("".join([*written, text[start:]]), voice, rate)
+    yield Turn(_between("".join([*written, text[start:]]), has_tag_before), voice, rate)
+
+
+def _between(text: str, has_tag_before: bool) -> str:
+    """Return a part without the spaces that only keep it from a tag."""
+    return text.lstrip() if has_tag_before else text
 
 
 def _rate(tag: str, value: str) -> float:

@@ -59,7 +59,7 @@ def test_its_list_of_voices_in_both_shapes(client: httpx.Client) -> None:
 def test_a_rate_holds_from_its_tag_on(client: httpx.Client) -> None:
     heard = pcm(client, "Hello there. [rate:2] Hello there. [rate: 0.5 ] Hello there.")
     fast, slow = (pcm(client, speed=speed) for speed in (2.0, 0.5))
-    assert same(heard, np.concatenate([pcm(client, "Hello there. "), fast, slow]))
+    assert same(heard, np.concatenate([pcm(client), fast, slow]))
 
 
 def test_a_voice_speaks_from_its_tag_on_and_sets_the_rate_back(client: httpx.Client) -> None:
@@ -217,6 +217,7 @@ def test_no_letter_and_no_pause_is_lost(parts: list[str]) -> None:
     except InvalidRequestError:
         return
     plain = "".join(part for part in parts if part not in ("[rate:2]", "[voice:x]"))
-    assert "".join(turn.text for turn in turns) == plain.replace("\\", "")
+    said = "".join("".join(turn.text for turn in turns).split())
+    assert said == "".join(plain.replace("\\", "").split())
     if len(turns) > 1:
         assert all(turn.text.replace("[pause:1s]", "").strip() for turn in turns)
