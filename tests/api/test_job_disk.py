@@ -10,10 +10,11 @@ from antiphon.voices import reserve
 from tests.servers import TOY, start_server, wait_until
 
 URL = "/v1/audio/speech/jobs"
-PAUSES = "a [pause:10s] " * 1000
-"""10,000 s of silence in 14 kB of text."""
-LARGE = {"chapters": [{"input": PAUSES}] * 10, "response_format": "wav"}
-LARGE_BYTES = 10 * 10_000 * 24_000 * 2
+PAUSES = "a [pause:10s] " * 60
+"""As much silence as a text may have, 600 s in 840 bytes."""
+NUM_CHAPTERS = 160
+LARGE = {"chapters": [{"input": PAUSES}] * NUM_CHAPTERS, "response_format": "wav"}
+LARGE_BYTES = NUM_CHAPTERS * 600 * 24_000 * 2
 
 
 def test_a_job_that_the_disk_would_not_hold_is_refused(

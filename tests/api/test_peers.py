@@ -180,7 +180,9 @@ def test_a_model_answers_to_whatever_it_was_started_as(
             assert post(server, model=name).status_code == 200, name
         for name in ("/etc", str(path.parent), f"other/{path.name}"):
             told = error_of(post(server, model=name), 404)["message"]
-            assert told.endswith(f"Available: {path.name}, tts-1, tts-1-hd, gpt-4o-mini-tts.")
+            assert told.endswith(
+                f"Available: {path.name}, tts-1, tts-1-hd, gpt-4o-mini-tts, kokoro."
+            )
 
 
 def test_a_checkpoint_of_the_hub_answers_to_its_id(tmp_path: Path) -> None:

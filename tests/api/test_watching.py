@@ -132,7 +132,7 @@ def test_without_traces_nothing_is_done(client: httpx.Client) -> None:
 
 def test_traces_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "_IS_INSTALLED", False)
-    with pytest.raises(SettingsError, match="antiphon\\[otel\\]"):
+    with pytest.raises(SettingsError, match="scripts/setup otel"):
         tracing.switch(on=True)
 
 

@@ -45,7 +45,8 @@ class Service:
             return body
         message, param = self._renamed(error["message"], error["param"])
         error |= {"message": message, "param": param}
-        return json.dumps({**told, **self.shape(status, error)}, ensure_ascii=False).encode()
+        members = {**told, **self.shape(status, error)}
+        return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _renamed(self, message: str, param: str | None) -> tuple[str, str | None]:
         if param is None or param not in self.fields:
