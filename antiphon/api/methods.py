@@ -1,6 +1,6 @@
 """Methods and addresses that are not there: 405 with ``Allow``, ``OPTIONS``, ``HEAD``, and 404."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -19,11 +19,15 @@ class MethodMiddleware:
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
         """Stand before ``app``, which has these routes."""
         self._app = app
-        self._routes = routes
+        self._routes = [each for each in routes if isinstance(each, Route)]
+        self._sockets = [each for each in routes if isinstance(each, WebSocketRoute)]
+        # Most requests are for these, and are spared the search through all patterns.
+        plain = [each for each in self._routes if "{" not in each.path]
+        self._plain = {(each.path, method) for each in plain for method in each.methods or ()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            if not self._matching(scope):
+            if not any(each.matches(scope)[0] is not Match.NONE for each in self._sockets):
                 raise HTTPException(404, f"There is no WebSocket at '{_shown(scope)}'.")
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
@@ -32,11 +36,14 @@ class MethodMiddleware:
             await self._app(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method, allowed = scope["method"], self._allowed(scope)
-        headers = {"Allow": ", ".join(sorted(allowed))}
-        if not allowed or method in self._declared(scope):
+        method, path = scope["method"], scope["path"]
+        declared = {method} if (path, method) in self._plain else self._declared(scope)
+        if not declared or method in declared:
             await self._app(scope, receive, send)
-        elif method == "OPTIONS":
+            return
+        allowed = {*declared, "OPTIONS", *(("HEAD",) if "GET" in declared else ())}
+        headers = {"Allow": ", ".join(sorted(allowed))}
+        if method == "OPTIONS":
             await Response(status_code=204, headers=headers)(scope, receive, send)
         elif method == "HEAD" and "GET" in allowed:
             await _without_body(self._app, {**scope, "method": "GET"}, receive, send)
@@ -44,21 +51,10 @@ class MethodMiddleware:
             message = f"{ascii(method)[1:-1][:20]} is not allowed at '{_shown(scope)}'."
             raise HTTPException(405, f"{message} Allowed: {headers['Allow']}.", headers)
 
-    def _allowed(self, scope: Scope) -> Collection[str]:
-        """Return the methods of an address, nothing if it is not there."""
-        declared = self._declared(scope)
-        if not declared:
-            return ()
-        return {*declared, "OPTIONS", *(("HEAD",) if "GET" in declared else ())}
-
     def _declared(self, scope: Scope) -> set[str]:
-        found = (route for route in self._matching(scope) if isinstance(route, Route))
+        """Return the methods of an address, nothing if it is not there."""
+        found = (each for each in self._routes if each.matches(scope)[0] is not Match.NONE)
         return {method for route in found for method in route.methods or ()}
-
-    def _matching(self, scope: Scope) -> list[BaseRoute]:
-        kind = WebSocketRoute if scope["type"] == "websocket" else Route
-        routes = [route for route in self._routes if isinstance(route, kind)]
-        return [route for route in routes if route.matches(scope)[0] is not Match.NONE]
 
 
 async def _without_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

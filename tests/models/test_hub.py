@@ -129,7 +129,7 @@ def test_a_failure_is_told_in_one_line(
 
 def test_without_the_hubs_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(ModelLoadError, match=r"pip install 'antiphon\[torch\]'"):
+    with pytest.raises(ModelLoadError, match="scripts/setup torch"):
         download("org/name")
 
 

@@ -117,6 +117,10 @@ def test_a_recording_that_is_too_short_is_refused(preparer: VoicePreparer) -> No
             preparer.prepare(recording()[:100], name="a", ref_text=None)
 
 
+MAX_TURNED = {"tiny": 0.0, "0.6b": 0.005}
+"""Codes that may differ between a CPU and a GPU; TF32 turns many more."""
+
+
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -133,7 +137,9 @@ def test_a_gpu_hears_what_a_cpu_hears(size: str, checkpoint: Callable[..., Path]
         assert one.speaker_embedding is not None
         assert other.speaker_embedding is not None
         assert len(np.unique(one.ref_codes)) > 20, "next to nothing is told apart"
-        np.testing.assert_array_equal(one.ref_codes, other.ref_codes)
+        # Sums in another order turn a code where two entries are as near, now and then.
+        share = np.mean(one.ref_codes != other.ref_codes)
+        assert share <= MAX_TURNED[size], f"seed {seed}: {share:.2%} of the codes differ"
         np.testing.assert_allclose(
             one.speaker_embedding, other.speaker_embedding, rtol=1e-3, atol=1e-4
         )
