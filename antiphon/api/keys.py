@@ -23,6 +23,7 @@ HASH_PREFIX = "sha256:"
 NEW_KEY_PREFIX = "ak-"
 _NUM_RANDOM_BYTES = 32
 _SHOWN_HASH_CHARACTERS = 12
+_NAMED = re.compile(r"\s+(\w+)=(\S*)\s*$")
 _OWNER = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -116,10 +117,12 @@ def hashed(key: str) -> str:
 
 def _entry(line: str) -> tuple[bytes, Caller]:
     """Read a key, or its hash, and what follows it; what is wrong is not repeated."""
-    key, *words = line.split() or [line]
-    found = dict(word.partition("=")[::2] for word in words)
+    key, found = line, dict[str, str]()
+    while (named := _NAMED.search(key)) is not None:  # a key may have spaces in it
+        key, found[named[1]] = key[: named.start()], named[2]
     owner, scope = found.pop("owner", None), found.pop("scope", None)
-    if found or scope not in (None, "admin"):
+    is_parted = key.startswith(HASH_PREFIX) and len(key.split()) > 1
+    if found or is_parted or scope not in (None, "admin"):
         raise SettingsError(
             "server.api_keys: a key is followed by owner=NAME, scope=admin or both."
         )

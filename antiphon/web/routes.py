@@ -40,7 +40,7 @@ COMMON_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "X-Frame-Options": "DENY",
 }
-PAGE = "index.html"
+PAGE, ICON = "index.html", "icon.svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,14 @@ class Asset:
 
 
 def mount(app: FastAPI) -> None:
-    """Add ``/`` and ``/static/*`` to ``app``; they stay out of the API's schema."""
+    """Add ``/``, ``/static/*`` and an icon to ``app``; they stay out of the API's schema."""
     assets = _load_assets()
 
     async def page(request: Request) -> Response:
         return assets[PAGE].respond(request)
+
+    async def icon(request: Request) -> Response:  # browsers ask for it unbidden
+        return assets[ICON].respond(request)
 
     async def static(request: Request) -> Response:
         asset = assets.get(request.path_params["name"])
@@ -75,6 +78,7 @@ def mount(app: FastAPI) -> None:
 
     routes: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/": page,
+        "/favicon.ico": icon,
         "/static/{name}": static,
     }
     for path, endpoint in routes.items():

@@ -249,7 +249,7 @@ def test_two_keys_of_one_owner_are_one_caller() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["k owner=", "k owner=a/b", "k owner=ä", "k scope=all", "k secret2", "k role=admin"],
+    ["k owner=", "k owner=a/b", "k owner=ä", "k scope=all", "k role=admin", "sha256:00 secret2"],
     ids=ascii,
 )
 def test_what_is_wrong_after_a_key_is_told_without_it(line: str) -> None:

@@ -11,7 +11,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.servers import wait_until
 
-OTHER_HOST = "speech.test"
+OTHER_HOST = "speech.lan"
 """A name of this host that a browser does not trust as it trusts the loopback's."""
 
 FLAGS = (
