@@ -117,8 +117,8 @@ def test_a_recording_that_is_too_short_is_refused(preparer: VoicePreparer) -> No
             preparer.prepare(recording()[:100], name="a", ref_text=None)
 
 
-MAX_TURNED = {"tiny": 0.0, "0.6b": 0.005}
-"""Codes that may differ between a CPU and a GPU; TF32 turns many more."""
+MAX_TURNED = {"tiny": 0.0, "0.6b": 0.01}
+"""Share of the codes that may differ between a CPU and a GPU."""
 
 
 @pytest.mark.gpu
