@@ -239,6 +239,14 @@ class LimitSettings(Section):
     caller_places: int = Field(
         500, ge=1, description="Of each of these two, how many one key or address may hold."
     )
+    max_memory_mib: int = Field(
+        1024,
+        ge=0,
+        description="Memory that bodies and whole answers of all requests hold. 0: no limit.",
+    )
+    caller_memory_mib: int = Field(
+        256, ge=0, description="The same of one key or address. 0: no limit."
+    )
     max_idle_connections: int = Field(
         2000, ge=16, description="Connections without a request; of more, the oldest is cut."
     )

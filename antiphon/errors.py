@@ -17,8 +17,10 @@
     ├── SlowRequestError              408  invalid_request_error   timeout
     ├── RequestTooLargeError          413  invalid_request_error   request_too_large
     ├── RateLimitError                429  rate_limit_error        rate_limit_exceeded
-    │   └── OverloadedError           429                          overloaded
+    │   ├── OverloadedError           429                          overloaded
+    │   └── MemoryShareError          429                          rate_limit_exceeded
     ├── UnavailableError              503  server_error            overloaded
+    │   ├── MemoryFullError           503                          overloaded
     │   └── ModelLoadingError         503                          model_loading
     ├── EngineError                   500  server_error            engine_error
     ├── StorageError                  500  server_error            storage_error
@@ -250,6 +252,10 @@ class OverloadedError(RateLimitError):
     code = "overloaded"
 
 
+class MemoryShareError(RateLimitError):
+    """The requests of one caller hold as much memory as one caller's may."""
+
+
 class UnavailableError(AntiphonError):
     """The server is starting, draining or broken."""
 
@@ -259,6 +265,10 @@ class UnavailableError(AntiphonError):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class MemoryFullError(UnavailableError):
+    """The requests under way hold all memory that there is for requests."""
 
 
 class ModelLoadingError(UnavailableError):

@@ -8,7 +8,13 @@ import asyncio
 import time
 from contextlib import aclosing
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+)
 
 from antiphon.peer_metrics import PeerMetrics
 from antiphon.playback_meter import StreamMeter
@@ -30,6 +36,12 @@ class Metrics:
         self._add_streams(self.registry)
         self._add_connections(self.registry)
         self._peer = PeerMetrics(self.registry)
+        self.memory_reserved = Gauge(
+            "antiphon_memory_reserved_bytes",
+            "Memory that requests hold.",
+            registry=self.registry,
+        )
+        ProcessCollector(registry=self.registry)
 
     def _add_streams(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:

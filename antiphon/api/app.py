@@ -32,6 +32,8 @@ from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
 from antiphon.api.json_limits import JsonLimitMiddleware
 from antiphon.api.keys import KeyRing
 from antiphon.api.loop_lag import LoopLag
+from antiphon.api.memory_budget import MemoryBudget, MemoryMiddleware
+from antiphon.api.memory_trim import MemoryTrimmer
 from antiphon.api.methods import MethodMiddleware
 from antiphon.api.middleware import (
     REQUEST_ID_HEADER,
@@ -94,7 +96,9 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         SettingsError: the API keys cannot be read.
         ModelLoadError: from the start-up, not from here: the model cannot be served.
     """
-    doors = Doors(Gate(settings.limits), KeyRing.of(settings.server), Metrics())
+    metrics = Metrics()
+    memory = MemoryBudget(settings.limits, metrics.memory_reserved.set, MemoryTrimmer().see)
+    doors = Doors(Gate(settings.limits), KeyRing.of(settings.server), metrics, memory)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
@@ -131,6 +135,7 @@ def _add_middleware(app: FastAPI, settings: Settings, doors: Doors) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
     server, limits = settings.server, settings.limits
     app.add_middleware(JsonLimitMiddleware)
+    app.add_middleware(MemoryMiddleware, budget=doors.memory, keys=doors.keys)
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
     app.add_middleware(SlowBodyMiddleware, body_timeout_s=limits.body_timeout_s)
     app.add_middleware(QuotaMiddleware, quotas=Quotas(limits), keys=doors.keys)

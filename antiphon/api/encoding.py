@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
+from antiphon.api import memory_budget
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
 from antiphon.concurrency import Workers
 from antiphon.errors import UnavailableError
@@ -132,17 +133,29 @@ async def collected(
 ) -> tuple[list[bytes], Ended]:
     """Return the pieces of a whole file, whose header tells its true length, and how it ended.
 
+    What is collected counts for the request until it ends, or until it is given back.
+
     Raises:
         UnavailableError: the server stopped the stream.
+        RequestTooLargeError: the file is larger than what one request may hold.
+        MemoryShareError: the caller's requests hold too much.
+        MemoryFullError: all requests together do.
     """
     encoding = FileEncoding(format, sample_rate_hz, workers, is_whole=True)
     pieces: list[bytes] = []
     ended: Ended | None = None
-    async with aclosing(encoding.pieces(events)) as stream:
-        async for item in stream:
-            if isinstance(item, Ended):
-                ended = item
-            else:
-                pieces.append(item)
+    num_bytes = 0
+    try:
+        async with aclosing(encoding.pieces(events)) as stream:
+            async for item in stream:
+                if isinstance(item, Ended):
+                    ended = item
+                else:
+                    memory_budget.take(len(item))
+                    num_bytes += len(item)
+                    pieces.append(item)
+    finally:
+        if ended is None:
+            memory_budget.give_back(num_bytes)
     assert ended is not None, "a stream ends with one Ended"
     return with_header(pieces, encoding.header), ended

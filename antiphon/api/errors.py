@@ -5,6 +5,7 @@
 
 import logging
 import math
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -134,6 +135,7 @@ async def raised_by_framework(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
         described = replace(described, message=f"{error.detail}: {target}.")
     log_failure(error, has_started=False)
+    free_frames(error)
     return described.response()
 
 
@@ -171,6 +173,7 @@ class ErrorMiddleware:
             log_failure(error, has_started)
             code = wire_error(error).code or "none"
             self._metrics.errors.labels(code, "stream" if has_started else "start").inc()
+            free_frames(error)
             if has_started:
                 return False
             await wire_error(error).response()(scope, receive, send)
@@ -178,6 +181,25 @@ class ErrorMiddleware:
 
         async with on_failure(report):
             await self._app(scope, receive, noted)
+
+
+def free_frames(error: BaseException) -> None:
+    """Let go of what the calls that failed held: bodies, for instance.
+
+    Such a call and its exception often refer to each other, and would both stay until the garbage
+    collector comes. The traceback keeps its lines.
+    """
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        traceback.clear_frames(each.__traceback__)
+        waiting += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
 
 
 def log_failure(error: Exception, has_started: bool) -> None:

@@ -12,7 +12,8 @@ from typing import Protocol, TypeAlias
 
 from starlette.websockets import WebSocketDisconnect
 
-from antiphon.api.encoding import FileEncoding
+from antiphon.api import memory_budget
+from antiphon.api.encoding import EncodedStream, FileEncoding
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.state import ServerState
 from antiphon.audio.encode import AudioFormat, with_header
@@ -160,22 +161,28 @@ async def _played(spoken: "_Spoken", listener: Listener, encoding: FileEncoding)
 
     try:
         async with on_failure(tell), aclosing(encoding.pieces(spoken.events())) as pieces:
-            has_begun = False
-            kept: list[bytes] = []
-            async for piece in pieces:
-                if not has_begun:
-                    await listener.begin()
-                    has_begun = True
-                if isinstance(piece, Ended):
-                    if kept:
-                        await listener.hear(b"".join(with_header(kept, encoding.header)))
-                    await listener.end(piece)
-                elif encoding.is_whole:
-                    kept.append(piece)
-                else:
-                    await listener.hear(piece)
+            await _heard(pieces, listener, encoding)
     finally:
         await spoken.session.end(spoken.utterance)
+
+
+async def _heard(pieces: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
+    has_begun = False
+    whole: list[bytes] = []
+    with memory_budget.kept() as keep:
+        async for piece in pieces:
+            if not has_begun:
+                await listener.begin()
+                has_begun = True
+            if isinstance(piece, Ended):
+                if whole:
+                    await listener.hear(b"".join(with_header(whole, encoding.header)))
+                await listener.end(piece)
+            elif encoding.is_whole:
+                keep(len(piece))
+                whole.append(piece)
+            else:
+                await listener.hear(piece)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from antiphon.api import memory_budget
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected
 from antiphon.api.errors import log_failure, on_failure, wire_error
@@ -31,6 +32,8 @@ from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import Ended
 
 router = APIRouter(tags=["speech"])
+
+_NO_RESULTS, _RESULTS = b'"results":[]', b'"results":['
 
 
 @router.post(
@@ -86,33 +89,48 @@ def _says_who(item: Mapping[str, Any], model: LoadedModel) -> bool:
 async def _answered(
     body: SpeechBatchBody, server: ServerState, speech_id: str
 ) -> tuple[list[bytes], dict[str, str]]:
-    """Return the answer in pieces: it may be large, and is written in worker threads."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(_result(body, index, server, f"{speech_id}-{index}"))
-            for index in range(len(body.items))
-        ]
+    """Return the answer in pieces, one an item: it may be large, and is in memory only once.
+
+    Raises:
+        RequestTooLargeError: the batch needs more memory than one request may hold.
+        MemoryShareError: the caller's requests hold too much.
+        MemoryFullError: all requests together do.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_result(body, index, server, f"{speech_id}-{index}"))
+                for index in range(len(body.items))
+            ]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     results = [task.result() for task in tasks]
-    num_succeeded = sum(result.status == "success" for result in results)
+    num_succeeded = sum(has_succeeded for has_succeeded, _ in results)
     answer = SpeechBatchAnswer(
         id=f"speech-batch-{secrets.token_hex(12)}",
-        results=results,
+        results=[],
         total=len(results),
         succeeded=num_succeeded,
         failed=len(results) - num_succeeded,
     )
-    written = await server.encoders.run(_written, answer)
-    return [written], {}
+    before, after = answer.model_dump_json().encode().split(_NO_RESULTS)
+    pieces = [piece for _, result in results for piece in (b",", result)]
+    return [before, _RESULTS, *pieces[1:], b"]", after], {}
 
 
 async def _result(
     body: SpeechBatchBody, index: int, server: ServerState, id: str
-) -> SpeechBatchResult:
-    """Speak an item; whatever goes wrong is its own affair."""
+) -> tuple[bool, bytes]:
+    """Speak an item; return whether that went well, and its JSON.
+
+    Whatever goes wrong is its own affair, but for the memory that all share.
+    """
     result: SpeechBatchResult | None = None
 
     async def report(error: Exception) -> bool:
         nonlocal result
+        if isinstance(error, memory_budget.REFUSALS):
+            return False
         log_failure(error, has_started=False)
         described = wire_error(error)
         result = SpeechBatchResult(
@@ -126,7 +144,7 @@ async def _result(
     async with on_failure(report):
         result = await _spoken(body.item(index), index, server, id)
     assert result is not None
-    return result
+    return result.status == "success", await server.encoders.run(_written, result)
 
 
 async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) -> SpeechBatchResult:
@@ -138,6 +156,7 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     events = events if words is None else words.passed(events)
     format = body.response_format
     pieces, ended = await collected(events, format, sample_rate_hz, server.encoders)
+    memory_budget.count_as_base64(sum(map(len, pieces)))
     return SpeechBatchResult(
         index=index,
         status="success",
@@ -164,5 +183,5 @@ def _as_base64(pieces: list[bytes]) -> str:
     return base64.b64encode(b"".join(pieces)).decode()
 
 
-def _written(answer: SpeechBatchAnswer) -> bytes:
-    return answer.model_dump_json().encode()
+def _written(result: SpeechBatchResult) -> bytes:
+    return result.model_dump_json().encode()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from antiphon.api.gate import Gate
 from antiphon.api.keys import KeyRing
+from antiphon.api.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
@@ -23,6 +24,7 @@ class Doors:
     gate: Gate
     keys: KeyRing
     metrics: Metrics
+    memory: MemoryBudget
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from antiphon.api.errors import on_failure
 from antiphon.api.trailers import takes_trailers
 
 Pieces: TypeAlias = AsyncGenerator[bytes, None]
+MAX_BYTES_AT_ONCE = 64 * 1024
+"""What a connection takes in before it waits for its client to read."""
 Farewell: TypeAlias = Callable[[Exception], bytes]
 """Makes the last bytes that a client gets before a failure breaks the connection."""
 
@@ -137,7 +139,12 @@ class WholeResponse(WatchedResponse):
 
 
 async def _send_body(send: Send, body: bytes, *, is_last: bool = False) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+    """Send a piece, in parts: what the connection has been given counts for no request."""
+    for start in range(0, len(body), MAX_BYTES_AT_ONCE):
+        part = body[start : start + MAX_BYTES_AT_ONCE]
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    if is_last:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _until_disconnect(receive: Receive) -> None:

@@ -6,12 +6,14 @@ Messages are taken in at a pace (`sockets`); pings, pongs and fragments never ge
 from http import HTTPStatus
 from typing import Any, cast
 
+from uvicorn._types import ASGIReceiveEvent, WebSocketScope
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.server import ServerProtocol
 
 from antiphon.api.connection import Connection, Phase
+from antiphon.api.memory_budget import LEASE, REFUSALS, Lease
 
 SLICE_BYTES = 4 * 1024
 CONTROL_FRAMES_PER_S = 20
@@ -29,8 +31,13 @@ class _BoundedFrames(ServerProtocol):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._num_fragments = 0
+        self._num_fragments = self._num_fragment_bytes = 0
         self._next_control_s = 0.0
+
+    @property
+    def num_unfinished_bytes(self) -> int:
+        """Of a message that has not been sent to its end."""
+        return self._num_fragment_bytes + len(self.reader.buffer)
 
     def recv_frame(self, frame: Frame) -> None:
         if frame.opcode in _CONTROL:
@@ -38,9 +45,10 @@ class _BoundedFrames(ServerProtocol):
                 self.fail(CloseCode.POLICY_VIOLATION, "too many pings or pongs")
                 return
         elif frame.fin:
-            self._num_fragments = 0
+            self._num_fragments = self._num_fragment_bytes = 0
         else:
             self._num_fragments += 1
+            self._num_fragment_bytes += len(frame.data)
         super().recv_frame(frame)
         if self._num_fragments > MAX_FRAGMENTS:
             self.fail(CloseCode.POLICY_VIOLATION, "too many fragments")
@@ -62,6 +70,8 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self.conn = _BoundedFrames(
             max_size=self.config.ws_max_size, logger=self.conn.logger, extensions=None
         )
+        self.scope = cast(WebSocketScope, {})  # until there is a handshake
+        self._num_waiting_bytes = self._num_counted_bytes = 0
 
     @property
     def phase(self) -> str:
@@ -73,10 +83,46 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         assert isinstance(self.conn, _BoundedFrames)
         self.conn.now_s = self.loop.time()
         super().data_received(data)
+        try:
+            self._count(self._num_held_bytes)
+        except REFUSALS:
+            self.conn.fail(CloseCode.TRY_AGAIN_LATER, "there is no memory for the message")
         if self.conn.handshake_exc is not None:
             self._refuse_handshake(self.conn.handshake_exc)
         elif self.conn.eof_sent and self.conn.close_sent and not self.transport.is_closing():
             self.handle_parser_exception()
+
+    def send_receive_event_to_app(self) -> None:
+        self._num_waiting_bytes += sum(map(len, self.frames))
+        super().send_receive_event_to_app()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        event = await super().receive()
+        if event["type"] == "websocket.receive" and self.queue.empty():
+            self._num_waiting_bytes = 0
+            self._count(min(self._num_counted_bytes, self._num_held_bytes))
+        return event
+
+    @property
+    def _num_held_bytes(self) -> int:
+        """Of messages that are incomplete, or wait to be followed."""
+        assert isinstance(self.conn, _BoundedFrames)
+        return self.conn.num_unfinished_bytes + self._num_waiting_bytes
+
+    def _count(self, num_bytes: int) -> None:
+        """Count so much for the connection, in place of what was counted.
+
+        Raises:
+            RequestTooLargeError, MemoryShareError, MemoryFullError: there is no room for more.
+        """
+        lease: Lease | None = cast(Any, self.scope).get(LEASE)
+        if lease is None:
+            return  # nobody serves it yet
+        if num_bytes > self._num_counted_bytes:
+            lease.take(num_bytes - self._num_counted_bytes)
+        else:
+            lease.give_back(self._num_counted_bytes - num_bytes)
+        self._num_counted_bytes = num_bytes
 
     def _refuse_handshake(self, reason: Exception) -> None:
         """Tell why, which websockets does for some reasons only, and uvicorn for none."""

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from antiphon.api import memory_budget
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected, encoded
@@ -123,6 +124,7 @@ class _Captions:
     async def whole(self, server: ServerState) -> tuple[list[bytes], dict[str, str]]:
         """Return one object with the whole file."""
         pieces, _ = await collected(self._events, self._format, self._rate_hz, server.encoders)
+        memory_budget.count_as_base64(sum(map(len, pieces)))
         return [await server.encoders.run(self._line, b"".join(pieces))], {}
 
     def _line(self, audio: bytes) -> bytes:

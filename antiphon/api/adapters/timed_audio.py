@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
+from antiphon.api import memory_budget
 from antiphon.api.adapters.alignment import Alignment, SpokenText
 from antiphon.api.encoding import collected, encoded
 from antiphon.api.state import ServerState
@@ -55,6 +56,7 @@ async def timed_whole(
     spoken = SpokenText(text)
     passed = spoken.passed(events)
     pieces, _ = await collected(passed, format.coded_as, format.sample_rate_hz, server.encoders)
+    memory_budget.count_as_base64(sum(map(len, pieces)))
     audio = b"".join(map(format.finished, pieces))
     return await server.encoders.run(_line, audio, spoken.finish(), more())
 
