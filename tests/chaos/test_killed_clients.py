@@ -76,14 +76,19 @@ def in_a_frame(seed: random.Random, connection: socket.socket) -> None:
 
 
 def in_the_text_of_a_websocket(seed: random.Random, connection: socket.socket) -> None:
-    connection.sendall(raw.handshake() + message(type="session.config", stream_audio=True))
+    connection.sendall(raw.handshake())
+    raw.head(connection)
+    connection.sendall(message(type="session.config", stream_audio=True))
     connection.sendall(message(type="input.text", text="Hello there. ") * seed.randint(1, 6))
 
 
 def in_the_stream_of_a_websocket(seed: random.Random, connection: socket.socket) -> None:
-    in_the_text_of_a_websocket(seed, connection)
-    connection.sendall(message(type="input.done"))
+    connection.sendall(raw.handshake())
     raw.head(connection)
+    connection.sendall(message(type="session.config", stream_audio=True))
+    # More audio than is read below: nobody waits for what never comes.
+    connection.sendall(message(type="input.text", text="Hello there. " * 6) * 20)
+    connection.sendall(message(type="input.done"))
     for _ in range(seed.randrange(1, 8)):
         connection.recv(4096)
 

@@ -34,7 +34,7 @@ def entries(path: Path) -> list[str]:
 
 def pinned(path: Path, machine: str = "x86_64") -> dict[str, str]:
     """Return the versions that a lock, or constraints.txt, has for an image, by name."""
-    versions = {}
+    versions: dict[str, str] = {}
     for entry in entries(path):
         requirement = Requirement(entry.partition(" --hash")[0])
         environment = {**IMAGE, "platform_machine": machine}
