@@ -1,5 +1,6 @@
 """Servers that the tests of the API, of its clients and of the page share, and checkpoints."""
 
+import os
 from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,16 @@ def _data_folder_of_the_tests(
     """Keep away from the voices of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sizes_of_tests_are_no_settings() -> Generator[None, None, None]:
+    """Keep from servers what sizes tests (``ANTIPHON_TEST_*``), which they would refuse to know."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name in tuple(os.environ):
+            if name.startswith("ANTIPHON_TEST_"):
+                monkeypatch.delenv(name)
         yield
 
 

@@ -80,6 +80,7 @@ def test_the_readmes_curl_writes_an_mp3(server: RunningServer, tmp_path: Path) -
     assert playable_files(tmp_path) == ["hello.mp3"]
 
 
+@pytest.mark.slow  # installs the proxy into an environment of its own
 @pytest.mark.clients
 def test_the_readmes_home_assistant_speaks_before_it_has_heard_all(server: RunningServer) -> None:
     """Its assistants write word by word: what is complete is spoken while the rest is written."""

@@ -40,7 +40,10 @@ name = "antiphon"
 version = "0.1.0"
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there do builds differ")
+pytestmark = [
+    pytest.mark.slow,  # makes environments with a real pip
+    pytest.mark.skipif(sys.platform != "linux", reason="only there do builds differ"),
+]
 
 
 class _Index(SimpleHTTPRequestHandler):

@@ -65,6 +65,7 @@ def killed_at_work(process: "subprocess.Popen[str]", url: str, id: str) -> None:
     process.communicate(timeout=DEADLINE_S)
 
 
+@pytest.mark.slow  # three servers, one after the other
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_job_that_was_under_way_in_two_crashes_is_failed_and_others_go_on(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

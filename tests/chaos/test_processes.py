@@ -54,6 +54,7 @@ def num_open(url: str) -> float:
     return float(line.split()[1]) - 1  # the one that asks
 
 
+@pytest.mark.slow  # two servers of a checkpoint, one after the other
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_server_killed_during_uploads_has_all_that_it_had_answered_for(
     start: Start, tmp_path: Path, checkpoint: Callable[..., Path]

@@ -110,6 +110,7 @@ app()
 """
 
 
+@pytest.mark.slow  # a hung process is given eight seconds
 @pytest.mark.parametrize(
     ("hang", "setting", "is_told"),
     [

@@ -21,7 +21,7 @@ CHART = DEPLOY / "helm" / "antiphon"
 DOCKERFILES = sorted(DEPLOY.glob("Dockerfile*"))
 TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
 INSTRUCTIONS = (
-    *("FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL"),
+    *("ARG", "FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "VOLUME", "EXPOSE", "STOPSIGNAL"),
     *("HEALTHCHECK", "ENTRYPOINT"),
 )
 VARIABLES = {
@@ -58,9 +58,11 @@ def metric_names() -> set[str]:
 def test_images_are_built_from_what_there_is_and_run_as_nobody(path: Path) -> None:
     found = instructions(path)
     assert {name for name, _ in found} <= set(INSTRUCTIONS)
+    [(_, base), *_] = found
+    image, _, default = base.partition("=")
+    assert re.search(r":[\d.]+[\w.-]*$", default), "a version, until somebody gives a digest"
     stages = [rest for name, rest in found if name == "FROM"]
-    assert len(stages) == 2, "what builds is not shipped"
-    assert all(re.search(r":[\d.]+[\w.-]*( AS build)?$", stage) for stage in stages), "a version"
+    assert stages == [f"${{{image}}} AS build", f"${{{image}}}"], "what builds is not shipped"
     for name, rest in found:
         if name == "COPY" and not rest.startswith("--from"):
             *sources, _ = shlex.split(rest)
@@ -86,14 +88,14 @@ def test_the_image_gets_no_more_than_the_package_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[1] == "*"
     wanted = {line[1:] for line in ignored if line.startswith("!")}
-    for path in DOCKERFILES:
-        copied = {
-            source
-            for name, rest in instructions(path)
-            if name == "COPY" and not rest.startswith("--from")
-            for source in shlex.split(rest)[:-1]
-        }
-        assert copied == wanted
+    copied = {
+        source
+        for path in DOCKERFILES
+        for name, rest in instructions(path)
+        if name == "COPY" and not rest.startswith("--from")
+        for source in shlex.split(rest)[:-1]
+    }
+    assert copied == wanted
 
 
 def test_compose_gives_its_services_nothing_to_write_but_volumes() -> None:

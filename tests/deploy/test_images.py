@@ -33,7 +33,8 @@ def engine() -> str:
 @pytest.fixture(scope="module")
 def container(engine: str) -> Generator[str, None, None]:
     """The image, built and started as its first lines tell, with nothing to write but volumes."""
-    base = (ROOT / "deploy" / "Dockerfile").read_text().partition("\nFROM ")[2].split()[0]
+    told = (ROOT / "deploy" / "Dockerfile").read_text()
+    base = told.partition("\nARG PYTHON_IMAGE=")[2].split()[0]
     if _run(engine, "pull", base).returncode:
         pytest.skip(f"{base} cannot be pulled")
     built = _run(engine, "build", "-f", "deploy/Dockerfile", "-t", IMAGE, ".")

@@ -219,6 +219,7 @@ def test_long_text_is_spoken_to_its_end(name: str) -> None:
     on(name, body)
 
 
+@pytest.mark.slow  # each voice in each language
 @pytest.mark.parametrize("name", NAMES)
 def test_every_declared_voice_and_language_speaks(name: str) -> None:
     async def body(speech: Speech) -> None:

@@ -235,6 +235,7 @@ def late_speech(checkpoint: Callable[..., Path]) -> Iterator[tuple[Runner, Speec
         runner.run(opened.__aexit__(None, None, None))
 
 
+@pytest.mark.slow  # a dozen texts, spoken by a checkpoint twice each
 @settings(max_examples=12, deadline=None)
 @given(
     cuts=st.lists(st.integers(1, len(TEXT) - 1), min_size=1, max_size=6, unique=True).map(sorted),

@@ -77,6 +77,7 @@ def assert_speech(folder: Path, names: set[str]) -> None:
         assert np.abs(samples).max() > 0
 
 
+@pytest.mark.slow  # each is a program of its own, which imports PyTorch
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_python_runs(section: str, checkpoint: Checkpoint, folder: Path) -> None:
     (code,) = blocks(section, "python")
@@ -89,6 +90,7 @@ def test_the_python_runs(section: str, checkpoint: Checkpoint, folder: Path) -> 
     assert_speech(folder, names)
 
 
+@pytest.mark.slow  # each needs a server of its own
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_curl_runs(section: str, checkpoint: Checkpoint, folder: Path) -> None:

@@ -111,6 +111,7 @@ def with_context(prompt: Prompt) -> Prompt:
     return replace(prompt, context_frames=prompt.data.reference)
 
 
+@pytest.mark.slow  # minutes of audio on a CPU, again and again
 @pytest.mark.parametrize("device", DEVICES)
 def test_preempted_and_resumed_equals_undisturbed(endless: Path, device: str) -> None:
     prompts = [with_context(each) for each in prompts_of(endless)]
@@ -130,6 +131,7 @@ def test_preempted_and_resumed_equals_undisturbed(endless: Path, device: str) ->
         assert one.reason == other.reason
 
 
+@pytest.mark.slow  # minutes of audio on a CPU, again and again
 @pytest.mark.parametrize("device", DEVICES)
 def test_company_changes_nothing_either(endless: Path, device: str) -> None:
     prompts = [with_context(each) for each in prompts_of(endless)]
