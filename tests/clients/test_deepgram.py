@@ -1,8 +1,10 @@
 """Deepgram's own SDK speaks with the server, over HTTP and WebSocket."""
 
 import asyncio
+from collections.abc import Generator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.decoding import decoded
@@ -25,8 +27,11 @@ def environment(server: RunningServer) -> Any:
 
 
 @pytest.fixture
-def sdk(server: RunningServer) -> Any:
-    return deepgram.DeepgramClient(api_key="none", environment=environment(server))
+def sdk(server: RunningServer) -> Generator[Any, None, None]:
+    with httpx.Client(timeout=60) as client:  # the SDK's own is never closed
+        yield deepgram.DeepgramClient(
+            api_key="none", environment=environment(server), httpx_client=client
+        )
 
 
 @pytest.mark.parametrize(

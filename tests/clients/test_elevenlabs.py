@@ -3,9 +3,11 @@
 import asyncio
 import base64
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
@@ -34,8 +36,15 @@ def hibari() -> Generator[RunningServer, None, None]:
 
 
 @pytest.fixture(scope="module")
-def sdk(hibari: RunningServer) -> Any:
-    return elevenlabs.ElevenLabs(base_url=hibari.base_url, api_key=KEY)
+def sdk(hibari: RunningServer) -> Generator[Any, None, None]:
+    with connected_sdk(hibari) as made:
+        yield made
+
+
+@contextmanager
+def connected_sdk(server: RunningServer, key: str = KEY) -> Generator[Any, None, None]:
+    with httpx.Client(timeout=60) as client:  # the SDK's own is never closed
+        yield elevenlabs.ElevenLabs(base_url=server.base_url, api_key=key, httpx_client=client)
 
 
 def duration_s(audio: bytes) -> float:
@@ -92,18 +101,18 @@ def test_it_lists_what_there_is(sdk: Any) -> None:
 
 
 def test_it_reads_errors(sdk: Any, hibari: RunningServer) -> None:
-    stranger = elevenlabs.ElevenLabs(base_url=hibari.base_url, api_key="wrong")
-    for status, code, ask in [
-        (404, "voice_not_found", lambda: sdk.voices.get("nobody")),
-        (404, "voice_not_found", lambda: b"".join(sdk.text_to_speech.convert("x", text="Hi."))),
-        (400, "invalid_value", lambda: b"".join(sdk.text_to_speech.convert(VOICE, text=" "))),
-        (400, "voice_not_supported", lambda: added(sdk, "Ann")),
-        (401, "invalid_api_key", stranger.user.get),
-    ]:
-        with pytest.raises(elevenlabs.core.ApiError) as error:
-            ask()
-        assert error.value.status_code == status
-        assert error.value.body["detail"]["status"] == code
+    with connected_sdk(hibari, "wrong") as stranger:
+        for status, code, ask in [
+            (404, "voice_not_found", lambda: sdk.voices.get("nobody")),
+            (404, "voice_not_found", lambda: b"".join(sdk.text_to_speech.convert("x", text="Hi."))),
+            (400, "invalid_value", lambda: b"".join(sdk.text_to_speech.convert(VOICE, text=" "))),
+            (400, "voice_not_supported", lambda: added(sdk, "Ann")),
+            (401, "invalid_api_key", stranger.user.get),
+        ]:
+            with pytest.raises(elevenlabs.core.ApiError) as error:
+                ask()
+            assert error.value.status_code == status
+            assert error.value.body["detail"]["status"] == code
 
 
 def test_its_stream_takes_text_in_pieces(sdk: Any, hibari: RunningServer) -> None:
@@ -115,8 +124,11 @@ def test_its_stream_takes_text_in_pieces(sdk: Any, hibari: RunningServer) -> Non
 
 def test_its_asynchronous_client_streams(hibari: RunningServer) -> None:
     async def main() -> bytes:
-        client = elevenlabs.AsyncElevenLabs(base_url=hibari.base_url, api_key=KEY)
-        return b"".join([each async for each in client.text_to_speech.stream(VOICE, text=TEXT)])
+        async with httpx.AsyncClient(timeout=60) as client:
+            sdk = elevenlabs.AsyncElevenLabs(
+                base_url=hibari.base_url, api_key=KEY, httpx_client=client
+            )
+            return b"".join([each async for each in sdk.text_to_speech.stream(VOICE, text=TEXT)])
 
     assert asyncio.run(main())
 
@@ -133,8 +145,7 @@ def test_it_adds_a_voice_and_speaks_with_it(
         server=ServerSettings(api_keys=(KEY,)),
         data=DataSettings(dir=tmp_path),
     )
-    with start_server(settings) as running:
-        sdk = elevenlabs.ElevenLabs(base_url=running.base_url, api_key=KEY)
+    with start_server(settings) as running, connected_sdk(running) as sdk:
         voice = added(sdk, "Ann")
         assert not voice.requires_verification
         assert b"".join(sdk.text_to_speech.convert(voice.voice_id, text="Hi."))
