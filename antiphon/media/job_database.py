@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from antiphon.errors import StorageError
@@ -18,6 +17,7 @@ from antiphon.media.job import (
     JobResult,
     JobState,
 )
+from antiphon.voices.reader import Reader
 from antiphon.voices.reserve import Reserve
 from antiphon.voices.vault import storage_faults, use_wal
 
@@ -58,8 +58,8 @@ class JobDatabase:
         """Use a folder; one without jobs is an empty database that is not written."""
         self._folder = folder
         self._reserve = Reserve(folder)
-        self._lock = Lock()
-        self._reader: sqlite3.Connection | None = None
+        within = self._reserve.within
+        self._reader = Reader(folder / FILE_NAME, lambda: within(self._connected))
 
     @property
     def reserve(self) -> Reserve:
@@ -72,13 +72,8 @@ class JobDatabase:
         Raises:
             StorageError: the database cannot be read.
         """
-        with self._lock:
-            if self._reader is None and not (self._folder / FILE_NAME).exists():
-                return []
-            if self._reader is None:
-                self._reader = self._reserve.within(self._connected)
-            with storage_faults():
-                return self._reader.execute(sql, values).fetchall()
+        with storage_faults():
+            return self._reader.query(sql, *values)
 
     @contextmanager
     def change(self) -> Generator[sqlite3.Connection, None, None]:
@@ -96,10 +91,7 @@ class JobDatabase:
 
     def close(self) -> None:
         """Let go of the file; who reads again opens it again."""
-        with self._lock:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+        self._reader.close()
 
     def _connected(self) -> sqlite3.Connection:
         with storage_faults(), ExitStack() as undo:

@@ -13,11 +13,11 @@ from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from antiphon.errors import StorageError, StorageFullError
 from antiphon.voices.blobs import Blobs
+from antiphon.voices.reader import Reader
 from antiphon.voices.reserve import Reserve, check_free
 
 FILE_NAME = "antiphon.sqlite3"
@@ -97,8 +97,8 @@ class Vault:
         self._blobs = blobs or Blobs(folder / "blobs")
         self._min_free_bytes = min_free_bytes
         self.reserve = Reserve(folder)
-        self._lock = Lock()
-        self._reader: sqlite3.Connection | None = None
+        within = self.reserve.within
+        self._reader = Reader(folder / FILE_NAME, lambda: within(self._connected))
 
     def query(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """Return rows as they are now, whoever has written them.
@@ -106,18 +106,8 @@ class Vault:
         Raises:
             StorageError: the database cannot be read.
         """
-        with self._lock:
-            if self._reader is None and not (self._folder / FILE_NAME).exists():
-                return []
-            if self._reader is None:
-                self._reader = self.reserve.within(self._connected)
-            try:
-                with storage_faults():
-                    return self._reader.execute(sql, values).fetchall()
-            except StorageError:
-                self._reader.close()  # so that a file that was repaired is found
-                self._reader = None
-                raise
+        with storage_faults():
+            return self._reader.query(sql, *values)
 
     def content(self, id: str) -> bytes:
         """Return the blob of a row.
@@ -187,10 +177,7 @@ class Vault:
 
     def close(self) -> None:
         """Let go of the database."""
-        with self._lock:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+        self._reader.close()
 
     def _discard(self, folder: str, names: Iterable[str]) -> None:
         """Remove blobs; one that cannot be removed is left to the next `sweep`."""
