@@ -20,9 +20,9 @@ from antiphon.concurrency import LoopCalls
 from antiphon.config_sources import load_settings
 from antiphon.offline_tasks import SpeechTasks
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.pipeline.speech import Speech
-from antiphon.pipeline.uploaded import UploadedVoices
-from antiphon.pipeline.well_formed import check_members
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.voice_service import VoiceService
+from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.types import AudioChunk, LoadProgress, SpeechRequest, Voice
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
@@ -66,7 +66,7 @@ class Antiphon(SpeechTasks):
         self._exit.callback(self._calls.run, self._model.close)
         recordings = Recordings(loaded_settings.references)
         self._exit.callback(recordings.close)
-        self._uploaded = UploadedVoices(loaded_settings.data, recordings)
+        self._uploaded = VoiceService(loaded_settings.data, recordings)
         self._exit.callback(self._uploaded.close)
         self._speech = Speech(
             {self._model.name: self._model}, loaded_settings.speech, uploaded=self._uploaded

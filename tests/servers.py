@@ -13,8 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from antiphon.api.app import create_app
-from antiphon.api.protocols import uvicorn_options
 from antiphon.api.state import ServerState
+from antiphon.api.transport.protocols import uvicorn_options
 from antiphon.config import ModelSettings, Settings
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from antiphon.concurrency import LoopCalls, Workers
-from antiphon.telemetry import request_id, request_scope
+from antiphon.telemetry.logs import request_id, request_scope
 
 
 def test_results_errors_and_context_cross_the_thread() -> None:

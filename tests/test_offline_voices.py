@@ -10,9 +10,9 @@ import pytest
 from antiphon import Antiphon, SpeechRequest
 from antiphon.config import DataSettings
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.storage.database import Database
 from antiphon.types import Sampling
 from antiphon.voices.store import VoiceStore
-from antiphon.voices.vault import Vault
 from tests.recordings import RECORDING
 
 WORDS = "I said this."
@@ -40,7 +40,7 @@ def test_a_voice_is_kept_and_spoken_with(
         ):
             with pytest.raises(InvalidRequestError, match=words):
                 antiphon.add_voice(name, recording)
-    vault = Vault(DataSettings(dir=tmp_path / "data").folder)
+    vault = Database(DataSettings(dir=tmp_path / "data").folder)
     assert [each.name for each in VoiceStore(vault, 1).all()] == ["Ann"]
     vault.close()
 

@@ -27,34 +27,38 @@ from antiphon.api.adapters import ADAPTERS
 from antiphon.api.adapters.errors import ServiceErrorMiddleware
 from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
-from antiphon.api.failed_keys import FailedKeys
-from antiphon.api.gate import FarewellMiddleware, Gate, GateMiddleware
-from antiphon.api.json_limits import JsonLimitMiddleware
-from antiphon.api.keys import KeyRing
 from antiphon.api.loop_lag import LoopLag
-from antiphon.api.memory_budget import MemoryBudget, MemoryMiddleware
-from antiphon.api.memory_trim import MemoryTrimmer
-from antiphon.api.methods import MethodMiddleware
-from antiphon.api.middleware import (
+from antiphon.api.middleware.access_log import AccessLogMiddleware
+from antiphon.api.middleware.base import (
     REQUEST_ID_HEADER,
     ApiKeyMiddleware,
     BodyLimitMiddleware,
     RequestIdMiddleware,
 )
+from antiphon.api.middleware.connection_limits import (
+    ConnectionLimitMiddleware,
+    ConnectionLimits,
+    DrainMiddleware,
+)
+from antiphon.api.middleware.failed_keys import FailedKeys
+from antiphon.api.middleware.json_limits import JsonLimitMiddleware
+from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.memory_budget import MemoryBudget, MemoryMiddleware
+from antiphon.api.middleware.memory_trim import MemoryTrimmer
+from antiphon.api.middleware.methods import MethodMiddleware
+from antiphon.api.middleware.origins import HostMiddleware, OriginMiddleware, PageMiddleware, Reach
+from antiphon.api.middleware.rate_limit import RateLimitMiddleware, RateLimits
+from antiphon.api.middleware.timeouts import BodyTimeoutMiddleware
 from antiphon.api.options import IGNORED_HEADER
-from antiphon.api.origins import HostMiddleware, OriginMiddleware, PageMiddleware, Reach
-from antiphon.api.quotas import QuotaMiddleware, Quotas
-from antiphon.api.slow_clients import SlowBodyMiddleware
 from antiphon.api.speech_jobs import start_jobs
-from antiphon.api.state import Doors, ServerState
+from antiphon.api.state import Guards, ServerState
 from antiphon.api.storage_watch import StorageWatch
-from antiphon.api.watching import WatchMiddleware
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
-from antiphon.metrics import Metrics
-from antiphon.pipeline.served import load_models, warm_up
-from antiphon.pipeline.speech import Speech
-from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.pipeline.model_loading import load_models, warm_up
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.voice_service import VoiceService
+from antiphon.telemetry.metrics import Metrics
 from antiphon.types import LoadProgress
 from antiphon.voices.recordings import Recordings
 from antiphon.web.api_docs import mount_docs
@@ -98,7 +102,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
     """
     metrics = Metrics()
     memory = MemoryBudget(settings.limits, metrics.memory_reserved.set, MemoryTrimmer().see)
-    doors = Doors(Gate(settings.limits), KeyRing.of(settings.server), metrics, memory)
+    doors = Guards(ConnectionLimits(settings.limits), KeyRing.of(settings.server), metrics, memory)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
@@ -131,39 +135,39 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
     return app
 
 
-def _add_middleware(app: FastAPI, settings: Settings, doors: Doors) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, doors: Guards) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
     server, limits = settings.server, settings.limits
     app.add_middleware(JsonLimitMiddleware)
     app.add_middleware(MemoryMiddleware, budget=doors.memory, keys=doors.keys)
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
-    app.add_middleware(SlowBodyMiddleware, body_timeout_s=limits.body_timeout_s)
-    app.add_middleware(QuotaMiddleware, quotas=Quotas(limits), keys=doors.keys)
+    app.add_middleware(BodyTimeoutMiddleware, body_timeout_s=limits.body_timeout_s)
+    app.add_middleware(RateLimitMiddleware, quotas=RateLimits(limits), keys=doors.keys)
     failed = FailedKeys(limits.key_failures_per_minute)
     app.add_middleware(ApiKeyMiddleware, keys=doors.keys, failed=failed)
     reach = Reach.of(server, asks_for_keys=bool(doors.keys))
     app.add_middleware(OriginMiddleware, reach=reach)
     app.add_middleware(HostMiddleware, reach=reach)
-    app.add_middleware(GateMiddleware, gate=doors.gate, keys=doors.keys)
+    app.add_middleware(ConnectionLimitMiddleware, gate=doors.gate, keys=doors.keys)
     app.add_middleware(ErrorMiddleware, metrics=doors.metrics)
     app.add_middleware(ServiceErrorMiddleware)
     app.add_middleware(PageMiddleware, reach=reach, expose_headers=EXPOSED_HEADERS)
-    app.add_middleware(FarewellMiddleware, gate=doors.gate)
+    app.add_middleware(DrainMiddleware, gate=doors.gate)
     app.add_middleware(
-        WatchMiddleware, metrics=doors.metrics, logs_requests=server.log_format == "json"
+        AccessLogMiddleware, metrics=doors.metrics, logs_requests=server.log_format == "json"
     )
     app.add_middleware(RequestIdMiddleware)
 
 
 async def _start(
-    settings: Settings, doors: Doors, progress: LoadProgress | None, stack: AsyncExitStack
+    settings: Settings, doors: Guards, progress: LoadProgress | None, stack: AsyncExitStack
 ) -> ServerState:
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
     models = await load_models(settings, progress, stack)
     stack.callback(LoopLag(doors.metrics.event_loop_lag_s).stop)
     recordings = Recordings(settings.references)
     stack.callback(recordings.close)
-    uploaded = UploadedVoices(settings.data, recordings)
+    uploaded = VoiceService(settings.data, recordings)
     stack.callback(uploaded.close)
     await uploaded.sweep()
     server_speech = Speech(models, settings.speech, doors.metrics, uploaded)

@@ -5,7 +5,7 @@ from ipaddress import IPv6Address, ip_address
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from antiphon.api.keys import KeyRing
+from antiphon.api.middleware.keys import KeyRing
 
 _HOST_BITS = 64
 """One household has so many IPv6 addresses."""

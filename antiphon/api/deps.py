@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from antiphon import telemetry
-from antiphon.api.middleware import CALLER
+from antiphon.api.middleware.base import CALLER
 from antiphon.api.state import ServerState
+from antiphon.telemetry import logs
 from antiphon.types import Caller
 
 
@@ -33,7 +33,7 @@ async def speech_id() -> str:
 
     Clients choose request ids and may repeat them; inside, two requests must never share one.
     """
-    return f"{telemetry.request_id.get()}/{secrets.token_hex(4)}"
+    return f"{logs.request_id.get()}/{secrets.token_hex(4)}"
 
 
 Asking = Annotated[Caller, Depends(caller)]

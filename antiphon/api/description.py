@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 
-from antiphon.api.gate import PROBES
+from antiphon.api.middleware.connection_limits import PROBES
 from antiphon.api.schemas.nullable import allow_null
 from antiphon.models.spec import Family
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
-from antiphon.api import memory_budget
+from antiphon.api.middleware import memory_budget
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
 from antiphon.concurrency import Workers
 from antiphon.errors import UnavailableError
-from antiphon.telemetry import audio_format
+from antiphon.telemetry.logs import audio_format
 from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]

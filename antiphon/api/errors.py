@@ -26,7 +26,7 @@ from antiphon.errors import (
     RequestTooLargeError,
     SlowRequestError,
 )
-from antiphon.metrics import Metrics
+from antiphon.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from antiphon.api import json_limits
+from antiphon.api.middleware import json_limits
 from antiphon.api.schemas.peer_fields import NOT_SERVED
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
@@ -16,7 +16,7 @@ from antiphon.api.validation import invalid_request
 from antiphon.config import SpeechSettings
 from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
 from antiphon.models.spec import Family
-from antiphon.pipeline.journey import SegmentSource
+from antiphon.pipeline.speech.synthesis import SegmentSource
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
 

@@ -11,9 +11,9 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
+from antiphon.api.audio_outbox import Playback
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
-from antiphon.api.playback import Playback
 from antiphon.api.realtime_events import (
     SpokenResponse,
     error_event,

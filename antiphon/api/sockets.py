@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from antiphon import telemetry
-from antiphon.api import json_limits
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
-from antiphon.api.keys import KEY_SUBPROTOCOL
+from antiphon.api.middleware import json_limits
+from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
 from antiphon.errors import IdleError, InvalidRequestError
+from antiphon.telemetry import logs
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MESSAGES_PER_S = 1000
@@ -226,4 +226,4 @@ async def _sent_away(socket: Socket, conversation: Conversation, error: IdleErro
 
 def new_speech_id() -> str:
     """Return a fresh id that begins with the connection's own."""
-    return f"{telemetry.request_id.get()}/{secrets.token_hex(4)}"
+    return f"{logs.request_id.get()}/{secrets.token_hex(4)}"

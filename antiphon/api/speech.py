@@ -15,18 +15,18 @@ from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import EncodedStream, collected, encoded
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import FormRoute
-from antiphon.api.middleware import REQUEST_ID_HEADER
+from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
 from antiphon.api.tagged_speech import open_tagged
-from antiphon.api.unspoken import NotedUnspoken, unspoken_headers, unspoken_member
-from antiphon.api.word_times import NotedWords
+from antiphon.api.unspoken import UnspokenCollector, unspoken_headers, unspoken_member
+from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
-from antiphon.tracing import until_first
+from antiphon.telemetry.tracing import until_first
 from antiphon.types import Ended, SpeechStream
 
 router = APIRouter(tags=["speech"], route_class=FormRoute)
@@ -91,7 +91,7 @@ async def create_speech(
     unknown = FamilyOptions.of(body, model.family).ignored
     ignored = [name for name in unknown if name not in KokoroMembers.model_fields]
     sample_rate_hz = request.sample_rate_hz or native_hz
-    words = NotedWords() if request.word_timestamps else None
+    words = WordTimestampCollector() if request.word_timestamps else None
     events = open_tagged(body, request, server)
     events = events if words is None else words.passed(events)
     format = body.response_format
@@ -105,7 +105,7 @@ async def create_speech(
     if delivery is Delivery.WHOLE:
         collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
         return WholeResponse(collect, headers, format.media_type)
-    unspoken = NotedUnspoken()
+    unspoken = UnspokenCollector()
     encoding = encoded(unspoken.passed(events), format, sample_rate_hz, server.encoders)
     pieces = until_first("first audio", encoding)
     if delivery is Delivery.EVENTS:
@@ -128,7 +128,7 @@ async def _collected(
     format: AudioFormat,
     sample_rate_hz: int,
     workers: Workers,
-    words: NotedWords | None,
+    words: WordTimestampCollector | None,
 ) -> tuple[list[bytes], dict[str, str]]:
     """Return a file's pieces and the headers that are known only at its end."""
     pieces, ended = await collected(events, format, sample_rate_hz, workers)
@@ -146,7 +146,7 @@ async def _as_bytes(stream: EncodedStream, told_at_end: dict[str, str]) -> Piece
 
 
 async def _as_events(
-    stream: EncodedStream, format: AudioFormat, words: NotedWords | None
+    stream: EncodedStream, format: AudioFormat, words: WordTimestampCollector | None
 ) -> Pieces:
     async with aclosing(stream):
         async for item in stream:

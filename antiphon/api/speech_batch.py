@@ -11,10 +11,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from antiphon.api import memory_budget
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected
 from antiphon.api.errors import log_failure, on_failure, wire_error
+from antiphon.api.middleware import memory_budget
 from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
@@ -26,7 +26,7 @@ from antiphon.api.schemas.speech_batch import (
 )
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
-from antiphon.api.word_times import NotedWords
+from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import Ended
@@ -151,7 +151,7 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     request = replace(body.to_domain(id), is_live=False)
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
-    words = NotedWords() if request.word_timestamps else None
+    words = WordTimestampCollector() if request.word_timestamps else None
     events = open_stream(body, request, server)
     events = events if words is None else words.passed(events)
     format = body.response_format

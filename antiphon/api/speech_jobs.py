@@ -13,8 +13,8 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from antiphon.api.deps import Asking, Server
+from antiphon.api.http_ranges import StoredFile, file_response
 from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
-from antiphon.api.ranges import StoredFile, file_response
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech_jobs import (
     SpeechJobBody,
@@ -31,13 +31,13 @@ from antiphon.errors import (
     UnavailableError,
     UnknownJobError,
 )
-from antiphon.media.job import Job, JobLimits
-from antiphon.media.job_database import UNREADABLE
-from antiphon.media.ledger import JobLedger
-from antiphon.media.store import MediaStore
-from antiphon.pipeline.job_plan import Chapter, JobPlan
-from antiphon.pipeline.jobs import JobRunner
-from antiphon.pipeline.text import segment_seed
+from antiphon.pipeline.speech.job_plan import Chapter, JobPlan
+from antiphon.pipeline.speech.jobs import JobRunner
+from antiphon.pipeline.speech.text import segment_seed
+from antiphon.storage.job import Job, JobLimits
+from antiphon.storage.job_database import UNREADABLE
+from antiphon.storage.job_ledger import JobLedger
+from antiphon.storage.media_store import MediaStore
 from antiphon.types import Caller, new_seed
 
 PATH = "/v1/audio/speech/jobs"

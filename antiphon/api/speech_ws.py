@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
+from antiphon.api.audio_outbox import Playback
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.options import FamilyOptions
-from antiphon.api.playback import Playback
 from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
-from antiphon.api.spoken_file import SpokenFile, error_message
+from antiphon.api.speech_ws_output import SpeechFileOutput, error_message
 from antiphon.api.state import ServerState
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.cutting import Lengths, SentenceCutter, pieces_of
-from antiphon.pipeline.session import Utterance
+from antiphon.pipeline.speech.segmenter import Lengths, SentenceSegmenter, pieces_of
+from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import SpeechRequest
 
 router = APIRouter()
@@ -39,7 +39,7 @@ async def stream_speech(websocket: WebSocket, server: Server) -> None:
     await converse(socket, SpeechConversation(socket, server))
 
 
-OpenFile: TypeAlias = Callable[[SpeechRequest, int, int, bool], tuple[Utterance, SpokenFile]]
+OpenFile: TypeAlias = Callable[[SpeechRequest, int, int, bool], tuple[Utterance, SpeechFileOutput]]
 """Takes the request, the utterance's index, the file's, and whether its text comes late."""
 
 
@@ -57,12 +57,12 @@ class _Text:
         self.num_files = 0
         self._request = request
         self._open_file = open_file
-        self._growing: tuple[Utterance, SpokenFile] | None = None
-        self._cutter: SentenceCutter | None = None
+        self._growing: tuple[Utterance, SpeechFileOutput] | None = None
+        self._cutter: SentenceSegmenter | None = None
         if config.split_granularity != "none":
             is_clause = config.split_granularity == "clause"
             lengths = Lengths(max=1000, min_clause=MIN_CLAUSE_CHARACTERS if is_clause else None)
-            self._cutter = SentenceCutter(lengths)
+            self._cutter = SentenceSegmenter(lengths)
 
     async def push(self, text: str) -> None:
         """Speak more text; a long one is cut in pieces, between which others have a turn."""
@@ -100,7 +100,7 @@ class _Text:
         utterance.push(text)
         utterance.complete()
 
-    def _open(self, *, reads_late: bool) -> tuple[Utterance, SpokenFile]:
+    def _open(self, *, reads_late: bool) -> tuple[Utterance, SpeechFileOutput]:
         opened = self._open_file(self._request, self.index, self.num_files, reads_late)
         self.num_files += 1
         return opened
@@ -201,13 +201,13 @@ class SpeechConversation:
 
     def _open_file(
         self, request: SpeechRequest, index: int, file_index: int, reads_late: bool
-    ) -> tuple[Utterance, SpokenFile]:
+    ) -> tuple[Utterance, SpeechFileOutput]:
         assert self._config is not None
         self._playback.check_room()  # one message may hold many sentences
         native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
         place = {"utterance_index": index, "sentence_index": file_index}
         rate_hz = request.sample_rate_hz or native_hz
-        file = SpokenFile(self._socket, self._config, rate_hz, place)
+        file = SpeechFileOutput(self._socket, self._config, rate_hz, place)
         request = replace(request, id=new_speech_id())
         opened = self._playback.open(
             request,

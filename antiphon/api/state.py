@@ -3,25 +3,25 @@
 import asyncio
 from dataclasses import dataclass, replace
 
-from antiphon.api.gate import Gate
-from antiphon.api.keys import KeyRing
-from antiphon.api.memory_budget import MemoryBudget
+from antiphon.api.middleware.connection_limits import ConnectionLimits
+from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
-from antiphon.metrics import Metrics
 from antiphon.models.spec import Family
-from antiphon.pipeline.speech import Speech
-from antiphon.pipeline.uploaded import UploadedVoices
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.voice_service import VoiceService
+from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Caller
 from antiphon.voices.recordings import Recordings
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Guards:
     """What requests meet before any route does; there before the server starts."""
 
-    gate: Gate
+    gate: ConnectionLimits
     keys: KeyRing
     metrics: Metrics
     memory: MemoryBudget
@@ -45,9 +45,9 @@ class ServerState:
     speech: Speech
     encoders: Workers
     recordings: Recordings
-    uploaded: UploadedVoices
+    uploaded: VoiceService
     warm_up: "asyncio.Task[None]"
-    doors: Doors
+    doors: Guards
     storage: StorageWatch
     created_s: int
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from antiphon.api.errors import on_failure
-from antiphon.api.trailers import takes_trailers
+from antiphon.api.transport.trailers import takes_trailers
 
 Pieces: TypeAlias = AsyncGenerator[bytes, None]
 MAX_BYTES_AT_ONCE = 64 * 1024

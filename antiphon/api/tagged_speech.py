@@ -10,8 +10,8 @@ from antiphon.api.options import open_stream
 from antiphon.api.schemas.kokoro import KokoroMembers, split_turns
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
-from antiphon.pipeline.dialogue import Dialogue
-from antiphon.pipeline.speech import MAX_SPEED, MIN_SPEED
+from antiphon.pipeline.speech.dialogue import Dialogue
+from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
 from antiphon.types import AudioChunk, SpeechRequest, SpeechStream
 
 

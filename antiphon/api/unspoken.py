@@ -11,7 +11,7 @@ OMITTED_HEADER = "X-Unspoken-Text-Omitted"
 MAX_HEADER_BYTES = 1024
 
 
-class NotedUnspoken:
+class UnspokenCollector:
     """Passes a stream on, and keeps what its chunks say is left out."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from antiphon.media.backup import DataPlaces
+    from antiphon.storage.backup import DataPlaces
 
 data = typer.Typer(no_args_is_help=True)
 
@@ -27,7 +27,7 @@ def backup(
     data_dir: _DataDir = None,
 ) -> None:
     """Copy all that is kept into one file; servers may go on meanwhile."""
-    from antiphon.media.backup import back_up
+    from antiphon.storage.backup import back_up
 
     counts = back_up(_places(data_dir), file)
     typer.echo(f"{file}: {counts.num_recordings} recordings, {counts.num_results} files of jobs")
@@ -39,7 +39,7 @@ def restore(
     data_dir: _DataDir = None,
 ) -> None:
     """Make a data folder of a backup; the folder must be empty, and no server may use it."""
-    from antiphon.media import backup as backups
+    from antiphon.storage import backup as backups
 
     counts = backups.restore(_places(data_dir), file)
     typer.echo(f"Restored {counts.num_recordings} recordings, {counts.num_results} files of jobs")
@@ -47,9 +47,9 @@ def restore(
 
 def _places(data_dir: Path | None) -> "DataPlaces":
     from antiphon.config_sources import load_settings
-    from antiphon.media.backup import DataPlaces
-    from antiphon.media.store import MediaStore
-    from antiphon.voices.blobs import Blobs
+    from antiphon.storage.backup import DataPlaces
+    from antiphon.storage.blobs import Blobs
+    from antiphon.storage.media_store import MediaStore
 
     settings = load_settings({"data.dir": data_dir})
     folder = settings.data.folder

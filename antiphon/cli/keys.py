@@ -22,7 +22,7 @@ def new(
     ] = False,
 ) -> None:
     """Print a new key, for its owner, and its hash, for the server's settings or keys file."""
-    from antiphon.api.keys import KeyRing, hashed, new_key
+    from antiphon.api.middleware.keys import KeyRing, hashed, new_key
 
     key = new_key()
     words = [f"owner={owner}"] if owner is not None else []
@@ -40,6 +40,6 @@ def hash_key(
     ],
 ) -> None:
     """Print the hash of a key that there is already."""
-    from antiphon.api.keys import hashed
+    from antiphon.api.middleware.keys import hashed
 
     typer.echo(hashed(key))

@@ -131,6 +131,6 @@ def serve(flags: ServeFlags) -> None:
     for model in settings.served():
         resolve(model.source)  # a wrong name is told before anything heavy is imported
 
-    from antiphon.cli.http import run
+    from antiphon.cli.uvicorn_server import run
 
     run(settings)

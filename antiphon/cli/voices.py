@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from antiphon.cli.voice_places import Place
+    from antiphon.cli.voice_backends import Place
 
 voices = typer.Typer(invoke_without_command=True)
 
@@ -112,7 +112,7 @@ def delete(
 def _place(
     url: str | None, api_key: str | None, data_dir: Path | None
 ) -> Generator["Place", None, None]:
-    from antiphon.cli.voice_places import Folder, Remote
+    from antiphon.cli.voice_backends import Folder, Remote
     from antiphon.config_sources import load_settings
 
     if url is not None:

@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecShape
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.step_times import StepTimes
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 
@@ -139,7 +139,7 @@ def forecast(
     return Forecast(num_slots, tuple(ends_s))
 
 
-def live_capacity(times: StepTimes, codec: CodecShape, num_slots: int, max_load: float) -> int:
+def live_capacity(times: CostModel, codec: CodecShape, num_slots: int, max_load: float) -> int:
     """Return how many live streams can be kept gapless: each needs a frame in a frame's time.
 
     Args:

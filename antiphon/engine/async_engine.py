@@ -11,10 +11,10 @@ from typing import TypeAlias
 from antiphon.engine.core import EngineCore
 from antiphon.engine.faults import fault_of
 from antiphon.engine.heartbeat import Heartbeat
-from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended

@@ -1,6 +1,6 @@
 """Which blocks each request holds: shared ones, then its own; grown as its speech grows."""
 
-from antiphon.engine.kv_cache import BlockPool, block_names
+from antiphon.engine.block_pool import BlockPool, block_names
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.errors import InvalidRequestError

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from math import inf
 
+from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecShape, Decode
-from antiphon.engine.playback import PlaybackPolicy, heard_until_s, round_down, round_up
 from antiphon.engine.request import EngineRequest, Status, slot_of
-from antiphon.engine.step_times import StepTimes
+from antiphon.engine.scheduling_policy import PlaybackPolicy, heard_until_s, round_down, round_up
 from antiphon.types import AudioChunk, Samples
 
 
 class ChunkPlanner:
     """Plans the chunks of all requests, and keeps their deadlines."""
 
-    def __init__(self, codec: CodecShape, policy: PlaybackPolicy, times: StepTimes) -> None:
+    def __init__(self, codec: CodecShape, policy: PlaybackPolicy, times: CostModel) -> None:
         self._codec = codec
         self._policy = policy
         self._times = times

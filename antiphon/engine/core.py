@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import StepPlan
-from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.step_times import StepShape
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 
 _MAX_UNDER_WAY = 1
 _STALL_S = 0.01  # until an empty plan is tried again, if nothing has happened by then

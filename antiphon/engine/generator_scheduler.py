@@ -8,7 +8,7 @@ from math import inf
 
 from antiphon.engine.admission import AdmissionLimits, check_wait
 from antiphon.engine.generator_pace import GeneratorPace, Progress
-from antiphon.engine.playback import PlaybackPolicy, heard_until_s
+from antiphon.engine.scheduling_policy import PlaybackPolicy, heard_until_s
 
 _BULK_PATIENCE_S = 5.0
 

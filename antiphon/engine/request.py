@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from antiphon.engine.kv_cache import BlockName
+from antiphon.engine.block_pool import BlockName
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import FinishReason

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from antiphon.engine.admission import Admission, AdmissionLimits, Lengths, forecast, live_capacity
 from antiphon.engine.chunks import ChunkPlanner
-from antiphon.engine.draft import Draft, UnderWay
-from antiphon.engine.places import Places
+from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, Prefill, StepOutput, StepPlan
-from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest, Status, slot_of
-from antiphon.engine.step_times import StepTimes
+from antiphon.engine.scheduling_policy import PlaybackPolicy
+from antiphon.engine.slot_allocator import SlotAllocator
+from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FinishReason, FrameReady
 
@@ -72,24 +72,24 @@ class Scheduler:
         codec: CodecShape | None = None,
         limits: SchedulerLimits | None = None,
         policy: PlaybackPolicy | None = None,
-        times: StepTimes | None = None,
+        times: CostModel | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or SchedulerLimits()
-        self.times = times or StepTimes()
+        self.times = times or CostModel()
         self.admission = Admission(num_slots, self.limits.admission)
         self._num_slots = num_slots
         self._codec = codec
         self._clock = clock
         self._policy = policy or PlaybackPolicy()
-        self._places = Places(num_slots, cache, codec)
+        self._places = SlotAllocator(num_slots, cache, codec)
         self._chunks = ChunkPlanner(codec, self._policy, self.times) if codec else None
         self._lengths = Lengths()
         self._next_forecast_s = -inf
         self._with_pieces: dict[str, EngineRequest] = {}
         self._by_id: dict[str, EngineRequest] = {}
         self.num_live = 0
-        self._under_way: deque[UnderWay] = deque()
+        self._under_way: deque[InFlightStep] = deque()
 
     def check(self, prompt: Prompt, *, is_live: bool = True) -> None:
         """Refuse what `add` would refuse; in any thread.
@@ -164,7 +164,7 @@ class Scheduler:
 
     def schedule(self) -> StepPlan:
         """Plan one step; it may turn out empty."""
-        draft = Draft(self._clock(), self._places.releases)
+        draft = StepPlanBuilder(self._clock(), self._places.releases)
         self._places.releases = []
         if self._places.tables:
             self._places.tables.publish()
@@ -180,7 +180,7 @@ class Scheduler:
         plan = draft.plan()
         self._drain(draft)
         if draft.rows or draft.decoding:
-            self._under_way.append(UnderWay(draft.rows, draft.decoding))
+            self._under_way.append(InFlightStep(draft.rows, draft.decoding))
         if draft.now_s >= self._next_forecast_s:
             self._forecast(draft.now_s)
         return plan
@@ -232,7 +232,7 @@ class Scheduler:
                 each.num_steps_left_out += 1
         return rows
 
-    def _prefill(self, draft: Draft) -> None:
+    def _prefill(self, draft: StepPlanBuilder) -> None:
         """Compute prompts, listeners' first; whoever is complete makes its first frame too."""
         tables, prefilling = self._places.tables, self._places.prefilling
         if tables is None or not prefilling:
@@ -255,7 +255,7 @@ class Scheduler:
                 if request.may_run:
                     draft.rows.append(request)
 
-    def _append(self, draft: Draft) -> None:
+    def _append(self, draft: StepPlanBuilder) -> None:
         """Hand on text that has arrived, and to those who start all of it."""
         started = [self._places.running.get(start.slot) for start in draft.starts]
         for request in (*started, *self._with_pieces.values()):
@@ -266,7 +266,7 @@ class Scheduler:
             request.num_pieces_planned = len(request.pieces)
         self._with_pieces.clear()  # who holds no slot is told all when it starts
 
-    def _decode(self, draft: Draft) -> None:
+    def _decode(self, draft: StepPlanBuilder) -> None:
         if self._chunks is None:
             return
         rate = sum([1 / each.chunk_frames for each in draft.rows])
@@ -276,7 +276,7 @@ class Scheduler:
             draft.decoding.append(request)
             self._update_bound(request)
 
-    def _drain(self, draft: Draft) -> None:
+    def _drain(self, draft: StepPlanBuilder) -> None:
         """Let those go of whom nothing is left to plan."""
         for request in draft.rows:
             if request.num_frames_planned == request.frames_limit:

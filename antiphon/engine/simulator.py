@@ -10,11 +10,11 @@ from statistics import fmean
 import numpy as np
 
 from antiphon.engine.core import EngineCore
+from antiphon.engine.cost_model import ROW_BUCKETS, StepShape
 from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
-from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.engine.step_times import ROW_BUCKETS, StepShape
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Ended, Sampling

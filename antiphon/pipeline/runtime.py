@@ -13,13 +13,13 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.base import Fabric, StageRequest, StageStream
-from antiphon.fabric.lazy import LazyFabric, ModelMemory
 from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.model_pool import LazyFabric, ModelPool
 from antiphon.models.base import Prompter
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.stage import build_stage, group_name, hosted_together
-from antiphon.tracing import until_first
+from antiphon.telemetry.tracing import until_first
 from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class LoadedModel:
         *,
         is_colocated: bool = True,
         progress: LoadProgress | None = None,
-        memory: ModelMemory | None = None,
+        memory: ModelPool | None = None,
     ) -> "LoadedModel":
         """Load a model's prompter and stages, off the event loop.
 

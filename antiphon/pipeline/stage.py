@@ -16,8 +16,8 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, PipelineSpec, StageKind, StageSpec
-from antiphon.pipeline.colocated import CoLocatedRunner
-from antiphon.pipeline.feeding import fed
+from antiphon.pipeline.fused_runner import FusedRunner
+from antiphon.pipeline.speech.producer import fed
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 
@@ -189,6 +189,6 @@ def build_stage(
         case [StageKind.DECODER]:
             return DecoderStage(model, context.max_slots, name)
         case [StageKind.AUTOREGRESSIVE, StageKind.DECODER]:
-            return EngineStage(CoLocatedRunner(model, rest[0]), name, limits)
+            return EngineStage(FusedRunner(model, rest[0]), name, limits)
         case kinds:
             raise AssertionError(f"stages {kinds} cannot share a device")

@@ -6,9 +6,9 @@ import time
 from dataclasses import asdict, dataclass, fields, replace
 
 from antiphon.errors import InvalidRequestError, UnknownConsentError
+from antiphon.storage.database import Database
 from antiphon.types import OPERATOR, Caller
 from antiphon.voices.names import checked_text, new_id
-from antiphon.voices.vault import Vault
 
 _MAX_LABEL_CHARACTERS = 200
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}")
@@ -46,7 +46,7 @@ class ConsentStore:
 
     def __init__(
         self,
-        vault: Vault,
+        vault: Database,
         max_consents: int,
         *,
         max_owner_consents: int = 0,

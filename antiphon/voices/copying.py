@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from antiphon.voices.vault import storage_faults
+from antiphon.storage.database import storage_faults
 
 
 def copy_database(source: Path, target: Path) -> bool:

@@ -5,7 +5,7 @@ import hashlib
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.concurrency import Workers
 from antiphon.config import ReferenceSettings
-from antiphon.recent import Recent
+from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 from antiphon.voices.fetch import too_large
 from antiphon.voices.references import ReferenceLoader
@@ -22,7 +22,7 @@ class Recordings:
         self._loader = loader or ReferenceLoader(settings)
         self._sandbox = DecodeSandbox()
         self._workers = Workers("recordings")
-        self._recent: Recent[tuple[bytes, int], Samples] = Recent(_MAX_KEPT)
+        self._recent: SingleFlightLRU[tuple[bytes, int], Samples] = SingleFlightLRU(_MAX_KEPT)
 
     async def load(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
         """Return a recording's samples, which nobody may write to.

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from antiphon.errors import InvalidRequestError, NotOwnerError, UnknownVoiceError
+from antiphon.storage.database import Database
 from antiphon.types import OPERATOR, Caller, Voice
 from antiphon.voices.names import check_not_reserved, checked_name, name_key, new_id
-from antiphon.voices.vault import Vault
 
 _MAX_NAMES_TOLD = 20
 _EMBEDDING_ITEM_BYTES = 4
@@ -96,7 +96,7 @@ class VoiceStore:
 
     def __init__(
         self,
-        vault: Vault,
+        vault: Database,
         max_voices: int,
         *,
         max_owner_voices: int = 0,

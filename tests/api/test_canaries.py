@@ -13,8 +13,8 @@ import httpx
 import pytest
 from websockets.exceptions import WebSocketException
 
-from antiphon import telemetry
-from antiphon.telemetry import MAX_LINE_BYTES, configure_logging
+from antiphon.telemetry import logs
+from antiphon.telemetry.logs import MAX_LINE_BYTES, configure_logging
 from tests.servers import RunningServer
 from tests.sockets import connected
 
@@ -27,7 +27,7 @@ KEY = f"key{secrets.token_hex(8)}"
 def log(request: pytest.FixtureRequest) -> Generator[io.StringIO, None, None]:
     """Log everything, as `antiphon serve --log-level debug` does, and put all back afterwards."""
     root, written = logging.getLogger(), io.StringIO()
-    loggers = [root, *map(logging.getLogger, telemetry.TALKATIVE)]
+    loggers = [root, *map(logging.getLogger, logs.TALKATIVE)]
     handlers, levels = root.handlers[:], [each.level for each in loggers]
     configure_logging("debug", request.param)
     handler = root.handlers[0]

@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from antiphon.api.errors import ErrorMiddleware, wire_error
 from antiphon.config import ModelSettings, Settings, SpeechSettings
 from antiphon.errors import AuthenticationError, OverloadedError, RateLimitError
-from antiphon.metrics import Metrics
+from antiphon.telemetry.metrics import Metrics
 from tests.decoding import error_of
 from tests.servers import start_server
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from antiphon.config import DataSettings, JobSettings, ServerSettings, Settings
-from antiphon.voices import reserve
+from antiphon.storage import disk_reserve
 from tests.servers import TOY, start_server, wait_until
 
 URL = "/v1/audio/speech/jobs"
@@ -25,7 +25,7 @@ def test_a_job_that_the_disk_would_not_hold_is_refused(
     def free_bytes(folder: Path) -> int:
         return num_free
 
-    monkeypatch.setattr(reserve, "free_bytes", free_bytes)
+    monkeypatch.setattr(disk_reserve, "free_bytes", free_bytes)
     settings = Settings(model=TOY.model, data=DataSettings(dir=tmp_path))
     with (
         start_server(settings) as server,
@@ -86,7 +86,7 @@ def test_pauses_that_are_wrong_are_refused_at_once(tmp_path: Path, text: str) ->
 
 
 def test_a_row_that_is_damaged_shows_and_can_be_deleted(tmp_path: Path) -> None:
-    from tests.media.test_ledger import written
+    from tests.storage.test_job_ledger import written
 
     settings = Settings(model=TOY.model, data=DataSettings(dir=tmp_path))
     with (

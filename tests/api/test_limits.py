@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from antiphon.api import quotas
 from antiphon.api.callers import address_of
-from antiphon.api.keys import hashed
-from antiphon.api.quotas import Quotas, duration
+from antiphon.api.middleware import rate_limit
+from antiphon.api.middleware.keys import hashed
+from antiphon.api.middleware.rate_limit import RateLimits, duration
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
 from antiphon.errors import RateLimitError
 from tests import faulty
@@ -100,8 +100,8 @@ def test_nobody_takes_all_places(start: Start) -> None:
 
 
 def test_reads_are_limited_where_a_key_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas, "MIN_READS", 2)
-    counted = Quotas(LimitSettings(key_concurrency=1))
+    monkeypatch.setattr(rate_limit, "MIN_READS", 2)
+    counted = RateLimits(LimitSettings(key_concurrency=1))
     with counted.used("caller"), counted.reading("caller"), counted.reading("caller"):
         with pytest.raises(RateLimitError), counted.reading("caller"):
             pass
@@ -109,7 +109,7 @@ def test_reads_are_limited_where_a_key_is(monkeypatch: pytest.MonkeyPatch) -> No
             pass
     with counted.reading("caller"):
         pass
-    unlimited = Quotas(LimitSettings(key_requests_per_minute=1))
+    unlimited = RateLimits(LimitSettings(key_requests_per_minute=1))
     with unlimited.reading("a"), unlimited.reading("a"), unlimited.reading("a"):
         pass
 
@@ -143,7 +143,7 @@ def test_without_keys_an_address_is_the_caller(start: Start) -> None:
     error_of(httpx.post(server.base_url + URL, json=SHORT), 429)
 
 
-def wait_s(counted: Quotas) -> float:
+def wait_s(counted: RateLimits) -> float:
     """Ask once; return how long to wait before the next try, 0 if it was granted."""
     try:
         with counted.used("caller") as told:
@@ -156,7 +156,7 @@ def wait_s(counted: Quotas) -> float:
 @given(st.lists(st.floats(0, 30), max_size=60), st.integers(1, 20))
 def test_no_minute_has_more_than_its_requests(pauses_s: list[float], per_minute: int) -> None:
     now_s = 0.0
-    counted = Quotas(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
+    counted = RateLimits(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
     granted_s: list[float] = []
     for pause_s in pauses_s:
         now_s += pause_s
@@ -172,7 +172,7 @@ def test_no_minute_has_more_than_its_requests(pauses_s: list[float], per_minute:
 @given(st.integers(1, 100))
 def test_whoever_waits_as_told_is_let_in(per_minute: int) -> None:
     now_s = 0.0
-    counted = Quotas(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
+    counted = RateLimits(LimitSettings(key_requests_per_minute=per_minute), clock=lambda: now_s)
     assert [wait_s(counted) for _ in range(per_minute)] == [0.0] * per_minute
     for _ in range(20):
         retry_after_s = wait_s(counted)
@@ -182,8 +182,8 @@ def test_whoever_waits_as_told_is_let_in(per_minute: int) -> None:
 
 
 def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotas, "MAX_CALLERS", 3)
-    counted = Quotas(LimitSettings(key_concurrency=1))
+    monkeypatch.setattr(rate_limit, "MAX_CALLERS", 3)
+    counted = RateLimits(LimitSettings(key_concurrency=1))
     with counted.used("busy"):
         for number in range(20):
             with counted.used(str(number)):

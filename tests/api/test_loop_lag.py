@@ -6,7 +6,7 @@ import time
 import httpx
 
 from antiphon.api.loop_lag import INTERVAL_S, LoopLag
-from antiphon.metrics import Metrics
+from antiphon.telemetry.metrics import Metrics
 from tests.servers import wait_until
 
 

@@ -11,7 +11,7 @@ import pytest
 from antiphon.config import ModelSettings, ModelsSettings, Settings
 from antiphon.config_sources import load_settings
 from antiphon.errors import SettingsError
-from antiphon.pipeline.served import load_models
+from antiphon.pipeline.model_loading import load_models
 from tests import faulty
 from tests.decoding import error_of
 from tests.servers import RunningServer, start_server, wait_until

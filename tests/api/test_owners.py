@@ -10,11 +10,11 @@ import pytest
 from starlette.datastructures import Headers
 from websockets.sync.client import connect
 
-from antiphon.api.keys import KeyRing, hashed
+from antiphon.api.middleware.keys import KeyRing, hashed
 from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
 from antiphon.errors import SettingsError
-from antiphon.voices.vault import FILE_NAME
-from tests.api.test_keys import bearing
+from antiphon.storage.database import FILE_NAME
+from tests.api.middleware.test_keys import bearing
 from tests.recordings import wav
 from tests.servers import RunningServer, start_server, wait_until
 from tests.sockets import Client as SocketClient

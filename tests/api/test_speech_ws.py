@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.api import speech_ws
 from antiphon.config import ModelSettings, ServerSettings, Settings
-from antiphon.pipeline.growing import MAX_ITEMS_AHEAD
+from antiphon.pipeline.speech.text_buffer import MAX_ITEMS_AHEAD
 from tests import faulty
 from tests.decoding import decoded
 from tests.recordings import RECORDING_URI

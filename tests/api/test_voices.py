@@ -23,8 +23,8 @@ from antiphon.config import (
 )
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
+from antiphon.storage.blobs import Blobs
 from antiphon.types import Samples
-from antiphon.voices.blobs import Blobs
 from tests.decoding import error_of
 from tests.recordings import RECORDING, RECORDING_URI, wav
 from tests.servers import RunningServer, start_server, wait_until

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from antiphon.config import DataSettings, ModelSettings, Settings
-from antiphon.voices.blobs import Blobs
+from antiphon.storage.blobs import Blobs
 from tests.cli.conftest import DEADLINE_S, start
 from tests.cli.test_serve import serving
 from tests.recordings import wav

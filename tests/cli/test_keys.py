@@ -1,6 +1,6 @@
 """`antiphon keys` makes keys, and the hashes that servers know them by."""
 
-from antiphon.api.keys import hashed, new_key
+from antiphon.api.middleware.keys import hashed, new_key
 from tests.cli.conftest import Run
 
 

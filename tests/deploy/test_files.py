@@ -13,7 +13,7 @@ import yaml
 
 from antiphon.config import Settings
 from antiphon.config_sources import ENVIRONMENT_PREFIX
-from antiphon.metrics import Metrics
+from antiphon.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

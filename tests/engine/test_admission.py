@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.admission import Admission, AdmissionLimits, Forecast, Lengths, live_capacity
+from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.step_times import StepShape, StepTimes
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import Sampling
@@ -50,7 +50,7 @@ def test_a_listener_waits_for_a_place_that_is_soon_free(
 
 @given(st.floats(1e-3, 0.1), st.integers(1, 200))
 def test_capacity_is_what_fits_into_a_frame(row_s: float, num_slots: int) -> None:
-    times = StepTimes()
+    times = CostModel()
     assert live_capacity(times, CODEC, num_slots, 0.85) == num_slots
     for _ in range(60):
         for rows in (1, 16, 256):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
-from antiphon.engine.playback import PlaybackPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Piece
 from antiphon.types import AudioChunk, Ended, FrameReady

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
-from antiphon.engine.playback import round_up
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.step_times import StepShape
+from antiphon.engine.scheduling_policy import round_up
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady, Sampling

@@ -4,7 +4,7 @@ import pytest
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
-from antiphon.engine.playback import ALL_ROWS, PlaybackPolicy
+from antiphon.engine.scheduling_policy import ALL_ROWS, PlaybackPolicy
 from antiphon.engine.simulator import (
     DeviceModel,
     SimulatedDevice,

@@ -18,7 +18,7 @@ from antiphon.models.base import LateText, Piece
 from antiphon.models.registry import FAMILIES, families
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.pipeline.speech import Speech
+from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
 
 T = TypeVar("T")

@@ -26,16 +26,16 @@ from antiphon.errors import (
     UnknownConsentError,
     UnknownVoiceError,
 )
-from antiphon.voices.blobs import Blobs
+from antiphon.storage.blobs import Blobs
+from antiphon.storage.database import FILE_NAME, Database
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.names import name_key
 from antiphon.voices.store import NewVoice, VoiceStore
-from antiphon.voices.vault import FILE_NAME, Vault
 
 MAX_VOICES = 4
 NAMES = ("Ann", "ann", "ANN", "Bob", "Zoë", "Zoe\u0308", "ﬁn", "fin", "straße", "STRASSE")
 CONTENTS = (b"one", b"two", b"three")
-OPENED: list[Vault] = []
+OPENED: list[Database] = []
 
 
 class Killed(BaseException):
@@ -67,8 +67,8 @@ class FaultyBlobs(Blobs):
             raise self.fault[1]
 
 
-def vault(folder: Path, blobs: Blobs | None = None) -> Vault:
-    OPENED.append(Vault(folder, blobs))
+def vault(folder: Path, blobs: Blobs | None = None) -> Database:
+    OPENED.append(Database(folder, blobs))
     return OPENED[-1]
 
 
@@ -356,14 +356,14 @@ def test_a_full_database_is_told_and_nothing_stays(
 ) -> None:
     store = opened(tmp_path)
     kept = store.add(NewVoice(name="kept", content=b"1"))
-    connected = Vault._connected
+    connected = Database._connected
 
-    def small(vault: Vault) -> sqlite3.Connection:
+    def small(vault: Database) -> sqlite3.Connection:
         connection = connected(vault)
         connection.execute("PRAGMA max_page_count = 1")
         return connection
 
-    monkeypatch.setattr(Vault, "_connected", small)
+    monkeypatch.setattr(Database, "_connected", small)
     with pytest.raises(StorageFullError):
         store.add(NewVoice(name="lost", content=b"2", ref_text="x" * 100_000))
     monkeypatch.undo()

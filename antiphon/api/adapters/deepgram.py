@@ -15,9 +15,9 @@ from antiphon import __version__
 from antiphon.api.adapters.errors import DEEPGRAM
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.adapters.names import known_voice
+from antiphon.api.audio_outbox import Playback
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
-from antiphon.api.playback import Playback
 from antiphon.api.schemas.speech import Text
 from antiphon.api.schemas.speech_ws import InputText, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
@@ -27,8 +27,13 @@ from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.session import SpeechSession, Utterance
-from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
+from antiphon.pipeline.speech.service import (
+    MAX_SAMPLE_RATE_HZ,
+    MAX_SPEED,
+    MIN_SAMPLE_RATE_HZ,
+    MIN_SPEED,
+)
+from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 from antiphon.types import Ended, SpeechRequest
 
 router = APIRouter(tags=["deepgram"])

@@ -16,7 +16,7 @@ from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput, SpeechQ
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.dialogue import Dialogue, TurnTime
+from antiphon.pipeline.speech.dialogue import Dialogue, TurnTime
 
 router = APIRouter(tags=["elevenlabs"])
 

@@ -12,16 +12,16 @@ from starlette.websockets import WebSocket
 from antiphon.api.adapters.alignment import Alignment, SpokenText
 from antiphon.api.adapters.elevenlabs import speech_request
 from antiphon.api.adapters.errors import ELEVENLABS
+from antiphon.api.audio_outbox import Playback
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
-from antiphon.api.playback import Playback
 from antiphon.api.schemas.elevenlabs import SpeechQuery, StreamMessage
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
 from antiphon.errors import RateLimitError
-from antiphon.pipeline.session import SpeechSession, Utterance
+from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 from antiphon.types import Ended, SpeechRequest
 
 router = APIRouter()

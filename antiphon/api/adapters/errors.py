@@ -13,8 +13,8 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon import telemetry
 from antiphon.api.errors import WireError
+from antiphon.telemetry import logs
 
 Shape = Callable[[int, Mapping[str, Any]], Mapping[str, Any]]
 
@@ -62,7 +62,7 @@ def _as_elevenlabs(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _as_deepgram(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
     described = {"err_code": HTTPStatus(status).phrase, "err_msg": error["message"]}
-    return {**described, "request_id": telemetry.request_id.get()}
+    return {**described, "request_id": logs.request_id.get()}
 
 
 ELEVENLABS = Service(

@@ -12,20 +12,20 @@ from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from antiphon.api import memory_budget
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected, encoded
+from antiphon.api.middleware import memory_budget
 from antiphon.api.options import open_stream
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
 from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.wire_format import WireFormat
-from antiphon.api.word_times import NotedWords
+from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.dialogue import Dialogue
+from antiphon.pipeline.speech.dialogue import Dialogue
 from antiphon.types import Ended, SpeechStream
 
 router = APIRouter(tags=["kokoro"])
@@ -69,7 +69,7 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
             "Invalid 'return_timestamps': the model cannot tell when words are spoken. Send false.",
             param="return_timestamps",
         )
-    words = NotedWords()
+    words = WordTimestampCollector()
     events = words.passed(open_tagged(body, request, server))
     rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
     captions = _Captions(events, words if body.return_timestamps else None, body, rate_hz)
@@ -106,7 +106,11 @@ class _Captions:
     """Audio in JSON, with the words that are spoken in it."""
 
     def __init__(
-        self, events: SpeechStream, words: NotedWords | None, body: CaptionedBody, rate_hz: int
+        self,
+        events: SpeechStream,
+        words: WordTimestampCollector | None,
+        body: CaptionedBody,
+        rate_hz: int,
     ) -> None:
         self._events = events
         self._words = words
@@ -136,7 +140,7 @@ class _Captions:
         return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
     @staticmethod
-    def _taken(words: NotedWords) -> list[dict[str, Any]]:
+    def _taken(words: WordTimestampCollector) -> list[dict[str, Any]]:
         return [
             {
                 "word": each["word"],

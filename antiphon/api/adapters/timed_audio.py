@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
-from antiphon.api import memory_budget
 from antiphon.api.adapters.alignment import Alignment, SpokenText
 from antiphon.api.encoding import collected, encoded
+from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import Pieces
 from antiphon.api.wire_format import WireFormat

@@ -16,7 +16,12 @@ from antiphon.api.schemas.speech import Text
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
+from antiphon.pipeline.speech.service import (
+    MAX_SAMPLE_RATE_HZ,
+    MAX_SPEED,
+    MIN_SAMPLE_RATE_HZ,
+    MIN_SPEED,
+)
 from antiphon.types import SpeechRequest
 
 router = APIRouter(tags=["vapi"])

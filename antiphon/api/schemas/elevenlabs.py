@@ -16,7 +16,12 @@ from antiphon.api.schemas.speech import Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
+from antiphon.pipeline.speech.service import (
+    MAX_SAMPLE_RATE_HZ,
+    MAX_SPEED,
+    MIN_SAMPLE_RATE_HZ,
+    MIN_SPEED,
+)
 
 _FORMAT = re.compile(r"(mp3|pcm|wav|opus|ulaw|alaw)_(\d{4,5})(_\d+)?")
 DEFAULT_FORMAT = "mp3_44100_128"

@@ -11,8 +11,8 @@ from pydantic_core.core_schema import ValidationInfo
 from antiphon.api.schemas.speech import Text
 from antiphon.api.validation import invalid_request
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.pauses import split_pauses
-from antiphon.pipeline.speech import MAX_SPEED, MIN_SPEED
+from antiphon.pipeline.speech.pauses import split_pauses
+from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
 from antiphon.types import SpeechRequest
 
 MAX_VOLUME = 10.0

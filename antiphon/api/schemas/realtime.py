@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from antiphon.api.schemas.speech import Text, VoiceName
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.pipeline.speech import MAX_SPEED, MIN_SPEED
+from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
 
 PCM_HZ = 24_000
 

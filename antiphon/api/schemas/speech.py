@@ -26,8 +26,13 @@ from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.peer_fields import BYTE_CLIENT_FIELDS, EVENT_CLIENT_FIELDS
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.pipeline.speech import MAX_SAMPLE_RATE_HZ, MAX_SPEED, MIN_SAMPLE_RATE_HZ, MIN_SPEED
-from antiphon.pipeline.well_formed import check_members
+from antiphon.pipeline.speech.service import (
+    MAX_SAMPLE_RATE_HZ,
+    MAX_SPEED,
+    MIN_SAMPLE_RATE_HZ,
+    MIN_SPEED,
+)
+from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _MAX_INT32 = 2**31 - 1

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.validation import invalid_request
-from antiphon.pipeline.well_formed import check_members
+from antiphon.pipeline.speech.well_formed import check_members
 
 _DELIVERY = ("stream", "stream_format")
 _ANY_TEXT = "."

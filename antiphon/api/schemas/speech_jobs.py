@@ -9,8 +9,8 @@ from antiphon.api.schemas.error import ErrorDetail
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import invalid_request
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.media.job import Job, JobState
-from antiphon.pipeline.well_formed import check_members
+from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.storage.job import Job, JobState
 
 MAX_CHAPTERS = 1000
 MAX_TITLE_CHARACTERS = 500

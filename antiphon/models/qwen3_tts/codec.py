@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
 from antiphon.models.qwen3_tts.codec_layers import (
     CausalConv,
     CausalTransposedConv,
@@ -28,6 +27,7 @@ from antiphon.models.qwen3_tts.codec_state import (
 )
 from antiphon.models.qwen3_tts.codec_transformer import CodecTransformer
 from antiphon.models.qwen3_tts.config import CodecDecoderConfig
+from antiphon.nn.layers import Weights
 
 _MIN_PASS_FRAMES = 25
 _NUM_KEYS_MULTIPLE = 8  # attention kernels want masks of such a width

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from antiphon.codec.rows import RowDecoder
-from antiphon.engine.transfer import upload
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.codec_state import DecoderState
 from antiphon.models.qwen3_tts.config import CodecConfig
+from antiphon.nn.host_device import upload
 from antiphon.types import Samples
 
 _FIRST_GROUP, _GROUP = 1, 4

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.engine.graphs import Graphs, round_up
 from antiphon.engine.plan import Decode
-from antiphon.engine.transfer import Download, upload
-from antiphon.engine.weights import Progress
 from antiphon.models.qwen3_tts.codec_fused import FusedDecoder, FusedState
 from antiphon.models.qwen3_tts.config import CodecConfig
+from antiphon.nn.graphs import Graphs, round_up
+from antiphon.nn.host_device import Download, upload
+from antiphon.nn.weights import Progress
 from antiphon.types import Samples
 
 _CHUNK_SIZES = (1, 4, 16)  # more sizes mean smaller batches of each

@@ -9,11 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.engine.kernels.causal_conv import Rows, Snake, Taps, causal_conv
-from antiphon.engine.kernels.frame_streams import begin_frames, depthwise_norm, samples
-from antiphon.engine.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
-from antiphon.engine.kernels.window_attention import Ring, attend_window
-from antiphon.engine.layers import Linear
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.codec_layers import (
     LAYER_NORM_EPSILON,
@@ -24,8 +19,13 @@ from antiphon.models.qwen3_tts.codec_layers import (
     SnakeBeta,
 )
 from antiphon.models.qwen3_tts.codec_state import StateLayout
-from antiphon.models.qwen3_tts.codec_tiles import NORM_TILE, tile_of, unit_tile
 from antiphon.models.qwen3_tts.codec_transformer import TransformerLayer
+from antiphon.models.qwen3_tts.kernel_configs import NORM_TILE, tile_of, unit_tile
+from antiphon.nn.kernels.causal_conv import Rows, Snake, Taps, causal_conv
+from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
+from antiphon.nn.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
+from antiphon.nn.kernels.window_attention import Ring, attend_window
+from antiphon.nn.layers import Linear
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine import kernels
-from antiphon.engine.layers import Linear, Weights
 from antiphon.models.qwen3_tts.codec_state import Part, Past, StateLayout
+from antiphon.nn import kernels
+from antiphon.nn.layers import Linear, Weights
 
 _DILATIONS = (1, 3, 9)
 LAYER_NORM_EPSILON = 1e-6
@@ -132,7 +132,7 @@ class SnakeBeta:
 
     def __call__(self, x: Tensor) -> Tensor:
         if kernels.run_on(x):
-            from antiphon.engine.kernels import pointwise
+            from antiphon.nn.kernels import pointwise
 
             return pointwise.snake(x, self.frequency, self.amplitude)
         wave = (x * self.frequency).sin_().square_()

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
 from antiphon.models.qwen3_tts.codec_layers import Source
+from antiphon.nn.layers import Weights
 
 _MIN_USAGE = 1e-5
 _NUM_SEMANTIC = 1

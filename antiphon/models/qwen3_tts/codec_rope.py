@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.engine.layers import Rotation
 from antiphon.models.qwen3_tts.config import TransformerConfig
+from antiphon.nn.layers import Rotation
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 import torch
 
 from antiphon.codec.protocol import StreamingDecoder
-from antiphon.engine import kernels
-from antiphon.engine.device import resolve_device
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.codec_batch import CodecBatch
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.weights import codec_decoder_weights
 from antiphon.models.spec import LoadContext
+from antiphon.nn import kernels
+from antiphon.nn.device import resolve_device
 
 
 def load_codec(context: LoadContext, dtype: torch.dtype | None = None) -> StreamingDecoder:

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.layers import Linear, RMSNorm, Rotation, SwiGLU
 from antiphon.models.qwen3_tts.codec_layers import Source
 from antiphon.models.qwen3_tts.codec_rope import Frequencies
 from antiphon.models.qwen3_tts.codec_state import Part, Past
 from antiphon.models.qwen3_tts.config import TransformerConfig
+from antiphon.nn.layers import Linear, RMSNorm, Rotation, SwiGLU
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
 from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen3_tts.config import CodecEncoderConfig
 from antiphon.models.qwen3_tts.encoder_layers import PaddedConv, WaveEncoder
 from antiphon.models.qwen3_tts.encoder_quantizer import SplitQuantizer
 from antiphon.models.qwen3_tts.encoder_transformer import EncoderTransformer
+from antiphon.nn.layers import Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import TypeAlias
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
 from antiphon.models.qwen3_tts.config import CodecEncoderConfig
+from antiphon.nn.layers import Weights
 
 Layer: TypeAlias = Callable[[Tensor], Tensor]
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
+from antiphon.nn.layers import Weights
 
 _MIN_USAGE = 1e-5
 

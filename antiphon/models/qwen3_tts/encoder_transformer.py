@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.layers import Linear, Rotation, Weights
 from antiphon.models.qwen3_tts.codec_rope import Frequencies
 from antiphon.models.qwen3_tts.config import TransformerConfig
+from antiphon.nn.layers import Linear, Rotation, Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,31 +13,31 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine import kernels
-from antiphon.engine.attention import DecodeAttention, FrameCache, PagedCache
-from antiphon.engine.graphs import Graphs, buckets, round_up
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.engine.sampler import (
+from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
+from antiphon.models.qwen3_tts.input_ids import Codes
+from antiphon.models.qwen3_tts.kv_budget import BLOCK_POSITIONS
+from antiphon.models.qwen3_tts.predictor import Predictor
+from antiphon.models.qwen3_tts.prefill import Prefiller
+from antiphon.models.qwen3_tts.prompt_layout import Ids
+from antiphon.models.qwen3_tts.slot_state import SlotState
+from antiphon.models.qwen3_tts.step_inputs import Reading, ReadingShape, SlotStart, StepShape
+from antiphon.models.qwen3_tts.talker import Talker
+from antiphon.nn import kernels
+from antiphon.nn.attention import DecodeAttention, FrameCache, PagedCache
+from antiphon.nn.graphs import Graphs, buckets, round_up
+from antiphon.nn.host_device import upload
+from antiphon.nn.sampler import (
     SamplingTable,
     gumbel_noise,
     penalize_repetition,
     sample,
     seed_words,
 )
-from antiphon.engine.transfer import upload
-from antiphon.engine.weights import Progress
-from antiphon.models.qwen3_tts.columns import Codes
-from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
-from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS
-from antiphon.models.qwen3_tts.predictor import Predictor
-from antiphon.models.qwen3_tts.prompt_layout import Ids
-from antiphon.models.qwen3_tts.prompt_reader import PromptReader
-from antiphon.models.qwen3_tts.slot_tensors import SlotTensors
-from antiphon.models.qwen3_tts.step_inputs import Reading, ReadingShape, SlotStart, StepShape
-from antiphon.models.qwen3_tts.talker import Talker
+from antiphon.nn.weights import Progress
 
 if TYPE_CHECKING:  # it needs Triton
-    from antiphon.engine.kernels.products import Scaled
+    from antiphon.nn.kernels.fused_linear import Scaled
 
 FRAME, STOP, FAULT = 0, 1, 2
 """What became of a row in a step: a frame, the end of speech, or numbers that are none."""
@@ -82,7 +82,7 @@ class LanguageModel:
         self._num_held_blocks = [0] * num_slots
         self._frame_cache: FrameCache = predictor.new_cache(num_slots)
         table = talker.frame_table.rows
-        self.slots = SlotTensors.zeros(num_rows, max_positions, vocab_size, num_groups, table)
+        self.slots = SlotState.zeros(num_rows, max_positions, vocab_size, num_groups, table)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
         self._predictor_sampling = SamplingTable(num_rows, config.predictor.vocab_size, device)
         groups = torch.arange(num_groups, device=device)
@@ -95,7 +95,7 @@ class LanguageModel:
             max_positions, smallest=_MIN_VISIBLE, factor=_NUM_VISIBLE_STEP
         )
         self._index = torch.full((num_slots,), num_slots, device=device)
-        self._reader = PromptReader(talker, self.cache, self.graphs)
+        self._reader = Prefiller(talker, self.cache, self.graphs)
 
     def warm_up(self, progress: Progress | None = None) -> None:
         """Capture the graphs that ordinary requests need; does nothing without graphs."""
@@ -294,7 +294,7 @@ class LanguageModel:
 
     def _make_frames_fused(self, index: Tensor, shape: StepShape) -> Tensor:
         """Do the same with a kernel for each end of the step."""
-        from antiphon.engine.kernels import frames as ends
+        from antiphon.nn.kernels import frame as ends
 
         state, talker = self.slots, self.talker
         counts, norm = (state.positions, state.frames), talker.transformer.first_norm
@@ -323,7 +323,7 @@ class LanguageModel:
 
     def _replay_fused(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
         """Do the same with the kernels of a step, in the shape of one."""
-        from antiphon.engine.kernels import frames as ends
+        from antiphon.nn.kernels import frame as ends
 
         state, talker = self.slots, self.talker
         shape = self._rounded(StepShape(len(slots), num_visible, 1, 1, uses_top_p=False))

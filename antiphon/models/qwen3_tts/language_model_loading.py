@@ -5,19 +5,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from antiphon.engine.weights import Progress
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.models.qwen3_tts.kv_budget import (
+    KVBudget,
+    allocated_bytes,
+    log_memory,
+    num_cache_blocks,
+)
 from antiphon.models.qwen3_tts.language_model import LanguageModel
-from antiphon.models.qwen3_tts.memory import Room, allocated_bytes, log_memory, num_cache_blocks
 from antiphon.models.qwen3_tts.predictor import Predictor
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.models.qwen3_tts.weights import language_model_weights
+from antiphon.nn.weights import Progress
 
 
 def load_language_model(
     path: Path,
     config: Qwen3TTSConfig,
-    room: Room,
+    room: KVBudget,
     *,
     like: Tensor,
     is_batch_invariant: bool = False,

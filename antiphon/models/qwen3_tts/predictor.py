@@ -11,17 +11,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine import kernels
-from antiphon.engine.attention import FrameAttention, FrameCache
-from antiphon.engine.layers import Linear, Weights
-from antiphon.engine.sampler import SamplingRows, sample
-from antiphon.engine.transformer import Transformer
 from antiphon.models.qwen3_tts.config import PredictorConfig
 from antiphon.models.qwen3_tts.qwen3 import build_transformer
 from antiphon.models.qwen3_tts.talker import FrameTable
+from antiphon.nn import kernels
+from antiphon.nn.attention import FrameAttention, FrameCache
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.sampler import SamplingRows, sample
+from antiphon.nn.transformer import Transformer
 
 if TYPE_CHECKING:  # it needs Triton
-    from antiphon.engine.kernels.products import Scaled
+    from antiphon.nn.kernels.fused_linear import Scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,11 @@ class Predictor:
     ) -> "Tensor | Scaled":
         """Draw codes, and embed them for the next group."""
         if kernels.run_on(logits):
-            from antiphon.engine.kernels import drawing
+            from antiphon.nn.kernels import sampling
 
             parameters = (rows.temperature, rows.top_k, rows.top_p)
             norm = self.transformer.first_norm
-            return drawing.draw_and_embed(logits, parameters, noise, drawn, table, norm)
+            return sampling.draw_and_embed(logits, parameters, noise, drawn, table, norm)
         codes, scores = sample(logits, rows, noise)
         for target, source in zip(drawn, (codes, scores), strict=True):
             target.copy_(source)

@@ -8,17 +8,11 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.qwen3_tts.chat_template import ChatTemplate
 from antiphon.models.qwen3_tts.cloning import Clone, PreparesVoices, choose_clone
-from antiphon.models.qwen3_tts.columns import position_keys
 from antiphon.models.qwen3_tts.config import GenerationDefaults, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.demands import check_instructions, check_sampling, check_task
-from antiphon.models.qwen3_tts.guards import (
-    MAX_POSITIONS,
-    MIN_BUDGET_FRAMES,
-    frame_budget,
-    slow_frames,
-)
+from antiphon.models.qwen3_tts.input_ids import position_keys
 from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
 from antiphon.models.qwen3_tts.prompt_layout import (
     SPEAKER,
@@ -28,9 +22,15 @@ from antiphon.models.qwen3_tts.prompt_layout import (
     language_tag,
     lay_out,
 )
-from antiphon.models.qwen3_tts.text_feed import TextCutter, TextFeed
+from antiphon.models.qwen3_tts.stopping import (
+    MAX_POSITIONS,
+    MIN_BUDGET_FRAMES,
+    frame_budget,
+    slow_frames,
+)
+from antiphon.models.qwen3_tts.streaming_tokenizer import StreamingTokenizer, TextCutter
 from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
-from antiphon.models.qwen3_tts.turns import Turns
+from antiphon.models.qwen3_tts.validation import check_instructions, check_sampling, check_task
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 from antiphon.models.spec import Capabilities, LoadContext
@@ -73,7 +73,7 @@ class Qwen3TTSPrompter:
         assert context.path is not None, "the family needs a checkpoint"
         self._config = load_config(context.path)
         self._encode = load_tokenizer(context.path).encode
-        self._turns = Turns(self._encode, self._config.tokens)
+        self._turns = ChatTemplate(self._encode, self._config.tokens)
         self._preparer = preparer or VoicePreparer(context)
         self._capabilities = capabilities_of(self._config)
 
@@ -105,7 +105,9 @@ class Qwen3TTSPrompter:
         text = _Text(role, body, slow_frames(request.input))
         return self._prompt(request, voice, seed, text)
 
-    def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, TextFeed]:
+    def open(
+        self, request: SpeechRequest, voice: Voice, seed: int
+    ) -> tuple[Prompt, StreamingTokenizer]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
 
         ``request.input`` is the text so far, never blank. The text is read beside the frames
@@ -123,7 +125,9 @@ class Qwen3TTSPrompter:
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
         is_instructed = bool(check_instructions(self._config, request.instructions))
         end_id = self._config.tokens.tts_eos
-        return prompt, TextFeed(cutter, num_frames_allowed, end_id, is_instructed=is_instructed)
+        return prompt, StreamingTokenizer(
+            cutter, num_frames_allowed, end_id, is_instructed=is_instructed
+        )
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None

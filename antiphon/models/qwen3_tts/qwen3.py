@@ -1,9 +1,9 @@
 """Builds the Qwen3 transformer that talker and predictor share from a checkpoint's tensors."""
 
-from antiphon.engine.heads import Heads
-from antiphon.engine.layers import RMSNorm, Rope, Weights
-from antiphon.engine.transformer import DecoderLayer, Transformer
 from antiphon.models.qwen3_tts.config import TransformerConfig
+from antiphon.nn.layers import RMSNorm, Rope, Weights
+from antiphon.nn.qkv import Heads
+from antiphon.nn.transformer import DecoderLayer, Transformer
 
 
 def build_transformer(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import get_args
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
 from antiphon.models.qwen3_tts.random_configs import (
     CODEC_PROCESSOR,
     GENERATION,

@@ -7,8 +7,8 @@ that the largest of them is clear. So tests that compare two implementations can
 import math
 import re
 
+from antiphon.models.qwen3_tts.checkpoint_schema import Layout, Shape
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
-from antiphon.models.qwen3_tts.layout import Layout, Shape
 from antiphon.models.random_weights import RandomTensor
 
 # The first match decides. A gain is relative to keeping the variance of random inputs.

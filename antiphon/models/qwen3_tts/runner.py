@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.engine.device import resolve_device, resolve_dtype
 from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
-from antiphon.engine.transfer import Download
-from antiphon.models.qwen3_tts.columns import Codes, columns_between, lead_frames, no_frames
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.guards import MAX_POSITIONS, LoopDetector
+from antiphon.models.qwen3_tts.input_ids import Codes, columns_between, lead_frames, no_frames
+from antiphon.models.qwen3_tts.kv_budget import BLOCK_POSITIONS, KVBudget
 from antiphon.models.qwen3_tts.language_model import FAULT, STOP
 from antiphon.models.qwen3_tts.language_model_loading import load_language_model
-from antiphon.models.qwen3_tts.memory import BLOCK_POSITIONS, Room
 from antiphon.models.qwen3_tts.prompt_layout import Ids, MoreText, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.step_inputs import Reading, SlotStart
+from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, LoopDetector
 from antiphon.models.spec import LoadContext
+from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.host_device import Download
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Qwen3TTSRunner:
         self._model = load_language_model(
             context.path,
             self._config,
-            Room(self.num_slots, max_positions, cache_bytes or context.cache_bytes),
+            KVBudget(self.num_slots, max_positions, cache_bytes or context.cache_bytes),
             like=torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device),
             is_batch_invariant=context.is_deterministic,
             progress=context.progress_of("talker"),

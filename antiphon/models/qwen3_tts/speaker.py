@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
 from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen3_tts.config import SpeakerEncoderConfig
 from antiphon.models.qwen3_tts.mel import FFT_SIZE, HOP_SAMPLES, log_mel
+from antiphon.nn.layers import Weights
 
 _MIN_VARIANCE = 1e-12
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.models.qwen3_tts.columns import Codes, Columns
+from antiphon.models.qwen3_tts.input_ids import Codes, InputIds
 from antiphon.models.qwen3_tts.prompt_layout import Ids
 from antiphon.types import Sampling
 
@@ -46,7 +46,7 @@ class Reading:
 
     slot: int
     start: int
-    columns: Columns
+    columns: InputIds
     speaker: NDArray[np.float32] | None
 
     @property

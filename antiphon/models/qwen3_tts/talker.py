@@ -12,15 +12,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.engine import kernels
-from antiphon.engine.attention import Attend, PagedCache
-from antiphon.engine.layers import Linear, Rotation, Weights
-from antiphon.engine.transformer import Transformer
 from antiphon.models.qwen3_tts.config import TalkerConfig
 from antiphon.models.qwen3_tts.qwen3 import build_transformer
+from antiphon.nn import kernels
+from antiphon.nn.attention import Attend, PagedCache
+from antiphon.nn.layers import Linear, Rotation, Weights
+from antiphon.nn.transformer import Transformer
 
 if TYPE_CHECKING:  # it needs Triton
-    from antiphon.engine.kernels.products import Scaled
+    from antiphon.nn.kernels.fused_linear import Scaled
 
 _FOLD_ROWS = 8192
 

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from antiphon.engine.device import resolve_device
-from antiphon.engine.precision import exact_float32
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
@@ -17,7 +15,9 @@ from antiphon.models.qwen3_tts.options import FAMILY_NAME
 from antiphon.models.qwen3_tts.speaker import SpeakerEncoder
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
-from antiphon.recent import Recent
+from antiphon.nn.device import resolve_device
+from antiphon.nn.precision import exact_float32
+from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 
 _MAX_KEPT = 64  # of up to 60 kB each
@@ -60,8 +60,8 @@ class VoicePreparer:
         self._context = context
         self._lock = Lock()
         self._loaded: _Encoders | None = None
-        self._speakers: Recent[bytes, NDArray[np.float32]] = Recent(_MAX_KEPT)
-        self._codes: Recent[bytes, NDArray[np.int64]] = Recent(_MAX_KEPT)
+        self._speakers: SingleFlightLRU[bytes, NDArray[np.float32]] = SingleFlightLRU(_MAX_KEPT)
+        self._codes: SingleFlightLRU[bytes, NDArray[np.int64]] = SingleFlightLRU(_MAX_KEPT)
 
     def prepare(
         self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from antiphon.engine.layers import Weights
-from antiphon.engine.weights import Progress, open_weights
+from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig
-from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
+from antiphon.nn.layers import Weights
+from antiphon.nn.weights import Progress, open_weights
 
 _UNUSED_BY_DECODER = r"decoder\.quantizer\.\w+\.input_proj\.weight"
 _UNUSED_BY_ENCODER = r"encoder\.quantizer\.\w+\.output_proj\.weight|.*\.initialized"

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.models.qwen3_tts.checkpoint_schema import Layout, codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.layout import Layout, codec_layout, main_layout
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_recipe import recipe
 from antiphon.models.random_weights import random_values

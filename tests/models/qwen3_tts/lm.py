@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from antiphon.engine.plan import Append, Start, StepOutput
 from antiphon.engine.runner import Runner
 from antiphon.models.base import Piece, Prompt
-from antiphon.models.qwen3_tts.columns import position_keys
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.models.qwen3_tts.input_ids import position_keys
 from antiphon.models.qwen3_tts.prompt_layout import (
     SPEAKER,
     MoreText,

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.engine.graphs import Graphs
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Append, Start
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts import language_model
@@ -17,6 +16,7 @@ from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.spec import LoadContext
+from antiphon.nn.graphs import Graphs
 from tests.engine.drive import Drive
 from tests.models.qwen3_tts.lm import Codes, Heard, hear, made_prompt, opened, take
 

@@ -14,9 +14,9 @@ from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.spec import LoadContext
 from antiphon.types import Sampling, SpeechRequest, Voice
-from tests.engine.chi_square import excess
 from tests.models.qwen3_tts.lm import hear
 from tests.models.qwen3_tts.oracle.draws import CHECKPOINT, SAMPLINGS, SPEAKER, TEXT, Drawing
+from tests.nn.chi_square import excess
 
 NUM_DRAWS = 500
 RECORDED: list[dict[str, list[tuple[int, float]]]] = json.loads(

@@ -19,7 +19,7 @@ from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.spec import LoadContext
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.runtime import LoadedModel
-from antiphon.pipeline.speech import Speech
+from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests.engine.drive import Drive
 from tests.models.qwen3_tts.lm import GREEDY, Heard, hear, hear_late, made_prompt, opened, take

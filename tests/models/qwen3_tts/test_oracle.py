@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
 from tests.models.qwen3_tts.oracle.cases import CHECKPOINTS, SPOKEN_CASES

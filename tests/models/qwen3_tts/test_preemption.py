@@ -19,7 +19,7 @@ from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
 from antiphon.models.spec import LoadContext
-from antiphon.pipeline.colocated import CoLocatedRunner
+from antiphon.pipeline.fused_runner import FusedRunner
 from antiphon.types import AudioChunk, Ended, Samples, Sampling
 from tests.models.qwen3_tts.lm import DRAWN, made_prompt
 
@@ -44,7 +44,7 @@ def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     return path
 
 
-class NotingRunner(CoLocatedRunner):
+class NotingRunner(FusedRunner):
     """Notes how many frames each request had, and how many of them were heard, that came back."""
 
     resumed: list[tuple[int, int]]
@@ -76,7 +76,7 @@ class Heard:
         return np.concatenate(self.chunks)
 
 
-def speak(runner: CoLocatedRunner, prompts: Sequence[Prompt]) -> list[Heard]:
+def speak(runner: FusedRunner, prompts: Sequence[Prompt]) -> list[Heard]:
     """Speak all prompts at once, to listeners who take everything as it comes."""
     core = EngineCore(runner)
     heard = {str(number): Heard([]) for number in range(len(prompts))}

@@ -11,9 +11,9 @@ import pytest
 from safetensors import safe_open
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.layout import codec_layout, main_layout
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint, write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
 

@@ -16,7 +16,7 @@ from antiphon.config import ModelSettings, Settings
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.spec import LoadContext
 from antiphon.offline import Antiphon
-from antiphon.pipeline.session import SpeechSession
+from antiphon.pipeline.speech.text_stream import SpeechSession
 from antiphon.types import AudioChunk, Samples, Sampling, SpeechRequest
 from tests.models.qwen3_tts.oracle.cases import SPOKEN_CASES, Case
 from tests.models.qwen3_tts.oracle.refresh import FIXTURES

@@ -14,13 +14,13 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.qwen3_tts.chat_template import ChatTemplate
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
 from antiphon.models.qwen3_tts.random_tokenizer import SPECIAL_TOKENS, write_tokenizer
 from antiphon.models.qwen3_tts.tokenizer import TextTokenizer, load_tokenizer
-from antiphon.models.qwen3_tts.turns import Turns
 from tests.models.qwen3_tts.oracle.texts import TEXTS
 
 OFFICIAL = json.loads(
@@ -116,7 +116,7 @@ def test_merges_may_be_written_as_strings(byte: Path, tmp_path: Path) -> None:
 
 def test_turns_are_the_official_ones(full: Path, tokenizer: TextTokenizer, tmp_path: Path) -> None:
     config = write_all_but_weights(tmp_path, size="1.7b", task=Task.BASE, dtype="float32")
-    turns = Turns(tokenizer.encode, config.tokens)
+    turns = ChatTemplate(tokenizer.encode, config.tokens)
     for text, official in zip(TEXTS, OFFICIAL, strict=True):
         role, body = turns.spoken(text)
         assert [*role, *body] == official[:-2]

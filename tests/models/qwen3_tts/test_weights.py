@@ -12,8 +12,8 @@ from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.models.qwen3_tts.kv_budget import KVBudget
 from antiphon.models.qwen3_tts.language_model_loading import load_language_model
-from antiphon.models.qwen3_tts.memory import Room
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_configs import Size
 from antiphon.models.qwen3_tts.weights import (
@@ -66,7 +66,7 @@ def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: Task) ->
     config = load_config(tmp_path)
     for dtype in (torch.float32, torch.bfloat16):
         like = torch.empty(0, dtype=dtype)
-        model = load_language_model(tmp_path, config, Room(1, 64), like=like)
+        model = load_language_model(tmp_path, config, KVBudget(1, 64), like=like)
         assert model.talker.head.weight.dtype == dtype
     with codec_decoder_weights(tmp_path, config, like=LIKE) as weights:
         assert CodecDecoder.of(weights, config.codec.decoder).tables.rows.isfinite().all()
@@ -86,6 +86,6 @@ def test_files_that_do_not_fit_are_refused_by_name(base: Path, tmp_path: Path, c
         tensors[name] = tensors[name][:-1].clone()
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ModelLoadError) as caught:
-        load_language_model(tmp_path, load_config(tmp_path), Room(1, 64), like=LIKE)
+        load_language_model(tmp_path, load_config(tmp_path), KVBudget(1, 64), like=LIKE)
     assert name in caught.value.message
     assert str(tmp_path) in caught.value.message

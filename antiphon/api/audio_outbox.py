@@ -1,0 +1,205 @@
+"""Plays what a conversation has opened to its client, one thing after another.
+
+There is one task that sends audio. It ends each utterance with its end or its error, and when it
+is stopped, nothing more of what it had to play is sent.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from starlette.websockets import WebSocketDisconnect
+
+from antiphon.api.encoding import EncodedStream, FileEncoding
+from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
+from antiphon.api.middleware import memory_budget
+from antiphon.api.state import ServerState
+from antiphon.audio.encode import AudioFormat, with_header
+from antiphon.errors import InputTooLongError, RateLimitError
+from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
+from antiphon.types import Ended, SpeechRequest, SpeechStream
+
+MAX_WAITING = 1024
+"""Things that one client may have waiting to be played: files, and what is told after them."""
+
+Action: TypeAlias = Callable[[], Awaitable[None]]
+Observer: TypeAlias = Callable[[SpeechStream], SpeechStream]
+
+
+class Listener(Protocol):
+    """How a protocol tells of one utterance: begin, pieces, then end; or fail, at any time."""
+
+    async def begin(self) -> None:
+        """The first piece is ready."""
+        ...
+
+    async def hear(self, piece: bytes) -> None:
+        """Here is more of the file, or all of it."""
+        ...
+
+    async def end(self, ended: Ended) -> None:
+        """The file is complete."""
+        ...
+
+    async def fail(self, error: WireError) -> None:
+        """There will be no more of it."""
+        ...
+
+
+class Playback:
+    """The queue of what a client is to hear."""
+
+    def __init__(self, server: ServerState) -> None:
+        self._server = server
+        self._session = SpeechSession(server.speech)
+        self._waiting: asyncio.Queue[Action] = asyncio.Queue()
+        self._playing = asyncio.create_task(self._play(self._waiting))
+        self._freeing: set[asyncio.Task[None]] = set()
+
+    @property
+    def max_characters(self) -> int:
+        """Of one text."""
+        return self._server.settings.speech.max_input_characters
+
+    async def check(self, request: SpeechRequest) -> None:
+        """See `SpeechSession.check`."""
+        await self._session.check(request)
+
+    def check_room(self, num_characters: int = 0) -> None:
+        """See whether a client may ask for more; whoever opens something asks first.
+
+        Raises:
+            InputTooLongError: so many characters are too many for one text.
+            RateLimitError: too much is waiting.
+        """
+        if num_characters > self.max_characters:
+            raise InputTooLongError(num_characters, self.max_characters)
+        num_waiting = self._session.num_characters + num_characters
+        if self._waiting.qsize() >= MAX_WAITING or num_waiting > 2 * self.max_characters:
+            raise RateLimitError(
+                "Too much is waiting to be heard. Send more when some of it has been heard.",
+                retry_after_s=1.0,
+            )
+
+    def open(
+        self,
+        request: SpeechRequest,
+        listener: Listener,
+        format: AudioFormat,
+        *,
+        is_whole: bool = False,
+        reads_late: bool = True,
+        observe: Observer | None = None,
+    ) -> Utterance:
+        """Begin an utterance, to be heard after everything that is waiting.
+
+        Args:
+            request: what is said of it but its text.
+            listener: is told of it.
+            format: of its file.
+            is_whole: the file is heard at its end, in one piece whose header tells its length.
+            reads_late: see `SpeechSession.open`.
+            observe: is passed the audio before the listener hears of it.
+
+        Raises:
+            InvalidRequestError: the request cannot be spoken, whatever its text is.
+        """
+        session = self._session
+        utterance = session.open(request, reads_late=reads_late)
+        rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
+        encoding = FileEncoding(format, rate_hz, encoders, is_whole=is_whole)
+        spoken = _Spoken(session, utterance, observe)
+        self._waiting.put_nowait(lambda: _played(spoken, listener, encoding))
+        return utterance
+
+    def then(self, action: Action) -> None:
+        """Do something after everything that is waiting."""
+        self._waiting.put_nowait(action)
+
+    async def clear(self) -> None:
+        """Drop all that is waiting or being played; not a byte of it is sent afterwards.
+
+        What it held is freed without waiting for it, unless a client clears again and again.
+        """
+        if len(self._freeing) > 1:
+            await asyncio.wait(self._freeing)
+        self._playing.cancel()
+        freeing = asyncio.create_task(_freed(self._playing, self._session))
+        self._freeing.add(freeing)
+        freeing.add_done_callback(self._freeing.discard)
+        self._session = SpeechSession(self._server.speech)
+        self._waiting = asyncio.Queue()
+        self._playing = asyncio.create_task(self._play(self._waiting))
+
+    async def finish(self) -> None:
+        """Return when all has been played."""
+        await self._waiting.join()
+
+    async def close(self) -> None:
+        """Stop; returns when everything is free."""
+        self._playing.cancel()
+        await asyncio.gather(_freed(self._playing, self._session), *self._freeing)
+
+    async def _play(self, waiting: "asyncio.Queue[Action]") -> None:
+        while True:
+            action = await waiting.get()
+            await action()
+            waiting.task_done()
+
+
+async def _played(spoken: "_Spoken", listener: Listener, encoding: FileEncoding) -> None:
+    """Play one utterance to its end, or to an error that the listener is told."""
+
+    async def tell(error: Exception) -> bool:
+        if isinstance(error, WebSocketDisconnect):
+            return False
+        log_failure(error, has_started=True)
+        await listener.fail(wire_error(error))
+        return True
+
+    try:
+        async with on_failure(tell), aclosing(encoding.pieces(spoken.events())) as pieces:
+            await _heard(pieces, listener, encoding)
+    finally:
+        await spoken.session.end(spoken.utterance)
+
+
+async def _heard(pieces: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
+    has_begun = False
+    whole: list[bytes] = []
+    with memory_budget.kept() as keep:
+        async for piece in pieces:
+            if not has_begun:
+                await listener.begin()
+                has_begun = True
+            if isinstance(piece, Ended):
+                if whole:
+                    await listener.hear(b"".join(with_header(whole, encoding.header)))
+                await listener.end(piece)
+            elif encoding.is_whole:
+                keep(len(piece))
+                whole.append(piece)
+            else:
+                await listener.hear(piece)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """An utterance, and who is passed its audio first."""
+
+    session: SpeechSession
+    utterance: Utterance
+    observe: Observer | None
+
+    def events(self) -> SpeechStream:
+        events = self.utterance.events()
+        return events if self.observe is None else self.observe(events)
+
+
+async def _freed(playing: "asyncio.Task[None]", session: SpeechSession) -> None:
+    await asyncio.wait([playing])
+    if not playing.cancelled():
+        playing.exception()  # the client has left: nobody is left to be told
+    await session.clear()

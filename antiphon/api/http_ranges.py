@@ -1,0 +1,81 @@
+"""Parts of files, as ``Range`` asks for them: one part at a time, or the whole."""
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from antiphon.api.streaming import Pieces, StreamedResponse
+from antiphon.concurrency import Workers
+from antiphon.storage.database import storage_faults
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file that can be read from any place.
+
+    Attributes:
+        num_bytes: its length.
+        media_type: what it is.
+        etag: changes when its content does.
+        read: yields the bytes from one place to before another; blocks.
+    """
+
+    num_bytes: int
+    media_type: str
+    etag: str
+    read: Callable[[int, int], Iterator[bytes]]
+
+
+def file_response(file: StoredFile, request: Request, workers: Workers) -> StreamedResponse:
+    """Answer a request for a file.
+
+    Raises:
+        HTTPException: 416, the part that is asked for is not in the file.
+    """
+    headers = {"Accept-Ranges": "bytes", "ETag": f'"{file.etag}"', "Cache-Control": "private"}
+    part = _part(file, request)
+    start, stop = part or (0, file.num_bytes)
+    if part is not None:
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{file.num_bytes}"
+    headers["Content-Length"] = str(stop - start)
+    response = StreamedResponse(_read(file, start, stop, workers), headers, file.media_type)
+    response.status_code = 200 if part is None else 206
+    return response
+
+
+def _part(file: StoredFile, request: Request) -> tuple[int, int] | None:
+    """Return from where to before where, or ``None`` for all; what is no range is ignored."""
+    wanted = _RANGE.fullmatch(request.headers.get("Range", "").replace(" ", ""))
+    if wanted is None or wanted[1] == wanted[2] == "":
+        return None
+    if request.headers.get("If-Range", f'"{file.etag}"') != f'"{file.etag}"':
+        return None
+    if not wanted[1]:
+        start, stop = max(0, file.num_bytes - int(wanted[2])), file.num_bytes
+    else:
+        start = int(wanted[1])
+        stop = min(file.num_bytes, int(wanted[2]) + 1) if wanted[2] else file.num_bytes
+    if start >= stop:
+        raise HTTPException(
+            416,
+            f"The file has {file.num_bytes} bytes",
+            {"Content-Range": f"bytes */{file.num_bytes}"},
+        )
+    return start, stop
+
+
+async def _read(file: StoredFile, start: int, stop: int, workers: Workers) -> Pieces:
+    with closing(_guarded(file.read(start, stop))) as pieces:
+        while (piece := await workers.run(next, pieces, None)) is not None:
+            yield piece
+
+
+def _guarded(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
+    with storage_faults():
+        yield from pieces

@@ -1,0 +1,112 @@
+"""Request ids, API keys and the size limit, as plain ASGI, so that a broken stream stays broken."""
+
+import re
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.api.callers import address_of
+from antiphon.api.middleware.failed_keys import FailedKeys
+from antiphon.api.middleware.keys import KeyRing, given_key
+from antiphon.errors import AuthenticationError, RequestTooLargeError
+from antiphon.telemetry.logs import request_scope
+from antiphon.types import new_request_id
+
+REQUEST_ID_HEADER = "X-Request-Id"
+CALLER = "antiphon.caller"
+"""Where a connection's scope says on whose behalf it has come."""
+
+_VALID_REQUEST_ID = re.compile(r"[\w.:+/=@-]{1,128}", re.ASCII)
+_OPEN_PATHS = {"/", "/health", "/ready", "/favicon.ico", "/docs", "/openapi.json"}
+_OPEN_PATHS |= {"/v1", "/v1/", "/v1/test"}
+_OPEN_PREFIXES = ("/static/", "/docs/")
+# Open WebUI and Home Assistant ask for these without the key that they were given.
+_OPEN_LISTS = ("/v1/models", "/v1/audio/models", "/v1/audio/voices", "/v1/audio/speech/voices")
+
+
+class RequestIdMiddleware:
+    """Names each request: in its logs and in its response."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        id = given if _VALID_REQUEST_ID.fullmatch(given) else new_request_id()
+
+        async def named(message: Message) -> None:
+            if message["type"].endswith(("http.response.start", "websocket.accept")):
+                message.setdefault("headers", [])
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = id
+            await send(message)
+
+        with request_scope(id):
+            await self._app(scope, receive, named)
+
+
+class ApiKeyMiddleware:
+    """Asks for a key everywhere but on pages, health and public lists; without keys, nowhere."""
+
+    def __init__(self, app: ASGIApp, keys: KeyRing, failed: FailedKeys) -> None:
+        self._app = app
+        self._keys = keys
+        self._failed = failed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        scope[CALLER] = self._keys.caller(headers)
+        if self._keys and not _is_open(scope):
+            if not given_key(headers):
+                raise AuthenticationError(
+                    "No API key was given. Send it as 'Authorization: Bearer <key>'."
+                )
+            owner = self._keys.owner(headers)
+            self._failed.check(address_of(scope), owner)
+            if owner is None:
+                raise AuthenticationError("The API key is wrong.")
+        await self._app(scope, receive, send)
+
+
+def _is_open(scope: Scope) -> bool:
+    path = scope["path"]
+    if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
+        return True
+    is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+    return is_read and (path in _OPEN_LISTS or path.startswith("/v1/models/"))
+
+
+class BodyLimitMiddleware:
+    """Refuses bodies that are too large, at once if they say so, else as soon as they are."""
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("Content-Length", "")
+        self._check(int(declared) if declared.isdecimal() else 0)
+        num_received = 0
+
+        async def counted() -> Message:
+            nonlocal num_received
+            message = await receive()
+            num_received += len(message.get("body", b""))
+            self._check(num_received)
+            return message
+
+        await self._app(scope, counted, send)
+
+    def _check(self, num_bytes: int) -> None:
+        if num_bytes > self._max_body_bytes:
+            raise RequestTooLargeError(
+                f"The request body is too large: at most {self._max_body_bytes} bytes are allowed."
+            )

@@ -1,0 +1,105 @@
+"""Lets in no more than agreed, and nothing new once the server is about to stop."""
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.api.callers import caller_of
+from antiphon.api.middleware.keys import KeyRing
+from antiphon.config import LimitSettings
+from antiphon.errors import RateLimitError, UnavailableError
+
+PROBES = ("/health", "/ready", "/metrics")
+"""Answered always: whoever watches must not be shut out by a crowd."""
+RETRY_AFTER_S = 1.0
+"""A load balancer has other servers, and a place here is soon free."""
+
+
+class ConnectionLimits:
+    """Counts the requests and WebSockets that are open."""
+
+    def __init__(self, limits: LimitSettings) -> None:
+        self._max_open = {"http": limits.max_requests, "websocket": limits.max_sockets}
+        self._num_open = {"http": 0, "websocket": 0}
+        self._max_of_one = limits.caller_places
+        self._num_of: Counter[tuple[str, str]] = Counter()
+        self.is_draining = False
+
+    @property
+    def num_requests(self) -> int:
+        """HTTP requests under way."""
+        return self._num_open["http"]
+
+    @property
+    def num_sockets(self) -> int:
+        """WebSockets that are open."""
+        return self._num_open["websocket"]
+
+    def drain(self) -> None:
+        """Let nothing in any more; what is in may go on."""
+        self.is_draining = True
+
+    @contextmanager
+    def passed(self, kind: str, caller: str) -> Generator[None, None, None]:
+        """Hold a place for as long as the block lasts.
+
+        Args:
+            kind: ``http`` or ``websocket``.
+            caller: whose it is.
+
+        Raises:
+            UnavailableError: the server is stopping, or all places are taken.
+            RateLimitError: the caller holds as many as one may.
+        """
+        if self.is_draining:
+            raise UnavailableError("The server is stopping.", retry_after_s=RETRY_AFTER_S)
+        if self._num_open[kind] >= self._max_open[kind]:
+            raise UnavailableError("Too many connections.", retry_after_s=RETRY_AFTER_S)
+        own = (kind, caller)
+        if self._num_of[own] >= self._max_of_one:
+            message = f"Too many connections: at most {self._max_of_one} are allowed at once."
+            raise RateLimitError(message, retry_after_s=RETRY_AFTER_S)
+        self._num_open[kind] += 1
+        self._num_of[own] += 1
+        try:
+            yield
+        finally:
+            self._num_open[kind] -= 1
+            self._num_of[own] -= 1
+            if not self._num_of[own]:
+                del self._num_of[own]
+
+
+class ConnectionLimitMiddleware:
+    """Takes each request through the gate, but for probes."""
+
+    def __init__(self, app: ASGIApp, gate: ConnectionLimits, keys: KeyRing) -> None:
+        self._app = app
+        self._gate = gate
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        with self._gate.passed(scope["type"], caller_of(scope, self._keys)):
+            await self._app(scope, receive, send)
+
+
+class DrainMiddleware:
+    """Ends kept-alive connections while the server drains, so that clients find another one."""
+
+    def __init__(self, app: ASGIApp, gate: ConnectionLimits) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def closing(message: Message) -> None:
+            if self._gate.is_draining and message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Connection"] = "close"
+            await send(message)
+
+        await self._app(scope, receive, closing)

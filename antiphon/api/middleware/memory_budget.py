@@ -1,0 +1,210 @@
+"""How much memory requests may hold, in all and of one caller: bodies, and answers that are whole.
+
+What arrives or is collected is counted as it comes, never ahead: whoever sends slowly holds no more
+than has been sent. A request that finds no room is refused, and all that it held is free again.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.api.callers import caller_of
+from antiphon.api.middleware.keys import KeyRing
+from antiphon.config import LimitSettings
+from antiphon.errors import MemoryFullError, MemoryShareError, RequestTooLargeError
+
+REFUSALS = (RequestTooLargeError, MemoryShareError, MemoryFullError)
+LEASE = "antiphon.lease"
+"""Where a connection's scope has what counts for it."""
+RETRY_AFTER_S = 1.0
+COPIES_OF_BODY = 2
+"""A body as it came, and what is read from it."""
+_MIB = 1024 * 1024
+
+
+class MemoryBudget:
+    """Counts what all requests hold; for one event loop's thread."""
+
+    def __init__(self, limits: LimitSettings, *observers: Callable[[int], None]) -> None:
+        """Allow what ``limits`` say; ``observers`` are told each new sum, in bytes."""
+        self._max_bytes = limits.max_memory_mib * _MIB
+        self._max_of_one = limits.caller_memory_mib * _MIB
+        self._observers = observers
+        self._num_of: Counter[str] = Counter()
+        self.num_bytes = 0
+
+    @contextmanager
+    def lease(self, caller: str) -> Generator["Lease", None, None]:
+        """Give a request what counts for it; it holds nothing any more when the block ends."""
+        lease = Lease(self, caller)
+        try:
+            yield lease
+        finally:
+            lease.close()
+
+    def check(self, caller: str, num_held: int, num_more: int) -> None:
+        """See whether a request that holds ``num_held`` bytes may have more.
+
+        Raises:
+            RequestTooLargeError: not even if there were no others.
+            MemoryShareError: the caller's requests hold as much as one caller may.
+            MemoryFullError: all requests hold as much as there is.
+        """
+        for setting, most in (
+            ("limits.caller_memory_mib", self._max_of_one),
+            ("limits.max_memory_mib", self._max_bytes),
+        ):
+            if most and num_held + num_more > most:
+                raise RequestTooLargeError(
+                    f"The request needs more memory than the {most // _MIB} MiB of {setting}."
+                    " Send less at once, and let long audio stream or choose a compressed format."
+                )
+        if self._max_of_one and self._num_of[caller] + num_more > self._max_of_one:
+            raise MemoryShareError(
+                "Your requests under way hold as much memory as is allowed:"
+                f" {self._max_of_one // _MIB} MiB. Let some of them end first.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        if self._max_bytes and self.num_bytes + num_more > self._max_bytes:
+            raise MemoryFullError(
+                "The requests under way hold all memory that there is for them.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+
+    def add(self, caller: str, num_bytes: int) -> None:
+        """Count more, or less, for a caller; callers that hold nothing are not remembered."""
+        self.num_bytes += num_bytes
+        self._num_of[caller] += num_bytes
+        if not self._num_of[caller]:
+            del self._num_of[caller]
+        for observer in self._observers:
+            observer(self.num_bytes)
+
+
+class Lease:
+    """What one request, or one WebSocket, holds.
+
+    Attributes:
+        num_bytes: counted now.
+    """
+
+    def __init__(self, budget: MemoryBudget, caller: str) -> None:
+        self._budget = budget
+        self._caller = caller
+        self._is_closed = False
+        self.num_bytes = 0
+
+    def check(self, num_bytes: int) -> None:
+        """See whether there would be room; see `MemoryBudget.check` for what is raised."""
+        self._budget.check(self._caller, self.num_bytes, num_bytes)
+
+    def take(self, num_bytes: int) -> None:
+        """Hold more; see `MemoryBudget.check` for what is raised."""
+        if not self._is_closed:  # what outlives its request is on its way out
+            self.check(num_bytes)
+            self._add(num_bytes)
+
+    def give_back(self, num_bytes: int) -> None:
+        """Hold less."""
+        if not self._is_closed:
+            assert num_bytes <= self.num_bytes, "more is given back than was taken"
+            self._add(-num_bytes)
+
+    def close(self) -> None:
+        """Hold nothing, for good."""
+        self._add(-self.num_bytes)
+        self._is_closed = True
+
+    def _add(self, num_bytes: int) -> None:
+        if num_bytes:
+            self.num_bytes += num_bytes
+            self._budget.add(self._caller, num_bytes)
+
+
+_lease: ContextVar[Lease | None] = ContextVar("lease", default=None)
+
+
+def take(num_bytes: int) -> None:
+    """Count more for the request that the running task works for, if it works for one.
+
+    Raises:
+        RequestTooLargeError: the request needs more than it could ever have.
+        MemoryShareError: its caller holds too much.
+        MemoryFullError: all requests together do.
+    """
+    if (lease := _lease.get()) is not None:
+        lease.take(num_bytes)
+
+
+def give_back(num_bytes: int) -> None:
+    """Count less for the request that the running task works for."""
+    if (lease := _lease.get()) is not None:
+        lease.give_back(num_bytes)
+
+
+def count_as_base64(num_bytes: int) -> None:
+    """Count the base64 of what was collected in its place; raises as `take` does."""
+    take(4 * -(-num_bytes // 3))
+    give_back(num_bytes)
+
+
+@contextmanager
+def working_for(lease: Lease) -> Generator[None, None, None]:
+    """Let `take` count for a request in all tasks that the block begins."""
+    outer = _lease.set(lease)
+    try:
+        yield
+    finally:
+        _lease.reset(outer)
+
+
+@contextmanager
+def kept() -> Generator[Callable[[int], None], None, None]:
+    """Give a `take` whose bytes are given back when the block ends."""
+    num_taken = 0
+
+    def take_more(num_bytes: int) -> None:
+        nonlocal num_taken
+        take(num_bytes)
+        num_taken += num_bytes
+
+    try:
+        yield take_more
+    finally:
+        give_back(num_taken)
+
+
+class MemoryMiddleware:
+    """Gives each request its lease, and counts its body as it comes."""
+
+    def __init__(self, app: ASGIApp, budget: MemoryBudget, keys: KeyRing) -> None:
+        self._app = app
+        self._budget = budget
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        with self._budget.lease(caller_of(scope, self._keys)) as lease, working_for(lease):
+            scope[LEASE] = lease
+            declared = Headers(scope=scope).get("Content-Length", "")
+            if declared.isdecimal():
+                lease.check(COPIES_OF_BODY * int(declared))
+            num_received = 0
+
+            async def counted() -> Message:
+                nonlocal num_received
+                message = await receive()
+                if message["type"] == "http.request":
+                    num_bytes = len(message.get("body", b""))
+                    num_received += num_bytes
+                    is_last = not message.get("more_body", False)
+                    lease.take(num_bytes + (COPIES_OF_BODY - 1) * num_received * is_last)
+                return message
+
+            await self._app(scope, counted, send)

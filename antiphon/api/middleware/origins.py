@@ -1,0 +1,152 @@
+"""Which web pages may call the server, and by which names it may be called.
+
+A page of a stranger can make a browser send requests to the user's own network, and can give its
+own name any address (DNS rebinding). Where a key is asked for it gains nothing by that. Where none
+is, the server answers only to names that no stranger can own, and to pages that have such names.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from antiphon.api.middleware.connection_limits import PROBES
+from antiphon.config import ServerSettings
+
+ANY = "*"
+_OWN_SUFFIXES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".svc")
+_READING = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The policy.
+
+    Attributes:
+        hosts: names by which the server may be called besides those that nobody else can own.
+        origins: of pages that may call; none: see `admits`.
+        asks_for_keys: whether it does.
+    """
+
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+    asks_for_keys: bool
+
+    @classmethod
+    def of(cls, server: ServerSettings, *, asks_for_keys: bool) -> "Reach":
+        hosts = tuple(each.lower() for each in server.allowed_hosts)
+        if not hosts and asks_for_keys:
+            hosts = (ANY,)
+        return cls((*hosts, server.host.lower()), tuple(server.cors_origins), asks_for_keys)
+
+    @property
+    def is_open_to_all_pages(self) -> bool:
+        return ANY in self.origins or (not self.origins and self.asks_for_keys)
+
+    def answers_to(self, host: str) -> bool:
+        """Whether the server may be called so; ``host`` is a header's value."""
+        name = _name(f"//{host}")
+        known = any(fnmatchcase(name, each) for each in self.hosts)
+        return known or _is_address(name) or _is_own_name(name)
+
+    def admits(self, origin: str) -> bool:
+        """Whether a page of this origin may call.
+
+        Those that are named may; if none is, those of the user's own network, and all where a key
+        is asked for.
+        """
+        if self.is_open_to_all_pages or origin in self.origins:
+            return True
+        if self.origins:
+            return False
+        name = _name(origin)
+        return _is_own_name(name) or (_is_address(name) and not ip_address(name).is_global)
+
+
+class HostMiddleware:
+    """Refuses requests to names that are not the server's; probes are answered all the same."""
+
+    def __init__(self, app: ASGIApp, reach: Reach) -> None:
+        self._app = app
+        self._reach = reach
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and scope["path"] not in PROBES:
+            host = Headers(scope=scope).get("Host")
+            if host and not self._reach.answers_to(host):
+                raise HTTPException(
+                    403,
+                    f"This server is not called {ascii(host)[:100]}: name it in"
+                    " server.allowed_hosts, or ask for keys",
+                )
+        await self._app(scope, receive, send)
+
+
+class OriginMiddleware:
+    """Refuses what pages of others ask for, but for reading: browsers send it all the same."""
+
+    def __init__(self, app: ASGIApp, reach: Reach) -> None:
+        self._app = app
+        self._reach = reach
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" or scope.get("method", "GET") not in _READING:
+            headers = Headers(scope=scope)
+            origin = headers.get("Origin")
+            is_own = origin is None or _netloc(origin) == headers.get("Host")
+            if origin is not None and not is_own and not self._reach.admits(origin):
+                what = "connect" if scope["type"] == "websocket" else "call"
+                raise HTTPException(403, f"Pages of {ascii(origin)[:100]} may not {what}")
+        await self._app(scope, receive, send)
+
+
+class PageMiddleware(CORSMiddleware):
+    """Tells browsers which pages may read answers."""
+
+    def __init__(self, app: ASGIApp, reach: Reach, expose_headers: tuple[str, ...]) -> None:
+        super().__init__(
+            app,
+            allow_origins=[ANY] if reach.is_open_to_all_pages else [],
+            allow_methods=[ANY],
+            allow_headers=[ANY],
+            expose_headers=expose_headers,
+        )
+        self._reach = reach
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return self._reach.admits(origin)
+
+
+def _netloc(url: str) -> str:
+    try:
+        return urlsplit(url).netloc
+    except ValueError:
+        return ""
+
+
+def _name(url: str) -> str:
+    """Return a URL's host in lower case, ``""`` if there is none."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own_name(name: str) -> bool:
+    """Whether only the user's own machine or network can have given this name."""
+    return (
+        bool(name) and not _is_address(name) and ("." not in name or name.endswith(_OWN_SUFFIXES))
+    )

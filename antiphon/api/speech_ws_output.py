@@ -1,0 +1,95 @@
+"""What a client of ``/v1/audio/speech/stream`` is told of one file: an utterance, or a sentence."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.api.errors import WireError
+from antiphon.api.schemas.speech_ws import SessionConfig
+from antiphon.api.sockets import Socket
+from antiphon.api.unspoken import unspoken_member
+from antiphon.types import Ended
+
+MAX_FRAME_BYTES = 512 * 1024
+"""What is sent at once; many clients take messages of up to 1 MiB."""
+
+
+class SpeechFileOutput:
+    """Tells of one file; a `Listener`.
+
+    Attributes:
+        text: what it says, as far as it is known.
+    """
+
+    def __init__(
+        self, socket: Socket, config: SessionConfig, rate_hz: int, place: Mapping[str, int]
+    ) -> None:
+        """Tell of a file.
+
+        Args:
+            socket: to the client.
+            config: how the client wants it.
+            rate_hz: of its samples.
+            place: ``utterance_index`` and ``sentence_index``.
+        """
+        self._socket = socket
+        self._config = config
+        self._rate_hz = rate_hz
+        self._place = place
+        self.text = ""
+        self._num_chunks = 0
+        self._num_bytes = 0
+        self._has_begun = False
+        self._unspoken: Mapping[str, Any] = {}
+
+    async def begin(self) -> None:
+        """See `Listener.begin`."""
+        self._has_begun = True
+        start = {
+            "type": "audio.start",
+            **self._place,
+            "sentence_text": self.text,
+            "format": self._config.response_format,
+            "sample_rate": self._rate_hz,
+        }
+        if self._config.word_timestamps:
+            start["word_timestamps"] = True
+        await self._socket.send(start)
+
+    async def hear(self, piece: bytes) -> None:
+        """See `Listener.hear`."""
+        for start in range(0, len(piece), MAX_FRAME_BYTES):
+            await self._deliver(piece[start : start + MAX_FRAME_BYTES])
+
+    async def end(self, ended: Ended) -> None:
+        """See `Listener.end`."""
+        self._unspoken = unspoken_member(ended.unspoken)
+        await self._done(error=False, finish_reason=ended.reason)
+
+    async def fail(self, error: WireError) -> None:
+        """See `Listener.fail`."""
+        told = {**error_message(error), **self._place}
+        if self._num_bytes:
+            told |= {"partial_audio": True, "action": "discard"}
+        await self._socket.send(told)
+        if self._has_begun:
+            await self._done(error=True, finish_reason="error")
+
+    async def _deliver(self, audio: bytes) -> None:
+        self._num_bytes += len(audio)
+        if not self._config.word_timestamps:
+            await self._socket.send(audio)
+            return
+        chunk = {"chunk_id": self._num_chunks, "audio_b64": base64.b64encode(audio).decode()}
+        self._num_chunks += 1
+        told = {"type": "audio.chunk", **self._place, **chunk, "timestamps": None}
+        await self._socket.send(told)
+
+    async def _done(self, *, error: bool, finish_reason: str) -> None:
+        told = {"total_bytes": self._num_bytes, "error": error, "finish_reason": finish_reason}
+        await self._socket.send({"type": "audio.done", **self._place, **told, **self._unspoken})
+
+
+def error_message(error: WireError) -> dict[str, Any]:
+    """Return an error as vLLM-Omni tells it, with OpenAI's object beside it."""
+    return {"type": "error", "message": error.message, **error.body()}

@@ -1,0 +1,1 @@
+"""Between the event loop and the web framework: connections, HTTP, WebSocket."""

@@ -1,0 +1,41 @@
+"""How uvicorn is told to speak HTTP and WebSocket: the one place that knows both sides."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.api.sockets import MAX_MESSAGE_BYTES
+from antiphon.api.transport.connection import Patience
+from antiphon.api.transport.connections import Connections
+from antiphon.api.transport.http_protocol import http_protocol
+from antiphon.api.transport.websocket_protocol import BoundedWebSocket
+from antiphon.config import LimitSettings
+from antiphon.telemetry.metrics import Metrics
+
+
+def uvicorn_options(
+    limits: LimitSettings, metrics: Metrics, *, http: str = "auto", max_open: int = sys.maxsize
+) -> Mapping[str, Any]:
+    """Return options for `uvicorn.Config`.
+
+    Args:
+        limits: of connections, headers and writes.
+        metrics: told about connections.
+        http: uvicorn's HTTP implementation.
+        max_open: most connections at once, whatever they do.
+    """
+    patience = Patience(
+        Connections(limits, metrics, max_open),
+        metrics,
+        header_timeout_s=limits.header_timeout_s,
+        write_timeout_s=limits.write_timeout_s,
+    )
+    return {
+        "http": http_protocol(http, patience),
+        "ws": BoundedWebSocket,
+        "ws_max_size": MAX_MESSAGE_BYTES,
+        "ws_per_message_deflate": False,  # audio does not shrink
+        # A client that plays as it reads answers pings late: what is written has its own deadline.
+        "ws_ping_interval": 20.0,
+        "ws_ping_timeout": None,
+    }

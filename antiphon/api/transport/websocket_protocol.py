@@ -1,0 +1,135 @@
+"""uvicorn's WebSocket implementation, with bounds on what carries nothing.
+
+Messages are taken in at a pace (`sockets`); pings, pongs and fragments never get that far.
+"""
+
+from http import HTTPStatus
+from typing import Any, cast
+
+from uvicorn._types import ASGIReceiveEvent, WebSocketScope
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.server import ServerProtocol
+
+from antiphon.api.middleware.memory_budget import LEASE, REFUSALS, Lease
+from antiphon.api.transport.connection import Connection, Phase
+
+SLICE_BYTES = 4 * 1024
+CONTROL_FRAMES_PER_S = 20
+BURST_CONTROL_FRAMES = 100
+MAX_FRAGMENTS = 4096
+"""Of one message."""
+_CONTROL = (Opcode.PING, Opcode.PONG)
+_TOO_LARGE = (HeaderLineTooLong, RequestLineTooLong, TooManyHeaders)
+
+
+class _BoundedFrames(ServerProtocol):
+    """Ends connections that send more frames without a message than anybody needs."""
+
+    now_s = 0.0
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._num_fragments = self._num_fragment_bytes = 0
+        self._next_control_s = 0.0
+
+    @property
+    def num_unfinished_bytes(self) -> int:
+        """Of a message that has not been sent to its end."""
+        return self._num_fragment_bytes + len(self.reader.buffer)
+
+    def recv_frame(self, frame: Frame) -> None:
+        if frame.opcode in _CONTROL:
+            if self._is_too_many_control():
+                self.fail(CloseCode.POLICY_VIOLATION, "too many pings or pongs")
+                return
+        elif frame.fin:
+            self._num_fragments = self._num_fragment_bytes = 0
+        else:
+            self._num_fragments += 1
+            self._num_fragment_bytes += len(frame.data)
+        super().recv_frame(frame)
+        if self._num_fragments > MAX_FRAGMENTS:
+            self.fail(CloseCode.POLICY_VIOLATION, "too many fragments")
+
+    def _is_too_many_control(self) -> bool:
+        earliest_s = self.now_s - BURST_CONTROL_FRAMES / CONTROL_FRAMES_PER_S
+        self._next_control_s = max(self._next_control_s, earliest_s) + 1 / CONTROL_FRAMES_PER_S
+        return self._next_control_s > self.now_s
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose client can send nothing for nothing."""
+
+    slice_bytes = SLICE_BYTES
+    takes_more = True
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.conn = _BoundedFrames(
+            max_size=self.config.ws_max_size, logger=self.conn.logger, extensions=None
+        )
+        self.scope = cast(WebSocketScope, {})  # until there is a handshake
+        self._num_waiting_bytes = self._num_counted_bytes = 0
+
+    @property
+    def phase(self) -> str:
+        if self.conn.eof_sent:
+            return Phase.REST  # what still comes is not listened to
+        return Phase.BUSY if self.handshake_initiated else Phase.HEAD
+
+    def data_received(self, data: bytes) -> None:
+        assert isinstance(self.conn, _BoundedFrames)
+        self.conn.now_s = self.loop.time()
+        super().data_received(data)
+        try:
+            self._count(self._num_held_bytes)
+        except REFUSALS:
+            self.conn.fail(CloseCode.TRY_AGAIN_LATER, "there is no memory for the message")
+        if self.conn.handshake_exc is not None:
+            self._refuse_handshake(self.conn.handshake_exc)
+        elif self.conn.eof_sent and self.conn.close_sent and not self.transport.is_closing():
+            self.handle_parser_exception()
+
+    def send_receive_event_to_app(self) -> None:
+        self._num_waiting_bytes += sum(map(len, self.frames))
+        super().send_receive_event_to_app()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        event = await super().receive()
+        if event["type"] == "websocket.receive" and self.queue.empty():
+            self._num_waiting_bytes = 0
+            self._count(min(self._num_counted_bytes, self._num_held_bytes))
+        return event
+
+    @property
+    def _num_held_bytes(self) -> int:
+        """Of messages that are incomplete, or wait to be followed."""
+        assert isinstance(self.conn, _BoundedFrames)
+        return self.conn.num_unfinished_bytes + self._num_waiting_bytes
+
+    def _count(self, num_bytes: int) -> None:
+        """Count so much for the connection, in place of what was counted.
+
+        Raises:
+            RequestTooLargeError, MemoryShareError, MemoryFullError: there is no room for more.
+        """
+        lease: Lease | None = cast(Any, self.scope).get(LEASE)
+        if lease is None:
+            return  # nobody serves it yet
+        if num_bytes > self._num_counted_bytes:
+            lease.take(num_bytes - self._num_counted_bytes)
+        else:
+            lease.give_back(self._num_counted_bytes - num_bytes)
+        self._num_counted_bytes = num_bytes
+
+    def _refuse_handshake(self, reason: Exception) -> None:
+        """Tell why, which websockets does for some reasons only, and uvicorn for none."""
+        self.conn.data_to_send()  # its own answer, if any, is dropped
+        self.handshake_complete = self.close_sent = True
+        is_large = isinstance(reason, _TOO_LARGE)
+        cast(Connection, self.transport).refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if is_large else HTTPStatus.BAD_REQUEST,
+            "The WebSocket handshake is too large or has a body, or it is no handshake.",
+        )

@@ -1,0 +1,45 @@
+"""When words are spoken, beside a stream that is encoded: in events, or in a header."""
+
+import json
+from contextlib import aclosing
+from typing import Any
+
+from antiphon.types import AudioChunk, SpeechStream, WordTime
+
+HEADER = "X-Word-Timestamps"
+OMITTED_HEADER = "X-Word-Timestamps-Omitted"
+MAX_HEADER_BYTES = 4096
+
+
+class WordTimestampCollector:
+    """Passes a stream on, and keeps the words that its chunks tell of."""
+
+    def __init__(self) -> None:
+        self._words: list[WordTime] = []
+
+    async def passed(self, events: SpeechStream) -> SpeechStream:
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, AudioChunk):
+                    self._words += event.words
+                yield event
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return what has come since the last call, as clients see it."""
+        taken, self._words = self._words, []
+        return [
+            {
+                "word": each.word,
+                "start_ms": round(each.start_s * 1000),
+                "end_ms": round(each.end_s * 1000),
+            }
+            for each in taken
+        ]
+
+    def headers(self) -> dict[str, str]:
+        """Return all words in a header, or how many they are if they are too many for one."""
+        words = self.take()
+        header = json.dumps(words, separators=(",", ":"))
+        if len(header) > MAX_HEADER_BYTES:
+            return {OMITTED_HEADER: str(len(words))}
+        return {HEADER: header}

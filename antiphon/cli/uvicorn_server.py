@@ -1,0 +1,168 @@
+"""Runs the API under uvicorn: loads the model, says when it listens, and stops in good order."""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import time
+from contextlib import AsyncExitStack
+from types import FrameType
+
+import uvicorn
+
+from antiphon.api.app import create_app
+from antiphon.api.state import ServerState
+from antiphon.api.transport.connections import max_open_connections
+from antiphon.api.transport.protocols import uvicorn_options
+from antiphon.cli.banner import announce
+from antiphon.cli.listen import bind
+from antiphon.cli.progress import shown_progress
+from antiphon.cli.watchdog import Watchdog
+from antiphon.config import Settings
+from antiphon.errors import UnavailableError
+from antiphon.pipeline.speech.jobs import JobRunner
+from antiphon.telemetry import tracing
+from antiphon.telemetry.logs import configure_logging
+from antiphon.types import LoadProgress
+
+logger = logging.getLogger(__name__)
+
+GRACEFUL_SHUTDOWN_S = 5
+"""How long open streams may go on after Ctrl-C before they are cut."""
+LAST_RESORT_S = 8
+"""How much longer than its grace a server may take to stop, whatever hangs."""
+QUIET_TICKS = 5
+"""Tenths of a second without any work, after which a server that drains has drained."""
+
+
+class _Server(uvicorn.Server):
+    """Enters the app's lifespan itself: what fails while loading is raised, not logged."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._show: LoadProgress | None = None
+        self._app = create_app(settings, progress=self._show_progress)
+        self._settings = settings
+        self._loaded = AsyncExitStack()
+        self._drained_by_s: float | None = None
+        self._num_quiet_ticks = 0
+        self._watchdog = Watchdog(settings.limits.exit_unhealthy_s)
+        self._releasing: asyncio.Task[None] | None = None
+        super().__init__(
+            uvicorn.Config(
+                self._app,
+                lifespan="off",
+                log_config=None,
+                access_log=False,  # it has queries, which can hold keys; see `WatchMiddleware`
+                server_header=False,
+                timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
+                **uvicorn_options(
+                    settings.limits,
+                    self._app.state.doors.metrics,
+                    max_open=max_open_connections(settings.limits),
+                ),
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets
+        with shown_progress("loading", logger.info) as self._show:
+            await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
+        self._show = None
+        gc.collect()
+        if not self._settings.models.unloads:
+            gc.freeze()  # what stays need not be gone over, which would hold up every stream
+        await super().startup(sockets)
+        announce(self._state, sockets[0].getsockname()[1])
+
+    @property
+    def _state(self) -> ServerState:
+        state = self._app.state.server
+        assert isinstance(state, ServerState)
+        return state
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM drains, Ctrl-C gives streams a few seconds, and a second signal gives none."""
+        grace_s = float(GRACEFUL_SHUTDOWN_S)
+        if self.should_exit or self._drained_by_s is not None:
+            self.should_exit = self.force_exit = True
+        elif sig == signal.SIGTERM and self.started:
+            grace_s = self._settings.limits.grace_s
+            self._state.doors.gate.drain()
+            self._drained_by_s = time.monotonic() + grace_s
+        else:
+            self.should_exit = True
+        self._watchdog.end_within(grace_s + LAST_RESORT_S)
+
+    async def on_tick(self, counter: int) -> bool:
+        self._watchdog.tick(is_healthy=not self._state.failures)
+        if self._drained_by_s is not None:
+            self._release_jobs()
+            is_late = time.monotonic() >= self._drained_by_s
+            if is_late:
+                self.config.timeout_graceful_shutdown = 0  # they had their time
+            self.should_exit |= is_late or self._is_quiet()
+        return await super().on_tick(counter)
+
+    def _release_jobs(self) -> None:
+        """Give the job under way to whoever comes next; closing the app waits for it."""
+        if self._releasing is None:
+            runner: JobRunner = self._app.state.jobs
+            self._releasing = asyncio.create_task(runner.release(), name="release jobs")
+
+    def _is_quiet(self) -> bool:
+        """Whether nobody has been served for a moment; silent WebSockets do not count."""
+        is_busy = self._state.doors.gate.num_requests or self._state.num_speaking
+        self._num_quiet_ticks = 0 if is_busy else self._num_quiet_ticks + 1
+        return self._num_quiet_ticks >= QUIET_TICKS
+
+    def _show_progress(self, part: str, num_done: int, num_all: int) -> None:
+        if self._show is not None:  # what is loaded later is loaded without a word
+            self._show(part, num_done, num_all)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._release_jobs()
+        await super().shutdown(sockets)
+        if cut := set(self.server_state.tasks):
+            if self.force_exit:  # a second Ctrl-C: uvicorn has not waited for them
+                for task in cut:
+                    task.cancel()
+            await asyncio.wait(cut, timeout=GRACEFUL_SHUTDOWN_S)  # they still use the model
+        await self._loaded.aclose()
+
+
+_NO_ALARMS = (
+    "ASGI callable returned without completing handshake.",
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+)
+
+
+class _NoFalseAlarms(logging.Filter):
+    """Drops what tells of no fault: streams cut by the server's end, what is refused by us."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.getMessage() in _NO_ALARMS:
+            return False
+        cut = (asyncio.CancelledError, UnavailableError)
+        return not (record.exc_info and isinstance(record.exc_info[1], cut))
+
+
+def run(settings: Settings) -> None:
+    """Serve until Ctrl-C or SIGTERM; both end the process well.
+
+    Raises:
+        SettingsError: the address cannot be listened on.
+        ModelLoadError: the model cannot be served.
+    """
+    configure_logging(settings.server.log_level, settings.server.log_format)
+    tracing.switch(on=settings.server.traces)
+    logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
+    sockets = bind(settings.server)
+    try:
+        _Server(settings).run(sockets)
+    except KeyboardInterrupt:
+        return  # raised again by uvicorn, after everything has been closed
+    finally:
+        for each in sockets:
+            each.close()

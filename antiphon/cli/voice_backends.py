@@ -1,0 +1,146 @@
+"""Where ``antiphon voices`` finds uploaded voices: in a data folder, or behind a server's API."""
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import httpcore2
+
+from antiphon.api.schemas.voices import new_voice, uploaded_voice
+from antiphon.api.uploads import Fields, Upload
+from antiphon.audio.recording import read_recording
+from antiphon.config import Settings
+from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.pipeline.runtime import DEFAULT_VOICE
+from antiphon.storage.blobs import Blobs
+from antiphon.storage.database import Database
+from antiphon.voices.cache import PreparedCache
+from antiphon.voices.consents import ConsentStore
+from antiphon.voices.store import VoiceStore
+
+_ANY_RATE_HZ = 16_000
+_PATH = "/v1/audio/voices"
+
+
+class Place(Protocol):
+    """Voices that can be listed, added and deleted; they look as in the API."""
+
+    def voices(self) -> list[dict[str, Any]]:
+        """Return all voices."""
+        ...
+
+    def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
+        """Add a voice; ``fields`` are those of the API's form."""
+        ...
+
+    def delete(self, name_or_id: str) -> str:
+        """Delete a voice, and return its name."""
+        ...
+
+
+class Folder:
+    """The voices of a data folder; a server may use it at the same time."""
+
+    def __init__(self, settings: Settings) -> None:
+        data = settings.data
+        blobs = None if data.blobs_url is None else Blobs(data.blobs_url)
+        self._vault = Database(data.folder, blobs, min_free_bytes=data.min_free_mib * 2**20)
+        self._settings = settings
+        self._store = VoiceStore(self._vault, data.max_voices)
+        self._consents = ConsentStore(self._vault, data.max_voices)
+        self._prepared = PreparedCache(data.folder / "prepared")
+
+    def voices(self) -> list[dict[str, Any]]:
+        return [uploaded_voice(voice) for voice in self._store.all()]
+
+    def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
+        content = _content(recording)
+        limits = self._settings.references
+        if len(content) > limits.max_bytes:
+            raise InvalidRequestError(f"{recording} has more than {limits.max_bytes} bytes.")
+        read_recording(
+            content,
+            sample_rate_hz=_ANY_RATE_HZ,
+            max_duration_s=limits.max_duration_s,
+            min_duration_s=limits.min_duration_s,
+        )
+        if (consent := fields.get("consent")) is not None:
+            self._consents.check(consent)
+        voice = new_voice(Fields({**fields, "audio_sample": Upload(content)}))
+        reserved = {DEFAULT_VOICE, *self._settings.speech.voice_aliases}
+        return uploaded_voice(self._store.add(voice, reserved))
+
+    def delete(self, name_or_id: str) -> str:
+        voice = self._store.delete(name_or_id)
+        self._prepared.keep_only({each.content_hash for each in self._store.all()})
+        return voice.name
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._vault.close()
+
+
+class Remote:
+    """The voices of a server."""
+
+    def __init__(self, url: str, api_key: str | None) -> None:
+        self._url = url.rstrip("/").removesuffix("/v1")
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+    def voices(self) -> list[dict[str, Any]]:
+        body = self._answer("GET", _PATH)
+        if "uploaded_voices" not in body:
+            raise AntiphonError("The server tells its voices to those who have a key: --api-key.")
+        found: list[dict[str, Any]] = body["uploaded_voices"]
+        return found
+
+    def add(self, recording: Path, fields: dict[str, str]) -> dict[str, Any]:
+        boundary = secrets.token_hex(16)
+        parts = [(f'name="{name}"', text.encode()) for name, text in fields.items()]
+        parts.append(('name="audio_sample"; filename="recording"', _content(recording)))
+        form = b"".join(
+            f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode()
+            + content
+            + b"\r\n"
+            for head, content in parts
+        )
+        content_type = f"multipart/form-data; boundary={boundary}"
+        return self._answer("POST", _PATH, form + f"--{boundary}--\r\n".encode(), content_type)
+
+    def delete(self, name_or_id: str) -> str:
+        path = f"{_PATH}/{quote(name_or_id, safe='')}"
+        name: str = self._answer("GET", path)["name"]
+        self._answer("DELETE", path)
+        return name
+
+    def _answer(
+        self, method: str, path: str, content: bytes = b"", content_type: str | None = None
+    ) -> dict[str, Any]:
+        """Return the body of an answer.
+
+        Raises:
+            AntiphonError: there is none, or it tells an error.
+        """
+        headers = {**self._headers, **({"Content-Type": content_type} if content_type else {})}
+        try:
+            response = httpcore2.request(
+                method, self._url + path, headers=list(headers.items()), content=content
+            )
+            body = json.loads(response.content)
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as no:
+            raise AntiphonError(f"{self._url} does not answer: {no}.") from no
+        except ValueError as error:
+            raise AntiphonError(f"{self._url} is not a server of this kind.") from error
+        if response.status != 200:
+            told = body.get("error", {}).get("message", f"status {response.status}")
+            raise AntiphonError(f"{self._url}: {told}")
+        return dict(body)
+
+
+def _content(recording: Path) -> bytes:
+    try:
+        return recording.read_bytes()
+    except OSError as error:
+        raise InvalidRequestError(f"Cannot read {recording}: {error.strerror or error}.") from error

@@ -1,0 +1,167 @@
+"""How long a step takes: a guess at first, then what was measured."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from antiphon.engine.plan import StepPlan
+
+ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+POSITION_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+_WEIGHT = 0.1  # of a new measurement
+_SLOW_WEIGHT = 0.02  # the same, of what is not in every step
+_MAX_RATIO = 4.0  # of measured to expected; beyond it something else has happened
+_NUM_TO_TRUST = 16
+_NUM_DEVIATIONS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """What of a plan decides how long it takes.
+
+    Attributes:
+        num_rows: slots that make a frame.
+        num_positions: to be prefilled.
+        chunks: of each number of frames, how many chunks are decoded.
+    """
+
+    num_rows: int = 0
+    num_positions: int = 0
+    chunks: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: StepPlan) -> "StepShape":
+        num_positions = sum(each.end - each.start for each in plan.prefills)
+        chunks = Counter(each.num_frames for each in plan.decodes)
+        return cls(len(plan.slots), num_positions, chunks)
+
+
+class Curve:
+    """Seconds by size, of a kind of work whose sizes are rounded up to buckets.
+
+    More work never takes less time: a measurement lifts what comes after it and lowers what comes
+    before it. Nor does it take more than its share, since it could be done in parts: what was slow
+    once, and is kept from being measured again because of that, is not believed for ever. A bucket
+    that was never measured is off by the same factor as the last one that was.
+    """
+
+    def __init__(self, buckets: Sequence[int], guess: Callable[[int], float]) -> None:
+        self._buckets = tuple(buckets)
+        self._seconds = [guess(size) for size in buckets]
+        self._is_measured = [False] * len(buckets)
+
+    def bucket(self, size: int) -> int:
+        """Return what ``size`` is rounded up to."""
+        return self._buckets[self._index(size)]
+
+    def seconds(self, size: int) -> float:
+        """Return how long work of this size takes; nothing takes no time."""
+        if size <= 0:
+            return 0.0
+        index = self._index(size)
+        return self._seconds[index] * max(1.0, size / self._buckets[index])
+
+    def correct(self, size: int, ratio: float, *, first_weight: float = _WEIGHT) -> None:
+        """Take in that work of this size took ``ratio`` of the expected time.
+
+        Args:
+            size: of the work.
+            ratio: of measured to expected.
+            first_weight: of the first measurement of a bucket.
+        """
+        index = self._index(size)
+        factor = 1 + (ratio - 1) * (_WEIGHT if self._is_measured[index] else first_weight)
+        self._is_measured[index] = True
+        for each, is_measured in enumerate(self._is_measured):
+            if each == index or not is_measured:
+                self._seconds[each] *= factor
+        for each in range(index + 1, len(self._seconds)):
+            in_parts_s = self._seconds[index] * self._buckets[each] / self._buckets[index]
+            seconds = max(self._seconds[each], self._seconds[each - 1])
+            self._seconds[each] = min(seconds, in_parts_s)
+        for each in range(index - 1, -1, -1):
+            self._seconds[each] = min(self._seconds[each], self._seconds[each + 1])
+
+    def _index(self, size: int) -> int:
+        return min(bisect_left(self._buckets, size), len(self._buckets) - 1)
+
+
+class CostModel:
+    """Learns from the steps of one engine.
+
+    A measurement is of a whole step; rows, prefill and chunks share its surprise in proportion. A
+    first surprise is the rows', since every step has them.
+
+    Attributes:
+        mean_step_s: of the latest steps.
+        long_step_s: that few of them exceed.
+        mean_prefill_s: of a step, that prompts take.
+    """
+
+    def __init__(self, row_buckets: Sequence[int] = ROW_BUCKETS) -> None:
+        self._rows = Curve(row_buckets, lambda rows: 2.5e-3 + 25e-6 * rows)
+        self._positions = Curve(POSITION_BUCKETS, lambda positions: 1.5e-3 + 20e-6 * positions)
+        self._row_buckets = tuple(row_buckets)
+        self._chunks: dict[int, Curve] = {}
+        self._num_observed = 0
+        self.mean_step_s = self._rows.seconds(1)
+        self.mean_prefill_s = 0.0
+        self._deviation_s = 0.0
+
+    @property
+    def long_step_s(self) -> float:
+        return self.mean_step_s + _NUM_DEVIATIONS * self._deviation_s
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether enough was measured to refuse somebody because of it."""
+        return self._num_observed >= _NUM_TO_TRUST
+
+    def row_bucket(self, num_rows: int) -> int:
+        """Return how many rows a step may have without taking longer than with ``num_rows``."""
+        return self._rows.bucket(num_rows)
+
+    def rows_s(self, num_rows: int) -> float:
+        """Return how long a frame of as many slots takes."""
+        return self._rows.seconds(num_rows)
+
+    def chunks_s(self, num_chunks: int, num_frames: int) -> float:
+        """Return how long decoding as many chunks of ``num_frames`` takes."""
+        return self._curve(num_frames).seconds(num_chunks)
+
+    def step_s(self, shape: StepShape) -> float:
+        """Return how long a step takes."""
+        chunks_s = sum(self.chunks_s(number, frames) for frames, number in shape.chunks.items())
+        return (
+            self._rows.seconds(shape.num_rows)
+            + self._positions.seconds(shape.num_positions)
+            + chunks_s
+        )
+
+    def observe(self, shape: StepShape, seconds: float) -> None:
+        """Take in how long a step took."""
+        expected = self.step_s(shape)
+        if expected == 0.0:
+            return
+        ratio = min(max(seconds / expected, 1 / _MAX_RATIO), _MAX_RATIO)
+        surprise_s = expected * ratio - self.mean_step_s
+        self.mean_step_s += surprise_s * _WEIGHT
+        self._deviation_s += (abs(surprise_s) - self._deviation_s) * _WEIGHT
+        prefill_s = self._positions.seconds(shape.num_positions)
+        self.mean_prefill_s += (prefill_s - self.mean_prefill_s) * _SLOW_WEIGHT
+        self._num_observed += 1
+        if shape.num_rows:
+            self._rows.correct(shape.num_rows, ratio, first_weight=1.0)
+        if shape.num_positions:
+            self._positions.correct(shape.num_positions, ratio)
+        for num_frames, number in shape.chunks.items():
+            self._curve(num_frames).correct(number, ratio)
+
+    def _curve(self, num_frames: int) -> Curve:
+        if num_frames not in self._chunks:
+            self._chunks[num_frames] = Curve(
+                self._row_buckets, lambda rows: 0.6e-3 + 15e-6 * rows * num_frames
+            )
+        return self._chunks[num_frames]

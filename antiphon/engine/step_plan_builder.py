@@ -1,0 +1,54 @@
+"""A plan while it is being made, and who has a part in it afterwards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from antiphon.engine.plan import Append, Decode, Prefill, Start, StepPlan
+from antiphon.engine.request import EngineRequest, slot_of
+
+
+@dataclass(slots=True)
+class StepPlanBuilder:
+    """A plan that is being made.
+
+    Attributes:
+        now_s: when it was begun.
+        rows: requests that make a frame.
+        decoding: requests whose audio is decoded, one for each of ``decodes``.
+    """
+
+    now_s: float
+    releases: list[int] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    appends: list[Append] = field(default_factory=list)
+    blocks: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    prefills: list[Prefill] = field(default_factory=list)
+    rows: list[EngineRequest] = field(default_factory=list)
+    decodes: list[Decode] = field(default_factory=list)
+    decoding: list[EngineRequest] = field(default_factory=list)
+
+    def drop(self, request: EngineRequest) -> None:
+        """Leave a request out that was to make a frame."""
+        self.blocks.pop(slot_of(request), None)
+        if request in self.rows:
+            self.rows.remove(request)
+
+    def plan(self) -> StepPlan:
+        """Return what the runner is told."""
+        return StepPlan(
+            tuple(self.releases),
+            tuple(self.starts),
+            tuple(self.appends),
+            self.blocks,
+            tuple(self.prefills),
+            tuple([slot_of(request) for request in self.rows]),
+            tuple(self.decodes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightStep:
+    """Who has a part in a step that was planned and not yet updated."""
+
+    rows: Sequence[EngineRequest]
+    decoding: Sequence[EngineRequest]

@@ -1,1 +1,0 @@
-"""Files that the server makes and keeps."""

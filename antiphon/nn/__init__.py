@@ -1,0 +1,1 @@
+"""The tensor half: layers, attention, sampling, weights, graphs and kernels."""

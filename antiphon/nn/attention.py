@@ -1,0 +1,323 @@
+"""Attention over keys and values that are kept: in blocks between steps, or for one frame only.
+
+Each class is one way of keeping them. A transformer hands every layer's product, out of which
+queries, keys and values are cut, to one of them, and gets the attended values,
+``[rows, positions, num_heads * head_dim]``.
+
+The PyTorch lines read what the kernels read and no more: nothing beyond a row's own positions, so
+that what another request has left there does not matter, not even if it is no number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.nn import kernels
+from antiphon.nn.layers import Rotation
+from antiphon.nn.qkv import NormedHeads
+
+if TYPE_CHECKING:
+    from antiphon.nn.kernels.paged_common import Projected
+
+TILE_POSITIONS = 32
+"""Most positions of one slot that are attended from together when prompts are read."""
+
+
+class Attend(Protocol):
+    """Keeps the new keys and values of a layer and attends to all that its rows hold."""
+
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PagedCache:
+    """Keys and values in blocks, and for each slot the blocks that it holds.
+
+    Position p of a slot is at offset ``p % block_positions`` of the block at
+    ``p // block_positions`` of its row of the table. The last block is spare and given to nobody:
+    what a table does not say yet points there.
+
+    Attributes:
+        tensor: ``[num_layers, 2, num_blocks + 1, block_positions, num_kv_heads, head_dim]``.
+        table: int32, ``[num_slots, max_blocks]``.
+    """
+
+    tensor: Tensor
+    table: Tensor
+
+    @classmethod
+    def zeros(
+        cls, shape: tuple[int, int, int, int, int], table_shape: tuple[int, int], like: Tensor
+    ) -> "PagedCache":
+        """Make an empty one, in the type and on the device of ``like``.
+
+        Args:
+            shape: ``(num_layers, num_blocks, block_positions, num_kv_heads, head_dim)``.
+            table_shape: ``(num_slots, max_blocks)``.
+            like: see above.
+        """
+        num_layers, num_blocks, *rest = shape
+        tensor = like.new_zeros(num_layers, 2, num_blocks + 1, *rest)
+        table = torch.full(table_shape, num_blocks, dtype=torch.int32, device=like.device)
+        return cls(tensor, table)
+
+    @property
+    def spare_block(self) -> int:
+        return self.tensor.shape[2] - 1
+
+    @property
+    def block_positions(self) -> int:
+        return self.tensor.shape[3]
+
+    def places(self, slots: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return block and offset of positions, shapes as given."""
+        size = self.block_positions
+        return self.table[slots, positions // size].long(), positions % size
+
+    def of_slots(self, layer: int, slots: Tensor, num_visible: int) -> tuple[Tensor, Tensor]:
+        """Gather the first keys and values of slots, each ``[rows, positions, heads, head_dim]``.
+
+        There are ``num_visible`` positions or a few more, up to the end of a block.
+        """
+        blocks = self.table[slots, : -(-num_visible // self.block_positions)].long()
+        keys, values = self.tensor[layer]
+        return keys[blocks].flatten(1, 2), values[blocks].flatten(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Positions of any slots, one after the other, that are read in one pass.
+
+    Attributes:
+        slots: of each token, int64 ``[num_tokens]``.
+        positions: of each token, likewise.
+        tiles: of `cut_tiles`, int64 ``[num_tiles, 4]``; a tile of no tokens is passed over.
+    """
+
+    slots: Tensor
+    positions: Tensor
+    tiles: Tensor
+
+
+def cut_tiles(pieces: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+    """Cut pieces, ``(slot, first position, number of positions)`` token after token, into tiles.
+
+    Returns:
+        ``[num_tiles, 4]``: slot, first token, its position, and number of tokens.
+    """
+    tiles, token = [], 0
+    for slot, start, count in pieces:
+        for done in range(0, count, TILE_POSITIONS):
+            tiles.append((slot, token + done, start + done, min(TILE_POSITIONS, count - done)))
+        token += count
+    return np.array(tiles, np.int64).reshape(-1, 4)
+
+
+class PrefillAttention:
+    """New positions of some slots, each seeing itself and those before it."""
+
+    def __init__(self, cache: PagedCache, tokens: Tokens) -> None:
+        """Prepare a pass over tokens, which are one row."""
+        self._cache = cache
+        self._tokens = tokens
+
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor:
+        cache, tokens = self._cache, self._tokens
+        if kernels.run_on(joined):
+            from antiphon.nn.kernels import paged_prefill
+
+            projected, kept = _projected(joined, heads, rotation), cache.tensor[layer]
+            places = (tokens.slots, tokens.positions)
+            queries = paged_prefill.keep(projected, kept, cache.table, places)
+            attended = paged_prefill.attend_tiles(queries, kept, cache.table, tokens.tiles)
+            return attended.view(*joined.shape[:2], -1)
+        queries, keys, values = heads(joined, rotation)
+        blocks, offsets = cache.places(tokens.slots, tokens.positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[0]
+        cache.tensor[layer, 1, blocks, offsets] = values[0]
+        attended = torch.zeros_like(queries[0]).flatten(1)
+        for slot, token, start, count in tokens.tiles.tolist():
+            if count:  # else it fills up the tiles
+                attended[token : token + count] = self._attend_tile(
+                    layer, queries[:, token : token + count], slot, start
+                )
+        return attended[None]
+
+    def _attend_tile(self, layer: int, queries: Tensor, slot: int, start: int) -> Tensor:
+        """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
+        count = queries.shape[1]
+        end = start + count
+        keys, values = self._cache.of_slots(layer, torch.tensor([slot], device=queries.device), end)
+        positions = torch.arange(end, device=queries.device)
+        attended = F.scaled_dot_product_attention(
+            queries.transpose(1, 2),
+            keys[:, :end].transpose(1, 2),
+            values[:, :end].transpose(1, 2),
+            attn_mask=positions <= positions[start:, None],
+            enable_gqa=True,
+        )
+        return attended[0].transpose(0, 1).flatten(1)
+
+
+class DecodeAttention:
+    """One new position for each of several slots."""
+
+    def __init__(
+        self, cache: PagedCache, slots: Tensor, positions: Tensor, num_visible: int
+    ) -> None:
+        """Prepare a step.
+
+        Args:
+            cache: of all slots.
+            slots: int64, ``[num_rows]``.
+            positions: of the new keys, likewise.
+            num_visible: at least the largest position plus one.
+        """
+        self._cache = cache
+        self._slots = slots
+        self._positions = positions
+        self._num_visible = num_visible
+
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor:
+        cache, slots, positions = self._cache, self._slots, self._positions
+        if kernels.run_on(joined):
+            from antiphon.nn.kernels import paged_attention
+
+            attended = paged_attention.decode(
+                _projected(joined, heads, rotation),
+                cache.tensor[layer],
+                cache.table,
+                (slots, positions),
+                self._num_visible,
+            )
+            return attended.view(*joined.shape[:2], -1)
+        queries, keys, values = heads(joined, rotation)
+        blocks, offsets = cache.places(slots, positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
+        cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
+        keys, values = cache.of_slots(layer, slots, self._num_visible)
+        is_visible = torch.arange(keys.shape[1], device=slots.device) <= positions[:, None]
+        is_hidden = ~is_visible[..., None, None]
+        keys, values = keys.masked_fill(is_hidden, 0), values.masked_fill(is_hidden, 0)
+        return _attend_one(queries, keys, values, is_visible[:, None, None])
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCache:
+    """Room for the keys and values of one frame in each row.
+
+    Attributes:
+        kept: ``[num_layers, 2, num_rows, num_positions, num_kv_heads, head_dim]``: a block a row.
+        table: 0, 1, 2 and so on: the block of each row, int32 ``[num_rows, 1]``.
+        rows: the same, int64 ``[num_rows]``.
+        starts: each position as often as there are rows, int64 ``[num_positions, num_rows]``.
+    """
+
+    kept: Tensor
+    table: Tensor
+    rows: Tensor
+    starts: Tensor
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, int, int, int, int], like: Tensor) -> "FrameCache":
+        """Make an empty one, in the type and on the device of ``like``.
+
+        ``shape`` is ``(num_layers, num_rows, num_positions, num_kv_heads, head_dim)``.
+        """
+        num_layers, num_rows, num_positions, *rest = shape
+        rows = torch.arange(num_rows, device=like.device)
+        positions = torch.arange(num_positions, device=like.device)[:, None]
+        return cls(
+            kept=like.new_zeros(num_layers, 2, num_rows, num_positions, *rest),
+            table=rows.int()[:, None].contiguous(),
+            rows=rows,
+            starts=positions.expand(-1, num_rows).contiguous(),
+        )
+
+
+class FrameAttention:
+    """A short causal run that starts empty and is forgotten: all rows go through it in lockstep."""
+
+    def __init__(self, cache: FrameCache, num_rows: int) -> None:
+        """Start empty in the first rows of ``cache``."""
+        self._cache = cache
+        self._num_rows = num_rows
+        self.num_positions = 0
+
+    def advance(self, num_positions: int) -> None:
+        """Note that a pass over all layers is complete."""
+        self.num_positions += num_positions
+
+    def __call__(
+        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+    ) -> Tensor:
+        start, end = self.num_positions, self.num_positions + joined.shape[1]
+        cache, num_rows = self._cache, self._num_rows
+        kept = cache.kept[layer]
+        if kernels.run_on(joined):
+            from antiphon.nn.kernels import paged_attention
+
+            places = (cache.rows[:num_rows], cache.starts[start, :num_rows])
+            projected = _projected(joined, heads, rotation)
+            attended = paged_attention.decode(projected, kept, cache.table, places, end)
+            return attended.view(*joined.shape[:2], -1)
+        queries, keys, values = heads(joined, rotation)
+        kept_keys, kept_values = kept[:, :num_rows]
+        kept_keys[:, start:end] = keys
+        kept_values[:, start:end] = values
+        if start == 0:
+            return _causal(queries, keys, values)
+        return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
+
+
+def _projected(joined: Tensor, heads: NormedHeads, rotation: Rotation) -> "Projected":
+    """Return what the kernels read of a layer."""
+    from antiphon.nn.kernels.paged_common import HeadShape, Projected
+
+    shape = heads.shape
+    return Projected(
+        joined.flatten(0, 1).contiguous(),
+        HeadShape(shape.num_heads, shape.num_kv_heads, shape.head_dim),
+        (heads.query_norm.weight, heads.key_norm.weight, heads.query_norm.epsilon),
+        (
+            rotation.cosines.reshape(-1, shape.head_dim),
+            rotation.sines.reshape(-1, shape.head_dim),
+        ),
+    )
+
+
+def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attend causally among positions that are all new."""
+    attended = F.scaled_dot_product_attention(
+        queries.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        is_causal=True,
+        enable_gqa=True,
+    )
+    return attended.transpose(1, 2).flatten(2)
+
+
+def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Attend with one query position a row; the heads that share a key are its query positions."""
+    num_rows, _, num_heads, head_dim = queries.shape
+    num_kv_heads = keys.shape[2]
+    attended = F.scaled_dot_product_attention(
+        queries.view(num_rows, num_kv_heads, num_heads // num_kv_heads, head_dim),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=mask,
+    )
+    return attended.reshape(num_rows, 1, num_heads * head_dim)

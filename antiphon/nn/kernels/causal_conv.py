@@ -1,0 +1,298 @@
+"""Causal convolutions of many streams as matrix products that read their past where it lies.
+
+Columns of all rows stand one below the other; what a tap reads before a row's first column comes
+out of the row's slot. A slot keeps two copies of the columns that came before: all programs read
+the one whose turn it is, and some write the other. Nothing is joined, gathered or put back.
+
+However a product is cut into tiles, a sum runs over taps and channels in the same order in the
+same instructions: a row's result is the same, bit for bit, in any company and in any grouping.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.snake import narrowed, snake_of
+
+KEPT_CHANNELS = 64
+"""Of a program that keeps columns."""
+_MIN_WIDTH = 16  # of a matrix instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The streams of a call and where they keep what came before.
+
+    Attributes:
+        memory: ``[num_slots, row_size]``.
+        slots: of the rows, int64 ``[num_rows]``.
+        turns: which of two copies each row is to read, int32 ``[num_rows]``.
+        starts: frames that each row has decoded before, int64 ``[num_rows]``.
+        rotation: of the frames of the call, float32 ``[num_rows, n, head_dim]``: cosines of half a
+            head, then sines.
+    """
+
+    memory: Tensor
+    slots: Tensor
+    turns: Tensor
+    starts: Tensor
+    rotation: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Snake:
+    """``x + amplitude * sin(frequency * x)^2`` per channel, factors float32."""
+
+    frequency: Tensor
+    amplitude: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """A convolution over the present and the past.
+
+    Attributes:
+        weight: ``[num_taps * num_in, num_out]``, oldest tap first.
+        bias: float32 ``[num_out]``.
+        num_taps: columns that an output is made of.
+        dilation: distance of two of them.
+        offset: of the two copies of what came before, in a slot's memory.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    num_taps: int = 1
+    dilation: int = 1
+    offset: int = 0
+
+    @property
+    def num_before(self) -> int:
+        return (self.num_taps - 1) * self.dilation
+
+    @property
+    def num_in(self) -> int:
+        return self.weight.shape[0] // self.num_taps
+
+    @property
+    def num_out(self) -> int:
+        return self.weight.shape[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a product is cut, and what a program of it gets."""
+
+    columns: int
+    outputs: int
+    inputs: int
+    num_warps: int
+    num_stages: int
+
+
+def causal_conv(
+    x: Tensor,
+    taps: Taps,
+    rows: Rows,
+    tile: Tile,
+    *,
+    activation: str = "",
+    norm_epsilon: float | None = None,
+    residual: Tensor | None = None,
+    snake: Snake | None = None,
+    keeps_sum: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Convolve, activate, add; and keep the last columns for the next call.
+
+    Args:
+        x: ``[num_rows, t, num_in]``.
+        taps: the convolution.
+        rows: of ``x``.
+        tile: how to cut it.
+        activation: of the result: "", "gelu", or "gate": of two neighbouring outputs the first,
+            through a SiLU, times the second.
+        norm_epsilon: divide each column by its root mean square first.
+        residual: added to the result, of its shape.
+        snake: activates the sum.
+        keeps_sum: whether the sum itself is wanted beside what ``snake`` makes of it.
+
+    Returns:
+        The sum and the activated sum, ``[num_rows, t, num_out]`` (half of that with "gate"); one
+        that is not wanted is the other.
+    """
+    num_rows, length, num_in = x.shape
+    assert x.is_contiguous()
+    assert num_in == taps.num_in
+    width = taps.num_out // 2 if activation == "gate" else taps.num_out
+    result = x.new_empty(num_rows, length, width)
+    active = torch.empty_like(result) if snake is not None and keeps_sum else result
+    num_columns = num_rows * length
+    num_tiles = triton.cdiv(num_columns, tile.columns) * triton.cdiv(taps.num_out, tile.outputs)
+    num_keepers = num_rows * triton.cdiv(num_in, KEPT_CHANNELS) if taps.num_before else 0
+    is_early = overlaps(x)
+    frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
+    _causal_conv[(num_tiles + num_keepers,)](
+        x, rows.memory, rows.slots, rows.turns, taps.weight, taps.bias, residual,
+        frequency, amplitude, result, active,
+        num_columns, length, rows.memory.stride(0), taps.offset, norm_epsilon or 0.0,
+        NUM_IN=num_in, NUM_OUT=taps.num_out, NUM_TAPS=taps.num_taps, DILATION=taps.dilation,
+        ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=taps.bias is not None,
+        HAS_RESIDUAL=residual is not None, HAS_SNAKE=snake is not None,
+        KEEPS_SUM=keeps_sum or snake is None,
+        COLUMNS=tile.columns, OUTPUTS=tile.outputs, INPUTS=_inputs_of(tile, num_in),
+        KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
+        launch_pdl=is_early, num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+    return result, active
+
+
+def _inputs_of(tile: Tile, num_in: int) -> int:
+    """Return how many inputs are multiplied at a time: if possible, a divisor of all."""
+    largest_divisor = num_in & -num_in  # that is a power of two
+    if largest_divisor >= _MIN_WIDTH:
+        return min(tile.inputs, largest_divisor)
+    return min(tile.inputs, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
+
+
+@triton.jit
+def keep_columns(
+    x, memory, slots, turns, keeper, length, row_size, offset,
+    WIDTH: tl.constexpr, BEFORE: tl.constexpr, KEPT: tl.constexpr,
+) -> None:  # fmt: skip
+    """Put the last columns of the past and ``x`` into the copy that nobody reads in this call.
+
+    One of ``ceil(WIDTH / KEPT)`` keepers of a row keeps some of its channels.
+    """
+    NUM_PARTS: tl.constexpr = (WIDTH + KEPT - 1) // KEPT
+    row = keeper // NUM_PARTS
+    turn = tl.load(turns + row)
+    copies = memory + tl.load(slots + row) * row_size + offset
+    before = copies + turn * (BEFORE * WIDTH)
+    after = copies + (1 - turn) * (BEFORE * WIDTH)
+    column = tl.arange(0, triton.next_power_of_2(BEFORE))
+    channel = (keeper % NUM_PARTS) * KEPT + tl.arange(0, KEPT)
+    inside = (column < BEFORE)[:, None] & (channel < WIDTH)[None, :]
+    source = column + length - BEFORE
+    present = x + row.to(tl.int64) * length * WIDTH + source * WIDTH
+    start = tl.where(source >= 0, present, before + (column + length) * WIDTH)
+    value = tl.load(start[:, None] + channel[None, :], mask=inside, other=0.0)
+    tl.store(after + column[:, None] * WIDTH + channel[None, :], value, mask=inside)
+
+
+@triton.jit
+def column_sources(
+    x, memory, slots, turns, columns, length, row_size, offset,
+    NUM_IN: tl.constexpr, BEFORE: tl.constexpr,
+) -> tuple[tl.tensor, ...]:  # fmt: skip
+    """Return where columns are, where they would be in the past, and their places in a row."""
+    row = columns // length
+    place = columns % length
+    present = x + columns.to(tl.int64) * NUM_IN
+    if BEFORE == 0:
+        return present, present, place
+    slot = tl.load(slots + row)
+    first = (tl.load(turns + row) * BEFORE + BEFORE + place) * NUM_IN
+    return present, memory + slot * row_size + offset + first, place
+
+
+@triton.jit
+def _multiply(
+    x, memory, slots, turns, weight, columns, is_column, outputs, length, row_size, offset, epsilon,
+    NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, NUM_TAPS: tl.constexpr, DILATION: tl.constexpr,
+    HAS_NORM: tl.constexpr, COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
+):  # fmt: skip
+    """Return the sums over taps and inputs, of normed columns if that is wanted."""
+    BEFORE: tl.constexpr = (NUM_TAPS - 1) * DILATION
+    NUM_STEPS: tl.constexpr = (NUM_IN + INPUTS - 1) // INPUTS
+    inputs = tl.arange(0, INPUTS)
+    present, past, place = column_sources(
+        x, memory, slots, turns, columns, length, row_size, offset, NUM_IN, BEFORE
+    )
+    present, past = present[:, None] + inputs[None, :], past[:, None] + inputs[None, :]
+    place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # a loop converts no layouts
+    total = tl.zeros((COLUMNS, OUTPUTS), tl.float32)
+    squares = tl.zeros((COLUMNS,), tl.float32)
+    factors = weight + inputs[:, None] * NUM_OUT + outputs[None, :]
+    for step in range(NUM_TAPS * NUM_STEPS):
+        tap = step // NUM_STEPS
+        first = (step % NUM_STEPS) * INPUTS
+        shift = (NUM_TAPS - 1 - tap) * DILATION
+        places = present + first
+        if BEFORE > 0:
+            places = tl.where(place >= shift, present, past) + (first - shift * NUM_IN)
+        factor_places = factors + (tap * NUM_IN + first) * NUM_OUT
+        if NUM_IN % INPUTS == 0:
+            value = tl.load(places, mask=is_column[:, None], other=0.0)
+            if NUM_OUT % OUTPUTS == 0:
+                factor = tl.load(factor_places)
+            else:
+                factor = tl.load(factor_places, mask=(outputs < NUM_OUT)[None, :], other=0.0)
+        else:
+            is_input = first + inputs < NUM_IN
+            value = tl.load(places, mask=is_column[:, None] & is_input[None, :], other=0.0)
+            inside = is_input[:, None] & (outputs < NUM_OUT)[None, :]
+            factor = tl.load(factor_places, mask=inside, other=0.0)
+        total = tl.dot(value, factor, total)
+        if HAS_NORM:
+            wide = value.to(tl.float32)
+            squares += tl.sum(wide * wide, axis=1)
+    if HAS_NORM:
+        total *= tl.rsqrt(squares / NUM_IN + epsilon)[:, None]
+    return total
+
+
+@triton.jit(do_not_specialize=["num_columns", "length"])
+def _causal_conv(
+    x, memory, slots, turns, weight, bias, residual, frequency, amplitude, result, active,
+    num_columns, length, row_size, offset, epsilon,
+    NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, NUM_TAPS: tl.constexpr, DILATION: tl.constexpr,
+    ACTIVATION: tl.constexpr, HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr, HAS_SNAKE: tl.constexpr, KEEPS_SUM: tl.constexpr,
+    COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, KEPT: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    BEFORE: tl.constexpr = (NUM_TAPS - 1) * DILATION
+    NUM_PARTS: tl.constexpr = (NUM_OUT + OUTPUTS - 1) // OUTPUTS
+    IS_GATE: tl.constexpr = ACTIVATION == "gate"
+    WIDTH: tl.constexpr = NUM_OUT // 2 if IS_GATE else NUM_OUT
+    SPAN: tl.constexpr = OUTPUTS // 2 if IS_GATE else OUTPUTS
+    program = tl.program_id(0)
+    num_tiles = tl.cdiv(num_columns, COLUMNS) * NUM_PARTS
+    if program >= num_tiles:
+        if BEFORE > 0:
+            keeper = program - num_tiles
+            keep_columns(
+                x, memory, slots, turns, keeper, length, row_size, offset, NUM_IN, BEFORE, KEPT
+            )
+    else:
+        columns = (program // NUM_PARTS) * COLUMNS + tl.arange(0, COLUMNS)
+        is_column = columns < num_columns
+        columns = tl.minimum(columns, num_columns - 1)
+        outputs = (program % NUM_PARTS) * OUTPUTS + tl.arange(0, OUTPUTS)
+        total = _multiply(
+            x, memory, slots, turns, weight, columns, is_column, outputs, length, row_size, offset,
+            epsilon, NUM_IN, NUM_OUT, NUM_TAPS, DILATION, HAS_NORM, COLUMNS, OUTPUTS, INPUTS,
+        )  # fmt: skip
+        if HAS_BIAS:
+            total += tl.load(bias + outputs, mask=outputs < NUM_OUT, other=0.0)[None, :]
+        if ACTIVATION == "gelu":
+            total = 0.5 * total * (1.0 + tl.erf(total * 0.7071067811865476))
+        if IS_GATE:
+            gate, up = tl.split(tl.reshape(total, (COLUMNS, SPAN, 2)))
+            total = gate / (1.0 + tl.exp(-gate)) * up
+        channels = (program % NUM_PARTS) * SPAN + tl.arange(0, SPAN)
+        spots = columns.to(tl.int64)[:, None] * WIDTH + channels[None, :]
+        inside = is_column[:, None] & (channels < WIDTH)[None, :]
+        if HAS_RESIDUAL:
+            total += tl.load(residual + spots, mask=inside, other=0.0).to(tl.float32)
+        if KEEPS_SUM:
+            tl.store(result + spots, narrowed(total, result.dtype.element_ty), mask=inside)
+        if HAS_SNAKE:
+            rate = tl.load(frequency + channels, mask=channels < WIDTH, other=0.0)
+            size = tl.load(amplitude + channels, mask=channels < WIDTH, other=0.0)
+            total = snake_of(total, rate[None, :], size[None, :])
+            tl.store(active + spots, narrowed(total, active.dtype.element_ty), mask=inside)

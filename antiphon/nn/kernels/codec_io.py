@@ -1,0 +1,269 @@
+"""The codec's small kernels: sums of code vectors, depthwise convolution with norm, samples."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.causal_conv import (
+    KEPT_CHANNELS,
+    Rows,
+    Taps,
+    column_sources,
+    keep_columns,
+)
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.snake import narrowed
+
+_SAMPLES = 64  # of a program
+_SAMPLE_CHANNELS = 32  # that are multiplied at a time
+
+
+def begin_frames(
+    codes: Tensor,
+    tables: Tensor,
+    radians: Tensor,
+    slots: Tensor,
+    streams: tuple[Tensor, Tensor, Tensor],
+) -> tuple[Tensor, Rows]:
+    """Sum up the vectors of each frame's codes, and move the streams on by these frames.
+
+    Args:
+        codes: int64 ``[num_rows, n, num_tables]``; ids outside the tables are clamped into them.
+        tables: ``[num_tables, table_size, width]``.
+        radians: by which each position turns halves of a head on, float32 ``[head_dim // 2]``.
+        slots: of the rows, int64 ``[num_rows]``.
+        streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
+            ``[num_slots]``; the last two are updated.
+
+    Returns:
+        The sums, ``[num_rows, n, width]``, and where the streams were before.
+    """
+    memory, turns, positions = streams
+    num_rows, num_frames, num_tables = codes.shape
+    _, table_size, width = tables.shape
+    half = len(radians)
+    rows = Rows(
+        memory,
+        slots,
+        turns=torch.empty_like(slots, dtype=torch.int32),
+        starts=torch.empty_like(slots),
+        rotation=radians.new_empty(num_rows, num_frames, 2 * half),
+    )
+    sums = tables.new_empty(num_rows, num_frames, width)
+    is_early = overlaps(codes)
+    _begin_frames[(num_rows * num_frames,)](
+        codes,
+        tables,
+        radians,
+        slots,
+        turns,
+        positions,
+        rows.turns,
+        rows.starts,
+        rows.rotation,
+        sums,
+        num_frames,
+        NUM_TABLES=num_tables,
+        TABLE_SIZE=table_size,
+        WIDTH=width,
+        HALF=half,
+        BLOCK=triton.next_power_of_2(width),
+        OVERLAPS=is_early,
+        launch_pdl=is_early,
+        num_warps=4,
+    )
+    return sums, rows
+
+
+def depthwise_norm(
+    x: Tensor, taps: Taps, rows: Rows, norm: tuple[Tensor, Tensor], epsilon: float
+) -> Tensor:
+    """Convolve each channel with its own taps, then norm each column; keep the last columns.
+
+    Args:
+        x: ``[num_rows, t, channels]``.
+        taps: weight ``[num_taps, channels]`` (so ``num_out`` is the channels), undilated.
+        rows: of ``x``.
+        norm: weight and bias of a LayerNorm, float32.
+        epsilon: of the norm.
+
+    Returns:
+        Shape of ``x``.
+    """
+    num_rows, length, width = x.shape
+    assert x.is_contiguous()
+    result = torch.empty_like(x)
+    num_columns = num_rows * length
+    num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
+    is_early = overlaps(x)
+    _depthwise_norm[(num_columns + num_keepers,)](
+        x,
+        rows.memory,
+        rows.slots,
+        rows.turns,
+        taps.weight,
+        taps.bias,
+        *norm,
+        result,
+        num_columns,
+        length,
+        rows.memory.stride(0),
+        taps.offset,
+        epsilon,
+        WIDTH=width,
+        BEFORE=taps.weight.shape[0] - 1,
+        BLOCK=triton.next_power_of_2(width),
+        KEPT=KEPT_CHANNELS,
+        OVERLAPS=is_early,
+        launch_pdl=is_early,
+        num_warps=4,
+    )
+    return result
+
+
+def samples(x: Tensor, taps: Taps, rows: Rows) -> Tensor:
+    """Convolve to one channel and clamp to [-1, 1]; keep the last columns for the next call.
+
+    Args:
+        x: ``[num_rows, t, channels]``.
+        taps: weight float32 ``[num_taps * channels, 1]``, undilated.
+        rows: of ``x``.
+
+    Returns:
+        float32 ``[num_rows, t]``.
+    """
+    num_rows, length, width = x.shape
+    assert x.is_contiguous()
+    assert taps.dilation == 1
+    result = x.new_empty(num_rows, length, dtype=torch.float32)
+    num_columns = num_rows * length
+    num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
+    is_early = overlaps(x)
+    _samples[(triton.cdiv(num_columns, _SAMPLES) + num_keepers,)](
+        x,
+        rows.memory,
+        rows.slots,
+        rows.turns,
+        taps.weight,
+        taps.bias,
+        result,
+        num_columns,
+        length,
+        rows.memory.stride(0),
+        taps.offset,
+        WIDTH=width,
+        BEFORE=taps.num_before,
+        COLUMNS=_SAMPLES,
+        CHANNELS=_SAMPLE_CHANNELS,
+        KEPT=KEPT_CHANNELS,
+        OVERLAPS=is_early,
+        launch_pdl=is_early,
+        num_warps=4,
+    )
+    return result
+
+
+@triton.jit(do_not_specialize=["num_frames"])
+def _begin_frames(
+    codes, tables, radians, slots, turns, positions, row_turns, starts, rotation, sums, num_frames,
+    NUM_TABLES: tl.constexpr, TABLE_SIZE: tl.constexpr, WIDTH: tl.constexpr, HALF: tl.constexpr,
+    BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    frame = tl.program_id(0)
+    channels = tl.arange(0, BLOCK)
+    inside = channels < WIDTH
+    total = tl.zeros((BLOCK,), tl.float32)
+    for table in range(NUM_TABLES):
+        code = tl.load(codes + frame * NUM_TABLES + table)
+        code = tl.minimum(tl.maximum(code, 0), TABLE_SIZE - 1)
+        places = tables + (table * TABLE_SIZE + code) * WIDTH + channels
+        total += tl.load(places, mask=inside, other=0.0).to(tl.float32)
+    tl.store(sums + frame * WIDTH + channels, narrowed(total, sums.dtype.element_ty), mask=inside)
+    if frame % num_frames == 0:
+        row = frame // num_frames
+        slot = tl.load(slots + row)
+        turn = tl.load(turns + slot)
+        start = tl.load(positions + slot)
+        tl.store(row_turns + row, turn)
+        tl.store(starts + row, start)
+        tl.store(turns + slot, 1 - turn)
+        tl.store(positions + slot, start + num_frames)
+        number = tl.arange(0, HALF)
+        rate = tl.load(radians + number)
+        for later in range(num_frames):
+            angle = (start + later).to(tl.float32) * rate
+            places = rotation + (frame + later) * (2 * HALF) + number
+            tl.store(places, tl.cos(angle))
+            tl.store(places + HALF, tl.sin(angle))
+
+
+@triton.jit(do_not_specialize=["num_columns", "length"])
+def _depthwise_norm(
+    x, memory, slots, turns, weight, bias, norm_weight, norm_bias, result,
+    num_columns, length, row_size, offset, epsilon,
+    WIDTH: tl.constexpr, BEFORE: tl.constexpr, BLOCK: tl.constexpr, KEPT: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    program = tl.program_id(0)
+    if program >= num_columns:
+        keeper = program - num_columns
+        keep_columns(x, memory, slots, turns, keeper, length, row_size, offset, WIDTH, BEFORE, KEPT)
+    else:
+        channels = tl.arange(0, BLOCK)
+        inside = channels < WIDTH
+        present, past, place = column_sources(
+            x, memory, slots, turns, program, length, row_size, offset, WIDTH, BEFORE
+        )
+        total = tl.load(bias + channels, mask=inside, other=0.0)
+        for tap in tl.static_range(BEFORE + 1):
+            shift = BEFORE - tap
+            source = tl.where(place >= shift, present, past) - shift * WIDTH
+            value = tl.load(source + channels, mask=inside, other=0.0).to(tl.float32)
+            factor = tl.load(weight + tap * WIDTH + channels, mask=inside, other=0.0)
+            total += value * factor.to(tl.float32)
+        mean = tl.sum(total, axis=0) / WIDTH
+        centred = tl.where(inside, total - mean, 0.0)
+        variance = tl.sum(centred * centred, axis=0) / WIDTH
+        normed = centred * tl.rsqrt(variance + epsilon)
+        normed = normed * tl.load(norm_weight + channels, mask=inside, other=0.0)
+        normed += tl.load(norm_bias + channels, mask=inside, other=0.0)
+        places = result + program.to(tl.int64) * WIDTH + channels
+        tl.store(places, narrowed(normed, result.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["num_columns", "length"])
+def _samples(
+    x, memory, slots, turns, weight, bias, result, num_columns, length, row_size, offset,
+    WIDTH: tl.constexpr, BEFORE: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
+    KEPT: tl.constexpr, OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    program = tl.program_id(0)
+    num_tiles = tl.cdiv(num_columns, COLUMNS)
+    if program >= num_tiles:
+        keeper = program - num_tiles
+        keep_columns(x, memory, slots, turns, keeper, length, row_size, offset, WIDTH, BEFORE, KEPT)
+    else:
+        columns = program * COLUMNS + tl.arange(0, COLUMNS)
+        is_column = columns < num_columns
+        columns = tl.minimum(columns, num_columns - 1)
+        present, past, place = column_sources(
+            x, memory, slots, turns, columns, length, row_size, offset, WIDTH, BEFORE
+        )
+        total = tl.zeros((COLUMNS, CHANNELS), tl.float32)
+        for tap in tl.static_range(BEFORE + 1):
+            shift = BEFORE - tap
+            source = tl.where(place >= shift, present, past) - shift * WIDTH
+            for first in tl.static_range(0, WIDTH, CHANNELS):
+                channels = first + tl.arange(0, CHANNELS)
+                inside = channels < WIDTH
+                factor = tl.load(weight + tap * WIDTH + channels, mask=inside, other=0.0)
+                places = source[:, None] + channels[None, :]
+                value = tl.load(places, mask=inside[None, :], other=0.0).to(tl.float32)
+                total += value * factor[None, :]
+        sample = tl.sum(total, axis=1) + tl.load(bias)
+        sample = tl.minimum(tl.maximum(sample, -1.0), 1.0)
+        tl.store(result + columns, sample, mask=is_column)

@@ -1,0 +1,310 @@
+"""The ends of a step, one launch each: what goes into a model's first layer, the draw of the code
+that decides whether speech goes on, and what a frame leaves behind in its slot.
+
+What they read and write is the state of slots, a row each; a row of the step names its slot. Slots
+are not guarded against each other: a step has each of them once, but for the last one, which is
+nobody's, and where nothing is moved on.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.fused_linear import Scaled
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.sampling import order_of_kth, order_of_share
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What decides how likely a code is, besides its logit.
+
+    Attributes:
+        parameters: temperature, top-k, top-p, repetition penalty; f32 ``[num_slots, 4]``.
+        has_occurred: codes that a slot has said, bool ``[num_slots, vocab_size]``.
+        is_forbidden: codes that nobody says, bool ``[vocab_size]``.
+        frames: made so far, int64 ``[num_slots]``.
+        end: the code that is forbidden in the first ``min_frames`` frames.
+    """
+
+    parameters: Tensor
+    has_occurred: Tensor
+    is_forbidden: Tensor
+    frames: Tensor
+    end: int
+    min_frames: int
+
+
+def begin(
+    index: Tensor,
+    pending: Tensor,
+    text: tuple[Tensor, Tensor],
+    counts: tuple[Tensor, Tensor],
+    norm: Tensor,
+) -> tuple[Scaled, Tensor, Tensor]:
+    """Add the text beside a frame to what is pending in its slot.
+
+    Args:
+        index: slots, int64 ``[num_rows]``.
+        pending: ``[num_slots, width]``.
+        text: ids beside each frame, int64 ``[num_slots, max_positions]``, and their embeddings.
+        counts: positions and frames so far, int64 ``[num_slots]``.
+        norm: weight of the first norm, ``[width]``.
+
+    Returns:
+        The sums, scaled; positions and frames of the rows, within bounds.
+    """
+    num_rows, width = len(index), pending.shape[1]
+    ids, table = text
+    states = pending.new_empty(num_rows, width)
+    squares = torch.empty(num_rows, 1, device=pending.device)
+    result = Scaled(states, torch.empty_like(states), squares)
+    positions, frames = torch.empty_like(index), torch.empty_like(index)
+    _begin[(num_rows,)](
+        index,
+        pending,
+        ids,
+        table,
+        *counts,
+        norm,
+        result.states,
+        result.scaled,
+        squares,
+        positions,
+        frames,
+        ids.shape[1],
+        width,
+        BLOCK=triton.next_power_of_2(width),
+        PDL=overlaps(pending),
+        num_warps=4,
+        launch_pdl=overlaps(pending),
+    )
+    return result, positions, frames
+
+
+def say(
+    logits: Tensor, index: Tensor, said: Said, noise: Tensor, codes: Tensor, scores: Tensor
+) -> None:
+    """Draw the first code of each row's frame, as `antiphon.nn.sampler.sample` does.
+
+    Args:
+        logits: ``[num_rows, vocab_size]``.
+        index: slots, int64 ``[num_rows]``.
+        said: what else counts; a code that is drawn is noted there.
+        noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
+        codes: where the codes go, int64 ``[num_rows]``, of any stride.
+        scores: where the scores go, f32 ``[num_rows]``, of any stride.
+    """
+    vocab_size = logits.shape[1]
+    block = triton.next_power_of_2(vocab_size)
+    _say[(len(index),)](
+        logits.contiguous(),
+        index,
+        said.parameters,
+        said.has_occurred,
+        said.is_forbidden,
+        said.frames,
+        noise,
+        codes,
+        scores,
+        vocab_size,
+        noise.stride(0),
+        codes.stride(0),
+        scores.stride(0),
+        said.end,
+        said.min_frames,
+        BLOCK=block,
+        PDL=overlaps(logits),
+        num_warps=max(1, min(8, block // 512)),
+        launch_pdl=overlaps(logits),
+    )
+
+
+def finish(
+    index: Tensor,
+    frames: tuple[Tensor, Tensor],
+    end: int,
+    table: tuple[Tensor, Tensor],
+    counts: tuple[Tensor, Tensor],
+    pending: Tensor,
+    frame_store: Tensor,
+) -> None:
+    """Keep frames: their embeddings are pending now, and their slots are one frame on.
+
+    Args:
+        index: slots, int64 ``[num_rows]``.
+        frames: codes, int64 ``[num_rows, num_groups + 1]``, and their scores, f32
+            ``[num_rows, num_groups]``; in the last column of the codes it is written whether the
+            first code ends the speech (1), or a score is no number (2), or neither (0).
+        end: the first code that ends the speech.
+        table: embeddings of all groups, and where each group's begin, int64 ``[num_groups]``.
+        counts: positions and frames so far, int64 ``[num_slots]``.
+        pending: ``[num_slots, width]``.
+        frame_store: int64 ``[num_slots, num_kept, num_groups]``, frame k at ``k % num_kept``.
+    """
+    codes, scores = frames
+    num_rows, num_groups = scores.shape
+    num_slots, width = pending.shape
+    block = min(1024, triton.next_power_of_2(width))
+    _finish[(num_rows, triton.cdiv(width, block))](
+        index,
+        codes,
+        scores,
+        end,
+        *table,
+        *counts,
+        pending,
+        frame_store,
+        num_slots,
+        width,
+        frame_store.shape[1],
+        NUM_GROUPS=num_groups,
+        GROUPS=triton.next_power_of_2(num_groups),
+        BLOCK=block,
+        PDL=overlaps(pending),
+        num_warps=4,
+        launch_pdl=overlaps(pending),
+    )
+
+
+@triton.jit
+def _begin(
+    index,
+    pending,
+    text,
+    table,
+    all_positions,
+    all_frames,
+    norm,
+    states,
+    scaled,
+    squares,
+    positions,
+    frames,
+    max_positions,
+    width,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < width
+    weight = tl.load(norm + columns, mask=inside, other=0.0).to(tl.float32)
+    await_others(PDL)
+    slot = tl.load(index + row)
+    frame = tl.minimum(tl.load(all_frames + slot), max_positions - 1)
+    position = tl.minimum(tl.load(all_positions + slot), max_positions - 1)
+    token = tl.load(text + slot * max_positions + frame)
+    before = tl.load(pending + slot * width + columns, mask=inside, other=0.0)
+    beside = tl.load(table + token * width + columns, mask=inside, other=0.0)
+    value = (before.to(tl.float32) + beside.to(tl.float32)).to(before.dtype)
+    wide = value.to(tl.float32)
+    tl.store(states + row * width + columns, value, mask=inside)
+    tl.store(scaled + row * width + columns, wide * weight, mask=inside)
+    tl.store(squares + row, tl.sum(wide * wide, axis=0))
+    tl.store(positions + row, position)
+    tl.store(frames + row, frame)
+
+
+@triton.jit
+def _say(
+    logits,
+    index,
+    parameters,
+    has_occurred,
+    is_forbidden,
+    frames,
+    noise,
+    codes,
+    scores,
+    vocab_size,
+    noise_stride,
+    code_stride,
+    score_stride,
+    end,
+    min_frames,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < vocab_size
+    forbidden = tl.load(is_forbidden + columns, mask=inside, other=1) != 0
+    await_others(PDL)
+    slot = tl.load(index + row)
+    logit = tl.load(logits + row * vocab_size + columns, mask=inside, other=0.0).to(tl.float32)
+    occurred = tl.load(has_occurred + slot * vocab_size + columns, mask=inside, other=0) != 0
+    gumbel = tl.load(noise + row * noise_stride + columns, mask=inside, other=0.0)
+    heat = tl.load(parameters + slot * 4)
+    num_kept = tl.load(parameters + slot * 4 + 1).to(tl.int32)
+    share = tl.load(parameters + slot * 4 + 2)
+    penalty = tl.load(parameters + slot * 4 + 3)
+    is_early = tl.load(frames + slot) < min_frames
+    is_bad = tl.max(((logit != logit) & ~forbidden).to(tl.int32), axis=0) > 0
+    divided = tl.div_rn(logit, tl.zeros_like(logit) + penalty)
+    penalized = tl.where(logit < 0, logit * penalty, divided)
+    logit = tl.where(occurred, penalized, logit) + 0.0  # makes one of the two zeros
+    allowed = inside & ~forbidden & ~((columns == end) & is_early)
+    logit = tl.where(allowed, logit, -float("inf"))
+    smallest, order = order_of_kth(logit, inside, num_kept, 32)
+    is_greedy = heat == 0
+    score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
+    if share < 1.0:
+        smallest = order_of_share(score, order, inside & (order >= smallest), share, 32)
+    score = score + tl.where(is_greedy, 0.0, gumbel)
+    score = tl.where(inside & (order >= smallest), score, -float("inf"))
+    best, token = tl.max(score, axis=0, return_indices=True)
+    token = tl.minimum(token, vocab_size - 1)
+    tl.store(codes + row * code_stride, token.to(tl.int64))
+    tl.store(scores + row * score_stride, tl.where(is_bad, float("nan"), best))
+    tl.store(has_occurred + slot * vocab_size + token, 1)
+
+
+@triton.jit
+def _finish(
+    index,
+    codes,
+    scores,
+    end,
+    table,
+    offsets,
+    all_positions,
+    all_frames,
+    pending,
+    frame_store,
+    num_slots,
+    width,
+    num_kept,
+    NUM_GROUPS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    await_others(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < width
+    slot = tl.load(index + row)
+    total = tl.zeros([BLOCK], tl.float32)
+    for group in tl.static_range(NUM_GROUPS):
+        place = tl.load(codes + row * (NUM_GROUPS + 1) + group) + tl.load(offsets + group)
+        total += tl.load(table + place * width + columns, mask=inside, other=0.0).to(tl.float32)
+    tl.store(pending + slot * width + columns, total, mask=inside)
+    if tl.program_id(1) == 0:
+        groups = tl.arange(0, GROUPS)
+        is_group = groups < NUM_GROUPS
+        code = tl.load(codes + row * (NUM_GROUPS + 1) + groups, mask=is_group, other=0)
+        score = tl.load(scores + row * NUM_GROUPS + groups, mask=is_group, other=0.0)
+        is_bad = tl.max((tl.abs(score) < float("inf")).to(tl.int32) ^ 1, axis=0)
+        has_ended = (tl.load(codes + row * (NUM_GROUPS + 1)) == end).to(tl.int32)
+        outcome = tl.where(is_bad != 0, 2, has_ended)
+        tl.store(codes + row * (NUM_GROUPS + 1) + NUM_GROUPS, outcome.to(tl.int64))
+        frame = tl.load(all_frames + slot)
+        kept = (slot * num_kept + frame % num_kept) * NUM_GROUPS + groups
+        tl.store(frame_store + kept, code, mask=is_group)
+        step = tl.where(slot == num_slots - 1, 0, 1)  # padding stays where it costs least
+        tl.store(all_positions + slot, tl.load(all_positions + slot) + step)
+        tl.store(all_frames + slot, frame + step)

@@ -1,0 +1,363 @@
+"""Matrix products of few rows, with the norm before and the sum or gate after them in one launch.
+
+At a few rows a product is the reading of its weight, and what costs besides is the wait between
+one kernel and the next. So a kernel asks for its weight before it waits for the kernel before it
+(programmatic dependent launch), and a norm is no kernel of its own: whoever makes states writes
+them twice, as they are and times the next norm's weight, with sums of squares by which the next
+product divides.
+
+Two kernels share the work: one for a handful of rows, one on tensor cores. Either adds up a row's
+result in an order that depends on the shape of the weight alone, so that results of the second
+one, asked for at any number of rows, are the same in any company.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra import cuda
+
+from antiphon.nn.kernels.pdl import await_others, overlaps
+
+MAX_THIN_ROWS = 4
+MAX_ROWS = 64
+"""Beyond these many rows arithmetic decides, and PyTorch's own product is as good."""
+
+_THIN_NUMBERS = 8192  # of the weight, held by a program
+_THIN_WARPS = 4
+_WIDE_ROWS = 64
+_WIDE_INPUTS = 128
+_WIDE_WARPS = 4
+_WIDE_STAGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """States between two layers, ready for the norm that comes next.
+
+    Attributes:
+        states: ``[num_rows, width]``.
+        scaled: the same, times the weight of the norm.
+        squares: sums of squares of parts of each row, f32 ``[num_rows, num_parts]``.
+    """
+
+    states: Tensor
+    scaled: Tensor
+    squares: Tensor
+
+    def last(self, num_positions: int) -> "Scaled":
+        """Return the last position of each run of ``num_positions`` rows."""
+        if num_positions == 1:
+            return self
+        start = num_positions - 1
+        parts = (self.states, self.scaled, self.squares)
+        return Scaled(*(part[start::num_positions].contiguous() for part in parts))
+
+
+def scale(states: Tensor, norm: Tensor) -> Scaled:
+    """Begin a chain of products with ``[num_rows, width]`` and the weight of the first norm."""
+    num_rows, width = states.shape
+    scaled = torch.empty_like(states)
+    squares = torch.empty(num_rows, 1, device=states.device)
+    _scale[(num_rows,)](
+        states.contiguous(),
+        norm,
+        scaled,
+        squares,
+        width,
+        BLOCK=triton.next_power_of_2(width),
+        PDL=overlaps(states),
+        num_warps=4,
+        launch_pdl=overlaps(states),
+    )
+    return Scaled(states, scaled, squares)
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """How products are computed.
+
+    Attributes:
+        is_batch_invariant: whether a row's result must not depend on how many there are.
+    """
+
+    is_batch_invariant: bool = False
+
+    def normed(
+        self, inputs: Scaled, weight: Tensor, epsilon: float, *, is_gated: bool = False
+    ) -> Tensor:
+        """Return ``norm(states) @ weight.T``.
+
+        Args:
+            inputs: some rows.
+            weight: ``[num_outputs, width]``.
+            epsilon: of the norm.
+            is_gated: the weight's first half makes gates: return ``silu(gate) * up``.
+        """
+        num_outputs = len(weight) // (2 if is_gated else 1)
+        result = inputs.scaled.new_empty(len(inputs.scaled), num_outputs)
+        tile = self._tile(len(result), weight, 2 if is_gated else 1)
+        targets = (result, result, inputs.squares)
+        _run(tile, inputs.scaled, weight, (inputs.squares, epsilon), None, targets)
+        return result
+
+    def plain(self, inputs: Tensor, weight: Tensor) -> Tensor:
+        """Return ``inputs @ weight.T`` of ``[num_rows, num_inputs]``."""
+        result = inputs.new_empty(len(inputs), len(weight))
+        tile = self._tile(len(inputs), weight, 1)
+        nothing = torch.empty(1, 1, device=inputs.device)
+        _run(tile, inputs, weight, None, None, (result, result, nothing))
+        return result
+
+    def added(self, states: Tensor, inputs: Tensor, weight: Tensor, next_norm: Tensor) -> Scaled:
+        """Return ``states + inputs @ weight.T``, ready for the norm that comes next.
+
+        Args:
+            states: ``[num_rows, num_outputs]``.
+            inputs: ``[num_rows, num_inputs]``.
+            weight: ``[num_outputs, num_inputs]``.
+            next_norm: weight of the next norm, ``[num_outputs]``.
+        """
+        num_rows, num_outputs = states.shape
+        tile = self._tile(num_rows, weight, 1)
+        squares = torch.empty(num_rows, num_outputs // tile.num_outputs, device=states.device)
+        result = Scaled(torch.empty_like(states), torch.empty_like(states), squares)
+        targets = (result.states, result.scaled, squares)
+        _run(tile, inputs, weight, None, (states, next_norm), targets)
+        return result
+
+    def _tile(self, num_rows: int, weight: Tensor, num_halves: int) -> "_Tile":
+        num_outputs, num_inputs = weight.shape[0] // num_halves, weight.shape[1]
+        is_thin = num_rows <= MAX_THIN_ROWS and not self.is_batch_invariant
+        if is_thin:
+            wanted = max(1, _THIN_NUMBERS // num_inputs // num_halves)
+        else:
+            wanted = 16 if num_outputs <= 2048 else 32
+        return _Tile(is_thin, _largest_power(num_outputs, wanted), num_halves == 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """What one program makes: some outputs of all rows, or of a block of them."""
+
+    is_thin: bool
+    num_outputs: int
+    is_gated: bool
+
+
+def _run(
+    tile: _Tile,
+    inputs: Tensor,
+    weight: Tensor,
+    norm: tuple[Tensor, float] | None,
+    added: tuple[Tensor, Tensor] | None,
+    targets: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    num_rows, num_inputs = inputs.shape
+    num_outputs = targets[0].shape[1]
+    squares, epsilon = norm or (targets[2], 0.0)
+    states, next_norm = added or (inputs, inputs)
+    arguments = (inputs, squares, weight, states, next_norm, *targets, epsilon, num_rows)
+    options = {
+        "NUM_OUTPUTS": num_outputs,
+        "NUM_INPUTS": num_inputs,
+        "NUM_PARTS": squares.shape[1],
+        "PARTS": triton.next_power_of_2(squares.shape[1]),
+        "IS_NORMED": norm is not None,
+        "IS_GATED": tile.is_gated,
+        "IS_ADDED": added is not None,
+        "PDL": overlaps(inputs),
+    }
+    num_tiles = num_outputs // tile.num_outputs
+    if tile.is_thin:
+        _thin_product[(num_tiles,)](
+            *arguments,
+            ROWS=num_rows,
+            BLOCK_OUTPUTS=tile.num_outputs,
+            BLOCK_INPUTS=_largest_power(num_inputs, 2048),
+            num_warps=_THIN_WARPS,
+            **options,
+            launch_pdl=overlaps(inputs),
+        )
+        return
+    _wide_product[(num_tiles, triton.cdiv(num_rows, _WIDE_ROWS))](
+        *arguments,
+        BLOCK_ROWS=_WIDE_ROWS,
+        BLOCK_OUTPUTS=tile.num_outputs,
+        BLOCK_INPUTS=_WIDE_INPUTS,
+        num_warps=_WIDE_WARPS,
+        num_stages=_WIDE_STAGES if weight.itemsize == 2 else 2,
+        **options,
+        launch_pdl=overlaps(inputs),
+    )
+
+
+def _largest_power(number: int, most: int) -> int:
+    """Return the largest power of two that divides ``number`` and is not above ``most``."""
+    power = 1
+    while power * 2 <= most and number % (power * 2) == 0:
+        power *= 2
+    return power
+
+
+@triton.jit
+def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < width
+    weight = tl.load(norm + columns, mask=inside, other=0.0).to(tl.float32)
+    await_others(PDL)
+    value = tl.load(states + row * width + columns, mask=inside, other=0.0).to(tl.float32)
+    tl.store(scaled + row * width + columns, value * weight, mask=inside)
+    tl.store(squares + row, tl.sum(value * value, axis=0))
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def _thin_product(
+    inputs,
+    squares,
+    weight,
+    states,
+    next_norm,
+    result,
+    scaled,
+    parts,
+    epsilon,
+    num_rows,
+    NUM_OUTPUTS: tl.constexpr,
+    NUM_INPUTS: tl.constexpr,
+    NUM_PARTS: tl.constexpr,
+    PARTS: tl.constexpr,
+    IS_NORMED: tl.constexpr,
+    IS_GATED: tl.constexpr,
+    IS_ADDED: tl.constexpr,
+    PDL: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+    BLOCK_INPUTS: tl.constexpr,
+):
+    if PDL:
+        cuda.gdc_launch_dependents()
+    tile = tl.program_id(0)
+    outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    columns = tl.arange(0, BLOCK_INPUTS)
+    places = outputs.to(tl.int64)[:, None] * NUM_INPUTS + columns[None, :]
+    first = ()
+    second = ()
+    for step in tl.static_range(NUM_INPUTS // BLOCK_INPUTS):
+        first = first + (tl.load(weight + places + step * BLOCK_INPUTS),)
+        if IS_GATED:
+            up = weight + NUM_OUTPUTS * NUM_INPUTS
+            second = second + (tl.load(up + places + step * BLOCK_INPUTS),)
+    if IS_ADDED:
+        factor = tl.load(next_norm + outputs).to(tl.float32)
+    if PDL:
+        cuda.gdc_wait()
+    # All reading first: no row may wait until the row before it has been written.
+    xs = ()
+    divisors = ()
+    befores = ()
+    for row in tl.static_range(ROWS):
+        for step in tl.static_range(NUM_INPUTS // BLOCK_INPUTS):
+            xs = xs + (tl.load(inputs + row * NUM_INPUTS + step * BLOCK_INPUTS + columns),)
+        if IS_NORMED:
+            part = tl.arange(0, PARTS)
+            square = tl.load(squares + row * NUM_PARTS + part, mask=part < NUM_PARTS, other=0.0)
+            divisors = divisors + (square,)
+        if IS_ADDED:
+            befores = befores + (tl.load(states + row * NUM_OUTPUTS + outputs),)
+    values = ()
+    for row in tl.static_range(ROWS):
+        total = tl.zeros([BLOCK_OUTPUTS, BLOCK_INPUTS], tl.float32)
+        gated = tl.zeros([BLOCK_OUTPUTS, BLOCK_INPUTS], tl.float32)
+        for step in tl.static_range(NUM_INPUTS // BLOCK_INPUTS):
+            x = xs[row * (NUM_INPUTS // BLOCK_INPUTS) + step].to(tl.float32)[None, :]
+            total += first[step].to(tl.float32) * x
+            if IS_GATED:
+                gated += second[step].to(tl.float32) * x
+        value = tl.sum(total, axis=1)
+        if IS_NORMED:
+            divisor = tl.rsqrt(tl.sum(divisors[row], axis=0) / NUM_INPUTS + epsilon)
+            value = value * divisor
+        if IS_GATED:
+            lifted = tl.sum(gated, axis=1)
+            if IS_NORMED:
+                lifted = lifted * divisor
+            value = value / (1.0 + tl.exp(-value)) * lifted
+        if IS_ADDED:
+            value += befores[row].to(tl.float32)
+        values = values + (value,)
+    for row in tl.static_range(ROWS):
+        target = row * NUM_OUTPUTS + outputs
+        value = values[row]
+        if IS_ADDED:
+            tl.store(scaled + target, value * factor)
+            tl.store(parts + row * (NUM_OUTPUTS // BLOCK_OUTPUTS) + tile, tl.sum(value * value))
+        tl.store(result + target, value)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def _wide_product(
+    inputs,
+    squares,
+    weight,
+    states,
+    next_norm,
+    result,
+    scaled,
+    parts,
+    epsilon,
+    num_rows,
+    NUM_OUTPUTS: tl.constexpr,
+    NUM_INPUTS: tl.constexpr,
+    NUM_PARTS: tl.constexpr,
+    PARTS: tl.constexpr,
+    IS_NORMED: tl.constexpr,
+    IS_GATED: tl.constexpr,
+    IS_ADDED: tl.constexpr,
+    PDL: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_OUTPUTS: tl.constexpr,
+    BLOCK_INPUTS: tl.constexpr,
+):
+    if PDL:
+        cuda.gdc_launch_dependents()
+    tile = tl.program_id(0)
+    outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
+    rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    is_row = rows < num_rows
+    columns = tl.arange(0, BLOCK_INPUTS)
+    left = inputs + rows[:, None] * NUM_INPUTS + columns[None, :]
+    right = weight + outputs.to(tl.int64)[None, :] * NUM_INPUTS + columns[:, None]
+    total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
+    gated = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
+    if PDL:
+        cuda.gdc_wait()
+    for step in range(0, NUM_INPUTS, BLOCK_INPUTS):
+        inside = step + columns < NUM_INPUTS
+        x = tl.load(left + step, mask=is_row[:, None] & inside[None, :], other=0.0)
+        w = tl.load(right + step, mask=inside[:, None], other=0.0)
+        total = tl.dot(x, w, total, input_precision="ieee")
+        if IS_GATED:
+            w = tl.load(right + NUM_OUTPUTS * NUM_INPUTS + step, mask=inside[:, None], other=0.0)
+            gated = tl.dot(x, w, gated, input_precision="ieee")
+    if IS_NORMED:
+        part = tl.arange(0, PARTS)
+        mask = is_row[:, None] & (part < NUM_PARTS)[None, :]
+        square = tl.load(squares + rows[:, None] * NUM_PARTS + part[None, :], mask=mask, other=0.0)
+        divisor = tl.rsqrt(tl.sum(square, axis=1) / NUM_INPUTS + epsilon)[:, None]
+        total = total * divisor
+        if IS_GATED:
+            gated = gated * divisor
+    if IS_GATED:
+        total = total / (1.0 + tl.exp(-total)) * gated
+    target = rows[:, None] * NUM_OUTPUTS + outputs[None, :]
+    if IS_ADDED:
+        factor = tl.load(next_norm + outputs).to(tl.float32)[None, :]
+        total += tl.load(states + target, mask=is_row[:, None], other=0.0).to(tl.float32)
+        tl.store(scaled + target, total * factor, mask=is_row[:, None])
+        sums = tl.sum(total * total, axis=1)
+        tl.store(parts + rows * (NUM_OUTPUTS // BLOCK_OUTPUTS) + tile, sums, mask=is_row)
+    tl.store(result + target, total, mask=is_row[:, None])

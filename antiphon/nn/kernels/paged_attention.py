@@ -1,0 +1,212 @@
+"""A step of decoding over paged keys and values, in one kernel.
+
+Queries and new keys are normed and rotated, keys and values kept, and what is new is attended to
+before it has reached memory. Beyond a split of positions, several programs share a row and a
+second kernel joins them.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra import cuda
+
+from antiphon.nn.kernels.paged_common import (
+    MIN_DOT,
+    Projected,
+    attend_kept,
+    normed_and_rotated,
+    offsets,
+    run_positions,
+    take_in,
+)
+from antiphon.nn.kernels.paged_short_context import decode_short
+from antiphon.nn.kernels.pdl import await_others, overlaps
+
+_SPLIT_POSITIONS = 256
+
+
+def decode(
+    projected: Projected,
+    kept: Tensor,
+    table: Tensor,
+    places: tuple[Tensor, Tensor],
+    num_visible: int,
+) -> Tensor:
+    """Keep the newest positions of some rows and attend with them.
+
+    Args:
+        projected: of the tokens, row by row, as many of each row.
+        kept: a layer's keys and values,
+            ``[2, num_blocks, block_positions, num_kv_heads, head_dim]``.
+        table: blocks of each slot, int32 ``[num_slots, max_blocks]``.
+        places: slot and first new position of each row, int64 ``[num_rows]``. New positions of
+            a row do not reach across a split. Both were there before any kernel that may still be
+            running when this one begins.
+        num_visible: at least the largest position plus one.
+
+    Returns:
+        ``[num_tokens, num_heads * head_dim]``.
+    """
+    shape = projected.shape
+    slots, positions = places
+    num_tokens, num_rows = len(projected.joined), len(slots)
+    num_new = num_tokens // num_rows
+    num_splits = triton.cdiv(num_visible, _SPLIT_POSITIONS)
+    result = projected.joined.new_empty(num_tokens, shape.num_heads * shape.head_dim)
+    is_whole = num_splits == 1
+    sizes = (num_tokens, shape.num_heads, num_splits)
+    parts = result if is_whole else result.new_empty((*sizes, shape.head_dim), dtype=torch.float32)
+    weights = result if is_whole else result.new_empty(sizes, dtype=torch.float32)
+    grid = (num_rows, shape.num_kv_heads, num_splits)
+    arguments = (
+        *projected.arguments,
+        *(kept, kept.stride(0), table, table.stride(0), slots, positions),
+        *(parts, weights, num_splits),
+    )
+    options = {
+        "NUM_KV_HEADS": shape.num_kv_heads,
+        "GROUP": shape.group,
+        "HALF": shape.head_dim // 2,
+        "RUN": run_positions(table, kept.shape[2]),
+        "SPLIT": _SPLIT_POSITIONS,
+        "BLOCK_POSITIONS": kept.shape[2],
+        "PDL": overlaps(kept),
+        "launch_pdl": overlaps(kept),
+    }
+    if num_new == 1 and table.shape[1] == 1 and _is_power_of_2(shape.group):
+        decode_short[grid](*arguments, num_warps=1, **options)
+    else:
+        rows = max(MIN_DOT, triton.next_power_of_2(num_new * shape.group))
+        _decode[grid](*arguments, NEW=num_new, ROWS=rows, num_warps=4, num_stages=2, **options)
+    if not is_whole:
+        max_splits = triton.cdiv(table.shape[1] * kept.shape[2], _SPLIT_POSITIONS)
+        _join(parts, weights, positions, max_splits, result)
+    return result
+
+
+def _join(
+    parts: Tensor, weights: Tensor, positions: Tensor, max_splits: int, result: Tensor
+) -> None:
+    """Join the splits of each row; ``max_splits`` is that of the longest row that can be.
+
+    A sum over as many splits as this step has would round by the length of the longest row.
+    """
+    num_tokens, num_heads, num_splits, head_dim = parts.shape
+    _join_splits[(num_tokens, num_heads)](
+        *(parts, weights, positions, result, num_splits),
+        NEW=num_tokens // len(positions),
+        HEAD_DIM=head_dim,
+        SPLITS=triton.next_power_of_2(max_splits),
+        SPLIT=_SPLIT_POSITIONS,
+        PDL=overlaps(parts),
+        num_warps=1,
+        launch_pdl=overlaps(parts),
+    )
+
+
+def _is_power_of_2(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+@triton.jit(do_not_specialize=["num_rotations", "num_splits"])  # or rounding follows company
+def _decode(
+    joined,
+    query_weight,
+    key_weight,
+    epsilon,
+    cosines,
+    sines,
+    num_rotations,
+    kept,
+    kind_stride,
+    table,
+    table_stride,
+    slots,
+    positions,
+    parts,
+    weights,
+    num_splits,
+    NUM_KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    NEW: tl.constexpr,
+    ROWS: tl.constexpr,
+    HALF: tl.constexpr,
+    RUN: tl.constexpr,
+    SPLIT: tl.constexpr,
+    BLOCK_POSITIONS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        cuda.gdc_launch_dependents()
+    HEAD_DIM: tl.constexpr = 2 * HALF
+    NUM_HEADS: tl.constexpr = NUM_KV_HEADS * GROUP
+    WIDTH: tl.constexpr = (NUM_HEADS + 2 * NUM_KV_HEADS) * HEAD_DIM
+    row, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    first, start = tl.load(positions + row).to(tl.int32), split * SPLIT
+    blocks, keys = table + tl.load(slots + row) * table_stride, kept + kv_head * HEAD_DIM
+    if PDL:
+        cuda.gdc_wait()
+    if start < first + NEW:
+        rows, columns = tl.arange(0, ROWS), tl.arange(0, HEAD_DIM)[None, :]
+        number = rows // GROUP  # of a query's position among the new ones
+        token, head = row * NEW + number, kv_head * GROUP + rows % GROUP
+        turns, source = token % num_rotations, joined + token * WIDTH + head * HEAD_DIM
+        query = normed_and_rotated(
+            source, query_weight, cosines, sines, turns, number < NEW, epsilon, HALF
+        )
+        end, limits = tl.minimum(start + SPLIT, first), first + number
+        largest, total, sums = attend_kept(
+            query, limits, keys, kind_stride, blocks, start, end, NUM_KV_HEADS, RUN, BLOCK_POSITIONS
+        )
+        if first < start + SPLIT:
+            there, at, new = rows < NEW, first + rows, row * NEW + rows
+            turn, source = new % num_rotations, joined + new * WIDTH
+            source += (NUM_HEADS + kv_head) * HEAD_DIM
+            key = normed_and_rotated(source, key_weight, cosines, sines, turn, there, epsilon, HALF)
+            values = source[:, None] + NUM_KV_HEADS * HEAD_DIM + columns
+            value = tl.load(values, mask=there[:, None], other=0.0)
+            places = keys + offsets(blocks, at, there, NUM_KV_HEADS, HEAD_DIM, BLOCK_POSITIONS)
+            _store_both(places, kind_stride, key, value, there)
+            visible = there[None, :] & (rows[None, :] <= number[:, None])
+            largest, total, sums = take_in(query, key, value, visible, largest, total, sums)
+        place = (token * NUM_HEADS + head) * num_splits + split
+        target = parts + place[:, None] * HEAD_DIM + columns
+        tl.store(target, sums / total[:, None], mask=(number < NEW)[:, None])
+        if num_splits > 1:
+            tl.store(weights + place, largest + tl.log(total), mask=number < NEW)
+
+
+@triton.jit
+def _store_both(places, kind_stride, key, value, there):
+    places = places[:, None] + tl.arange(0, key.shape[1])[None, :]
+    tl.store(places, key, mask=there[:, None])
+    tl.store(places + kind_stride, value, mask=there[:, None])
+
+
+@triton.jit(do_not_specialize=["num_splits"])
+def _join_splits(
+    parts,
+    weights,
+    positions,
+    result,
+    num_splits,
+    NEW: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    await_others(PDL)
+    token = tl.program_id(0).to(tl.int64)
+    row = token * tl.num_programs(1) + tl.program_id(1)
+    first = tl.load(positions + token // NEW).to(tl.int32)
+    splits = tl.arange(0, SPLITS)
+    columns = tl.arange(0, HEAD_DIM)
+    there = splits * SPLIT < first + NEW
+    weight = tl.load(weights + row * num_splits + splits, mask=there, other=-float("inf"))
+    weight = tl.exp(weight - tl.max(weight, axis=0))
+    weight = weight / tl.sum(weight, axis=0)
+    at = (row * num_splits + splits)[:, None] * HEAD_DIM + columns[None, :]
+    part = tl.load(parts + at, mask=there[:, None], other=0.0)
+    tl.store(result + row * HEAD_DIM + columns, tl.sum(part * weight[:, None], axis=0))

@@ -1,0 +1,209 @@
+"""A residual unit in one kernel: a dilated convolution, a snake, a narrow one, the sum, a snake.
+
+The activated result of the first convolution never leaves the multiprocessor: a program has all
+channels of its columns. They are held in two parts, since 96 and 192 are sums of two powers of two.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.causal_conv import (
+    KEPT_CHANNELS,
+    Rows,
+    Snake,
+    Taps,
+    Tile,
+    column_sources,
+    keep_columns,
+)
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.snake import narrowed, snake_of
+
+_MIN_PART = 16  # channels that a matrix instruction wants
+_MAX_PART = 128
+_MIN_ROW_PART = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Two convolutions with a snake between them; the second is one tap wide: see `laid_out`."""
+
+    dilated: Taps
+    snake: Snake
+    pointwise: Taps
+
+
+def is_fusible(num_channels: int) -> bool:
+    """Return whether so many channels are two powers of two, and fit into a program."""
+    large = triton.next_power_of_2(num_channels) // 2
+    small = num_channels - large
+    is_power = small & (small - 1) == 0
+    return bool(_MIN_PART <= small < large <= _MAX_PART and is_power)
+
+
+def laid_out(pointwise: Taps) -> Taps:
+    """Lay out the weight of a unit's second convolution as the kernel has to have it.
+
+    From rows of less than 64 numbers, Triton 3.6 stages a factor wrongly if it does so outside a
+    loop: numbers are then laid out by columns, where rows are inputs.
+    """
+    width = pointwise.num_out
+    if not is_fusible(width) or width - triton.next_power_of_2(width) // 2 >= _MIN_ROW_PART:
+        return pointwise
+    return replace(pointwise, weight=pointwise.weight.T.contiguous().T)
+
+
+def residual_unit(
+    active: Tensor,
+    residual: Tensor,
+    unit: Unit,
+    rows: Rows,
+    tile: Tile,
+    *,
+    snake: Snake,
+    keeps_sum: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Convolve twice, add, activate; and keep the last columns for the next call.
+
+    Args:
+        active: what goes into the unit's first convolution, ``[num_rows, t, channels]``.
+        residual: what it is a snake of, of the same shape.
+        unit: the weights.
+        rows: of ``active``.
+        tile: how to cut it; its ``outputs`` mean nothing.
+        snake: of the sum.
+        keeps_sum: whether the sum itself is wanted too.
+
+    Returns:
+        The sum and the activated sum; a sum that is not wanted is the other.
+    """
+    num_rows, length, width = active.shape
+    assert active.is_contiguous()
+    assert residual.is_contiguous()
+    assert is_fusible(width)
+    result = torch.empty_like(active)
+    following = torch.empty_like(active) if keeps_sum else result
+    num_columns = num_rows * length
+    large = triton.next_power_of_2(width) // 2
+    num_tiles = triton.cdiv(num_columns, tile.columns)
+    num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
+    dilated, pointwise = unit.dilated, unit.pointwise
+    is_early = overlaps(active)
+    _residual_unit[(num_tiles + num_keepers,)](
+        active, residual, rows.memory, rows.slots, rows.turns, dilated.weight, dilated.bias,
+        unit.snake.frequency, unit.snake.amplitude, pointwise.weight, pointwise.bias,
+        snake.frequency, snake.amplitude, result, following,
+        num_columns, length, rows.memory.stride(0), dilated.offset,
+        NUM_TAPS=dilated.num_taps, DILATION=dilated.dilation,
+        BY_INPUT=pointwise.weight.stride(0), BY_OUTPUT=pointwise.weight.stride(1),
+        LARGE=large, SMALL=width - large, KEEPS_SUM=keeps_sum,
+        COLUMNS=tile.columns, INPUTS=min(tile.inputs, width - large), KEPT=KEPT_CHANNELS,
+        OVERLAPS=is_early,
+        launch_pdl=is_early, num_warps=tile.num_warps, num_stages=tile.num_stages,
+    )  # fmt: skip
+    return result, following
+
+
+@triton.jit
+def _end(
+    total, residual, result, following, columns, is_column, channels, bias, frequency, amplitude,
+    WIDTH: tl.constexpr, KEEPS_SUM: tl.constexpr,
+):  # fmt: skip
+    spots = columns.to(tl.int64)[:, None] * WIDTH + channels[None, :]
+    inside = is_column[:, None]
+    total += tl.load(bias + channels)[None, :]
+    total += tl.load(residual + spots, mask=inside, other=0.0).to(tl.float32)
+    if KEEPS_SUM:
+        tl.store(result + spots, narrowed(total, result.dtype.element_ty), mask=inside)
+    rate, size = tl.load(frequency + channels), tl.load(amplitude + channels)
+    total = snake_of(total, rate[None, :], size[None, :])
+    tl.store(following + spots, narrowed(total, following.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _between(total, channels, bias, frequency, amplitude, dtype: tl.constexpr):
+    total += tl.load(bias + channels)[None, :]
+    rate, size = tl.load(frequency + channels), tl.load(amplitude + channels)
+    return narrowed(snake_of(total, rate[None, :], size[None, :]), dtype)
+
+
+@triton.jit
+def _multiply(
+    active, memory, slots, turns, dilated, columns, is_column, length, row_size, offset, low, high,
+    NUM_TAPS: tl.constexpr, DILATION: tl.constexpr, LARGE: tl.constexpr, SMALL: tl.constexpr,
+    COLUMNS: tl.constexpr, INPUTS: tl.constexpr,
+):  # fmt: skip
+    """Return the sums of the dilated convolution: lower channels, upper channels."""
+    BEFORE: tl.constexpr = (NUM_TAPS - 1) * DILATION
+    WIDTH: tl.constexpr = LARGE + SMALL
+    NUM_STEPS: tl.constexpr = WIDTH // INPUTS
+    inputs = tl.arange(0, INPUTS)
+    present, past, place = column_sources(
+        active, memory, slots, turns, columns, length, row_size, offset, WIDTH, BEFORE
+    )
+    present, past = present[:, None] + inputs[None, :], past[:, None] + inputs[None, :]
+    place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # a loop converts no layouts
+    lower = tl.zeros((COLUMNS, LARGE), tl.float32)
+    upper = tl.zeros((COLUMNS, SMALL), tl.float32)
+    factors = dilated + inputs[:, None] * WIDTH
+    for step in range(NUM_TAPS * NUM_STEPS):
+        tap = step // NUM_STEPS
+        first = (step % NUM_STEPS) * INPUTS
+        shift = (NUM_TAPS - 1 - tap) * DILATION
+        places = tl.where(place >= shift, present, past) + (first - shift * WIDTH)
+        value = tl.load(places, mask=is_column[:, None], other=0.0)
+        factor_places = factors + step * INPUTS * WIDTH
+        lower = tl.dot(value, tl.load(factor_places + low[None, :]), lower)
+        upper = tl.dot(value, tl.load(factor_places + high[None, :]), upper)
+    return lower, upper
+
+
+@triton.jit(do_not_specialize=["num_columns", "length"])
+def _residual_unit(
+    active, residual, memory, slots, turns, dilated, dilated_bias, frequency, amplitude,
+    pointwise, pointwise_bias, next_frequency, next_amplitude, result, following,
+    num_columns, length, row_size, offset,
+    NUM_TAPS: tl.constexpr, DILATION: tl.constexpr, BY_INPUT: tl.constexpr, BY_OUTPUT: tl.constexpr,
+    LARGE: tl.constexpr, SMALL: tl.constexpr, KEEPS_SUM: tl.constexpr,
+    COLUMNS: tl.constexpr, INPUTS: tl.constexpr, KEPT: tl.constexpr, OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    WIDTH: tl.constexpr = LARGE + SMALL
+    program = tl.program_id(0)
+    num_tiles = tl.cdiv(num_columns, COLUMNS)
+    if program >= num_tiles:
+        keep_columns(
+            active, memory, slots, turns, program - num_tiles, length, row_size, offset,
+            WIDTH, (NUM_TAPS - 1) * DILATION, KEPT,
+        )  # fmt: skip
+    else:
+        columns = program * COLUMNS + tl.arange(0, COLUMNS)
+        is_column = columns < num_columns
+        columns = tl.minimum(columns, num_columns - 1)
+        low, high = tl.arange(0, LARGE), LARGE + tl.arange(0, SMALL)
+        lower, upper = _multiply(
+            active, memory, slots, turns, dilated, columns, is_column, length, row_size, offset,
+            low, high, NUM_TAPS, DILATION, LARGE, SMALL, COLUMNS, INPUTS,
+        )  # fmt: skip
+        dtype: tl.constexpr = active.dtype.element_ty
+        first_low = _between(lower, low, dilated_bias, frequency, amplitude, dtype)
+        first_high = _between(upper, high, dilated_bias, frequency, amplitude, dtype)
+        from_low = pointwise + low[:, None] * BY_INPUT
+        from_high = pointwise + high[:, None] * BY_INPUT
+        to_low, to_high = low[None, :] * BY_OUTPUT, high[None, :] * BY_OUTPUT
+        lower = tl.dot(first_low, tl.load(from_low + to_low))
+        lower = tl.dot(first_high, tl.load(from_high + to_low), lower)
+        upper = tl.dot(first_low, tl.load(from_low + to_high))
+        upper = tl.dot(first_high, tl.load(from_high + to_high), upper)
+        _end(
+            lower, residual, result, following, columns, is_column, low,
+            pointwise_bias, next_frequency, next_amplitude, WIDTH, KEEPS_SUM,
+        )  # fmt: skip
+        _end(
+            upper, residual, result, following, columns, is_column, high,
+            pointwise_bias, next_frequency, next_amplitude, WIDTH, KEEPS_SUM,
+        )  # fmt: skip

@@ -1,0 +1,146 @@
+"""Attention of a few new frames to a window of frames before them, kept in rings of slots.
+
+One program does a head of a row: it rotates what is new, attends, and puts keys and values into
+the ring. Keys are always taken in the ring's order, so that grouping frames changes nothing.
+"""
+
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.causal_conv import Rows
+from antiphon.nn.kernels.pdl import await_others, overlaps
+
+_MIN_QUERIES = 16  # rows that a matrix instruction wants
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The keys and values that a layer keeps of each stream.
+
+    Attributes:
+        offset: in a slot's memory, of ``[num_keys, 2 * num_kv_heads, head_dim]``: keys, values.
+        num_keys: what position ``p`` leaves is at ``p % num_keys``; at least a window and the
+            frames of a call, less one.
+        window: keys that a frame sees, itself included.
+    """
+
+    offset: int
+    num_keys: int
+    window: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+
+def attend_window(joined: Tensor, ring: Ring, rows: Rows) -> Tensor:
+    """Attend from new frames, and keep their keys and values.
+
+    Args:
+        joined: ``[num_rows, n, (num_heads + 2 * num_kv_heads) * head_dim]``: queries, keys, values,
+            not rotated yet.
+        ring: of the layer.
+        rows: of ``joined``.
+
+    Returns:
+        ``[num_rows, n, num_heads * head_dim]``.
+    """
+    num_rows, num_frames, _ = joined.shape
+    assert num_frames <= ring.num_keys - ring.window + 1
+    group = ring.num_heads // ring.num_kv_heads
+    result = joined.new_empty(num_rows, num_frames, ring.num_heads * ring.head_dim)
+    is_early = overlaps(joined)
+    _attend_window[(num_rows, ring.num_kv_heads)](
+        joined,
+        rows.memory,
+        rows.slots,
+        rows.starts,
+        rows.rotation,
+        result,
+        num_frames,
+        rows.memory.stride(0),
+        ring.offset,
+        ring.head_dim**-0.5,
+        NUM_HEADS=ring.num_heads,
+        NUM_KV_HEADS=ring.num_kv_heads,
+        HEAD_DIM=ring.head_dim,
+        WINDOW=ring.window,
+        NUM_KEYS=ring.num_keys,
+        KEYS=triton.next_power_of_2(ring.num_keys),
+        QUERIES=max(_MIN_QUERIES, triton.next_power_of_2(num_frames * group)),
+        OVERLAPS=is_early,
+        launch_pdl=is_early,
+        num_warps=4,
+    )
+    return result
+
+
+@triton.jit
+def _rotated(start, rotation, frame, is_new, mask, HEAD_DIM: tl.constexpr):
+    """Load heads, ``[N, HEAD_DIM]``, and rotate those that are new by what their frame says."""
+    HALF: tl.constexpr = HEAD_DIM // 2
+    number = tl.arange(0, HEAD_DIM)
+    partner = (number + HALF) % HEAD_DIM
+    value = tl.load(start[:, None] + number[None, :], mask=mask[:, None], other=0.0)
+    other = tl.load(start[:, None] + partner[None, :], mask=mask[:, None], other=0.0)
+    other = tl.where((number < HALF)[None, :], -other.to(tl.float32), other.to(tl.float32))
+    places = rotation + frame[:, None] * HEAD_DIM + (number % HALF)[None, :]
+    cosine = tl.load(places, mask=is_new[:, None], other=1.0)
+    sine = tl.load(places + HALF, mask=is_new[:, None], other=0.0)
+    return (value.to(tl.float32) * cosine + other * sine).to(value.dtype)
+
+
+@triton.jit(do_not_specialize=["num_frames"])
+def _attend_window(
+    joined, memory, slots, starts, rotation, result, num_frames, row_size, offset, scale,
+    NUM_HEADS: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    WINDOW: tl.constexpr, NUM_KEYS: tl.constexpr, KEYS: tl.constexpr, QUERIES: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    GROUP: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
+    NUM_JOINED: tl.constexpr = NUM_HEADS + 2 * NUM_KV_HEADS
+    row, kv_head = tl.program_id(0), tl.program_id(1)
+    start = tl.load(starts + row)
+    number = tl.arange(0, HEAD_DIM)
+    frames = joined + row.to(tl.int64) * num_frames * NUM_JOINED * HEAD_DIM
+    rotation += row * num_frames * HEAD_DIM
+
+    query = tl.arange(0, QUERIES)
+    is_query = query < num_frames * GROUP
+    head = kv_head * GROUP + query % GROUP
+    query_position = start + query // GROUP
+    query_start = frames + ((query // GROUP) * NUM_JOINED + head) * HEAD_DIM
+    queries = _rotated(query_start, rotation, query // GROUP, is_query, is_query, HEAD_DIM)
+
+    key = tl.arange(0, KEYS)
+    newest = start + num_frames - 1
+    held = newest - (newest - key + 2 * NUM_KEYS) % NUM_KEYS
+    is_key = (key < NUM_KEYS) & (held >= 0)
+    is_new = is_key & (held >= start)
+    frame = tl.where(is_new, held - start, 0)
+    new_key = frames + (frame * NUM_JOINED + NUM_HEADS + kv_head) * HEAD_DIM
+    ring = memory + tl.load(slots + row) * row_size + offset
+    kept_key = ring + (key * (2 * NUM_KV_HEADS) + kv_head) * HEAD_DIM
+    key_start = tl.where(is_new, new_key, kept_key)
+    keys = _rotated(key_start, rotation, frame, is_new, is_key, HEAD_DIM)
+    value_start = tl.where(
+        is_new, new_key + NUM_KV_HEADS * HEAD_DIM, kept_key + NUM_KV_HEADS * HEAD_DIM
+    )
+    values = tl.load(value_start[:, None] + number[None, :], mask=is_key[:, None], other=0.0)
+
+    scores = tl.dot(queries, tl.trans(keys)) * scale
+    distance = query_position[:, None] - held[None, :]
+    is_visible = is_key[None, :] & (distance >= 0) & (distance < WINDOW)
+    scores = tl.where(is_visible, scores, -1e30)
+    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    attended = tl.dot(weights.to(values.dtype), values) / tl.sum(weights, axis=1)[:, None]
+    places = result + row.to(tl.int64) * num_frames * NUM_HEADS * HEAD_DIM
+    places += ((query // GROUP) * NUM_HEADS + head) * HEAD_DIM
+    spots = places[:, None] + number[None, :]
+    tl.store(spots, attended.to(result.dtype.element_ty), mask=is_query[:, None])
+    tl.store(kept_key[:, None] + number[None, :], keys, mask=is_new[:, None])
+    kept_value = kept_key + NUM_KV_HEADS * HEAD_DIM
+    tl.store(kept_value[:, None] + number[None, :], values, mask=is_new[:, None])

@@ -1,0 +1,142 @@
+"""The layers that every decoder shares, as plain functions of held weights: no modules, no modes.
+
+Weights are given, never initialised; all layers work on any leading shape and on any device.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn import kernels
+
+Weights = Mapping[str, Tensor]
+"""Tensors by their names in a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``x @ weight.T + bias``; weight ``[num_outputs, num_inputs]``.
+
+    Attributes:
+        is_batch_invariant: whether on a GPU a row's result must not depend on its company. On a
+            CPU it depends on it by rounding at most.
+    """
+
+    weight: Tensor
+    bias: Tensor | None = None
+    is_batch_invariant: bool = False
+
+    @classmethod
+    def of(cls, weights: Weights, name: str) -> "Linear":
+        """Take ``name.weight`` and, if there is one, ``name.bias``."""
+        return cls(weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+
+    @classmethod
+    def joined(cls, weights: Weights, *names: str) -> "Linear":
+        """Stack layers that read the same input, none with a bias, so that one product does all."""
+        assert not any(f"{name}.bias" in weights for name in names)
+        return cls(torch.cat([weights[f"{name}.weight"] for name in names]))
+
+    def __call__(self, states: Tensor) -> Tensor:
+        if self.is_batch_invariant and kernels.run_on(states):
+            from antiphon.nn.kernels import fused_linear
+
+            product = fused_linear.Products(is_batch_invariant=True)
+            result = product.plain(states.flatten(0, -2), self.weight)
+            result = result.view(*states.shape[:-1], len(self.weight))
+            return result if self.bias is None else result + self.bias
+        return F.linear(states, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class RMSNorm:
+    """Division by the root mean square in f32, then the weight in the states' own type."""
+
+    weight: Tensor
+    epsilon: float
+
+    def __call__(self, states: Tensor) -> Tensor:
+        if kernels.run_on(states):
+            from antiphon.nn.kernels import pointwise
+
+            return pointwise.rms_norm(states, self.weight, self.epsilon)
+        wide = states.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon)
+        return self.weight * wide.to(states.dtype)
+
+    def after(self, states: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``states + branch``, and that normed."""
+        if kernels.run_on(states):
+            from antiphon.nn.kernels import pointwise
+
+            return pointwise.add_rms_norm(states, branch, self.weight, self.epsilon)
+        states = states + branch
+        return states, self(states)
+
+
+@dataclass(frozen=True, slots=True)
+class SwiGLU:
+    """``down(silu(gate(x)) * up(x))``, gate and up in one product."""
+
+    gate_up: Linear
+    down: Linear
+
+    @classmethod
+    def of(cls, weights: Weights, name: str) -> "SwiGLU":
+        gate_up = Linear.joined(weights, f"{name}.gate_proj", f"{name}.up_proj")
+        return cls(gate_up, Linear.of(weights, f"{name}.down_proj"))
+
+    def __call__(self, states: Tensor) -> Tensor:
+        gate_up = self.gate_up(states)
+        if kernels.run_on(gate_up):
+            from antiphon.nn.kernels import pointwise
+
+            return self.down(pointwise.silu_product(gate_up))
+        gate, up = gate_up.chunk(2, dim=-1)
+        return self.down(F.silu(gate) * up)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """Cosines and sines of some positions, shape ``[..., 1, head_dim]``: one for all heads."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __call__(self, heads: Tensor) -> Tensor:
+        """Rotate ``[..., num_heads, head_dim]``, each first half paired with the second half."""
+        first, second = heads.chunk(2, dim=-1)
+        return heads * self.cosines + torch.cat((-second, first), dim=-1) * self.sines
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotary position embedding: angles in f32, computed once for all positions.
+
+    Attributes:
+        cosines: shape ``[max_positions, head_dim]``, the second half equal to the first.
+        sines: same shape.
+    """
+
+    cosines: Tensor
+    sines: Tensor
+
+    @classmethod
+    def build(cls, head_dim: int, theta: float, max_positions: int, like: Tensor) -> "Rope":
+        """Compute the tables, in the type and on the device of ``like``."""
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
+        frequencies = 1.0 / theta**exponents
+        angles = torch.arange(max_positions).float()[:, None] * frequencies
+        angles = torch.cat((angles, angles), dim=-1)
+        return cls(angles.cos().to(like), angles.sin().to(like))
+
+    def at(self, positions: Tensor) -> Rotation:
+        """Return the rotation of ``positions``, an index of any shape."""
+        return Rotation(self.cosines[positions].unsqueeze(-2), self.sines[positions].unsqueeze(-2))
+
+    def between(self, start: int, end: int) -> Rotation:
+        """Return the rotation of positions ``start`` to ``end - 1``."""
+        return Rotation(self.cosines[start:end, None], self.sines[start:end, None])

@@ -1,0 +1,191 @@
+"""Draws codes for a batch whose rows have parameters of their own, with counter-based randomness.
+
+The order is that of the reference implementations: penalties on f32 logits, then temperature,
+top-k, top-p, and one draw. The draw adds Gumbel noise and takes the maximum; a noise value is a
+function of (seed, frame, codebook, token) alone, so a request draws the same alone, in any batch,
+in any slot, and again after it has moved to another machine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.nn import kernels
+from antiphon.nn.host_device import upload
+from antiphon.types import Sampling
+
+_WORD = 0xFFFFFFFF
+_START = 0x9E3779B9  # anything but zero, which the mixing leaves as it is
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRows:
+    """Parameters of a batch, one row each, shape ``[num_rows]``.
+
+    Attributes:
+        temperature: 0 takes the likeliest token.
+        top_k: tokens kept, at least 1; ties with the last one are kept too.
+        max_top_k: at least the largest of them, known to the host.
+        uses_top_p: whether any row's ``top_p`` is below 1, known to the host.
+    """
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    repetition_penalty: Tensor
+    max_top_k: int
+    uses_top_p: bool
+
+
+class SamplingTable:
+    """The parameters of every slot: written when a request starts, gathered in every step.
+
+    Attributes:
+        parameters: temperature, top-k (exact in f32), top-p, repetition penalty; f32
+            ``[num_slots, 4]``.
+    """
+
+    def __init__(self, num_slots: int, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self.parameters = torch.ones(num_slots, 4, device=device)
+        self._host_top_k = [1] * num_slots
+        self._host_top_p = [1.0] * num_slots
+
+    def write(self, samplings: Mapping[int, Sampling]) -> None:
+        """Set parameters by slot; ``None`` and a ``top_k`` of 0 turn a filter off."""
+        rows = np.ones((len(samplings), 4), np.float32)
+        for row, (slot, sampling) in zip(rows, samplings.items(), strict=True):
+            top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
+            top_p = 1.0 if sampling.top_p is None else sampling.top_p
+            temperature = 1.0 if sampling.temperature is None else sampling.temperature
+            row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
+            self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
+        device = self.parameters.device
+        self.parameters[upload([*samplings], device)] = upload(rows, device)
+
+    def reach(self, slots: Sequence[int]) -> tuple[int, bool]:
+        """Return the largest top-k of ``slots``, and whether any of them uses top-p."""
+        largest = max(self._host_top_k[slot] for slot in slots)
+        return largest, any(self._host_top_p[slot] < 1.0 for slot in slots)
+
+    def rows(self, index: Tensor, max_top_k: int, uses_top_p: bool) -> SamplingRows:
+        """Gather rows.
+
+        Args:
+            index: slots, on the device.
+            max_top_k: at least the largest top-k among them.
+            uses_top_p: false only if none of them uses top-p.
+        """
+        temperature, top_k, top_p, repetition_penalty = self.parameters[index].unbind(1)
+        return SamplingRows(
+            temperature=temperature,
+            top_k=top_k.long(),
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            max_top_k=max_top_k,
+            uses_top_p=uses_top_p,
+        )
+
+
+def penalize_repetition(logits: Tensor, has_occurred: Tensor, penalty: Tensor) -> Tensor:
+    """Make tokens that have occurred less likely, once each.
+
+    Args:
+        logits: f32, shape ``[num_rows, vocab_size]``.
+        has_occurred: bool, same shape.
+        penalty: shape ``[num_rows]``; 1 changes nothing.
+    """
+    by_row = penalty[:, None]
+    penalized = torch.where(logits < 0, logits * by_row, logits / by_row)
+    return torch.where(has_occurred, penalized, logits)
+
+
+def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw one token a row.
+
+    Args:
+        logits: shape ``[num_rows, vocab_size]``, penalties applied, ``-inf`` where forbidden.
+        rows: parameters.
+        noise: of `gumbel_noise`, shape of the logits.
+
+    Returns:
+        Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is finite unless the
+        row's logits held something that is not a number.
+    """
+    if kernels.run_on(logits):
+        from antiphon.nn.kernels import sampling
+
+        return sampling.draw(logits, (rows.temperature, rows.top_k, rows.top_p), noise)
+    is_greedy = rows.temperature == 0
+    scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
+    scores = _keep_top_k(scores, rows)
+    if rows.uses_top_p:
+        scores = _keep_top_p(scores, rows.top_p)
+    best = torch.max(scores + torch.where(is_greedy[:, None], 0.0, noise), dim=-1)
+    return best.indices, best.values
+
+
+def _keep_top_k(scores: Tensor, rows: SamplingRows) -> Tensor:
+    largest = torch.topk(scores, rows.max_top_k, dim=-1).values
+    smallest_kept = largest.gather(-1, rows.top_k[:, None] - 1)
+    return scores.masked_fill(scores < smallest_kept, -torch.inf)
+
+
+def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
+    """Drop the unlikeliest tokens while those kept still have a probability of ``top_p``."""
+    ascending, order = scores.sort(dim=-1)
+    cumulated = ascending.softmax(-1).cumsum(-1)
+    drop = (cumulated <= 1 - top_p[:, None]) & (top_p[:, None] < 1)
+    drop[:, -1] = False
+    return scores.masked_fill(drop.scatter(-1, order, drop), -torch.inf)
+
+
+def seed_words(seed: int) -> tuple[int, int]:
+    """Return the low and the high 32 bits of a seed."""
+    return seed & _WORD, (seed >> 32) & _WORD
+
+
+def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
+    """Return noise that turns the maximum of scores into a draw from their softmax.
+
+    Args:
+        seeds: `seed_words` of each row, int64, shape ``[num_rows, 2]``.
+        frames: frame number of each row, int64, shape ``[num_rows]``.
+        codebooks: int64, shape ``[num_codebooks]``.
+        vocab_size: number of tokens.
+
+    Returns:
+        f32, shape ``[num_rows, num_codebooks, vocab_size]``.
+    """
+    if kernels.run_on(seeds):
+        from antiphon.nn.kernels import sampling
+
+        return sampling.gumbel(seeds, frames, codebooks, vocab_size)
+    uniform = _uniform(seeds, frames, codebooks, vocab_size)
+    return uniform.log_().neg_().log_().neg_()
+
+
+def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
+    """Return multiples of 2**-24 between 0 and 1, neither of them, exact in f32."""
+    low = _mixed(seeds[:, 0] ^ _START)
+    high = _mixed(seeds[:, 1] ^ low)
+    low = _mixed(low ^ frames)
+    high = _mixed(high ^ low)
+    low = _mixed(low[:, None] ^ codebooks)
+    high = _mixed(high[:, None] ^ low)
+    tokens = torch.arange(vocab_size, device=seeds.device)
+    bits = _mixed(low[..., None] ^ tokens)
+    bits = _mixed((bits + high[..., None]) & _WORD)
+    return ((bits >> 9).float() + 0.5) * 2.0**-23
+
+
+def _mixed(words: Tensor) -> Tensor:
+    """Scramble 32-bit words held in int64; a bijection whose products stay below 2**63."""
+    words = words ^ (words >> 16)
+    words = (words * 0x21F0AAAD) & _WORD
+    words = words ^ (words >> 15)
+    words = (words * 0x735A2D97) & _WORD
+    return words ^ (words >> 15)

@@ -1,0 +1,115 @@
+"""Model and codec of one device as one runner: a frame is audio without having met the host."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.codec.protocol import PendingAudio, StreamingDecoder
+from antiphon.engine.plan import CacheShape, CodecShape, Start, StepOutput, StepPlan
+from antiphon.engine.runner import PendingStep, Runner
+
+
+class FrameStoring(Runner, Protocol):
+    """A runner whose frames can be read where they were made."""
+
+    @property
+    def frame_store(self) -> Any:
+        """Its slots' latest frames; see `StreamingDecoder.launch`."""
+        ...
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Return a context in which work is put where the runner puts its own."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lead:
+    """What a row is led through: a voice's frames, then those that had become audio before."""
+
+    context: NDArray[Any] | None
+    heard: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _CoLocatedStep:
+    """A step under way: frames, then audio."""
+
+    frames: PendingStep
+    audio: PendingAudio | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.frames.is_done and (self.audio is None or self.audio.is_done)
+
+    def result(self) -> StepOutput:
+        output = self.frames.result()
+        return output if self.audio is None else replace(output, chunks=self.audio.result())
+
+
+class FusedRunner:
+    """A `Runner` that decodes too: each step makes its frames, then its chunks, on one stream.
+
+    A request's slot is also its row of the codec's state. If there are frames that the codec must
+    have heard before a row's first chunk (a voice's context, then what had become audio before a
+    request lost its slot), the row is led through them. One row is led in a step, so that the
+    others do not wait; unless a row's first chunk is due, which goes before everything.
+
+    Attributes:
+        num_slots: requests that can be under way at once.
+    """
+
+    def __init__(self, runner: FrameStoring, decoder: StreamingDecoder) -> None:
+        self.num_slots = runner.num_slots
+        self._runner = runner
+        self._decoder = decoder
+        with runner.on_stream():
+            self._state = decoder.open(runner.num_slots)
+        self._leads: dict[int, _Lead] = {}
+
+    @property
+    def cache(self) -> CacheShape | None:
+        return self._runner.cache
+
+    @property
+    def codec(self) -> CodecShape:
+        decoder = self._decoder
+        return CodecShape(decoder.samples_per_frame, decoder.sample_rate_hz, decoder.chunk_sizes)
+
+    def launch(self, plan: StepPlan) -> _CoLocatedStep:
+        with self._runner.on_stream():
+            frames = self._runner.launch(plan)
+            for slot in plan.releases:
+                self._leads.pop(slot, None)
+            for start in plan.starts:
+                self._begin(start)
+            self._lead({each.slot for each in plan.decodes})
+            audio = None
+            if plan.decodes:
+                store = self._runner.frame_store
+                audio = self._decoder.launch(plan.decodes, store, self._state)
+        return _CoLocatedStep(frames, audio)
+
+    def close(self) -> None:
+        self._runner.close()
+        self._decoder.close()
+
+    def _begin(self, start: Start) -> None:
+        """Make a row fresh, and note what it is to be led through."""
+        self._decoder.reset(self._state, start.slot)
+        context, heard = start.prompt.context_frames, start.frames[: start.num_frames_decoded]
+        if context is not None or heard:
+            self._leads[start.slot] = _Lead(context, heard)
+
+    def _lead(self, due: set[int]) -> None:
+        """Lead the rows whose chunks are due; if none is, lead the one that waits longest."""
+        slots = [slot for slot in self._leads if slot in due] or [*self._leads][:1]
+        for slot in slots:
+            lead = self._leads.pop(slot)
+            if lead.context is not None:
+                self._decoder.lead(self._state, slot, lead.context)
+            if lead.heard:
+                self._decoder.replay(self._state, slot, np.stack(lead.heard))

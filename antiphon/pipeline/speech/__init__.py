@@ -1,0 +1,1 @@
+"""Text to speech: segments, synthesis, voices and jobs."""

@@ -1,0 +1,110 @@
+"""Several texts, each with its own voice, spoken one after the other as one stream."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from antiphon.errors import InputTooLongError, RateLimitError
+from antiphon.pipeline.speech.segment_speech import total
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.synthesis import one_ahead
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    FinishReason,
+    SpeechRequest,
+    SpeechStream,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTime:
+    """When a turn is heard, from the beginning of the stream; the pause after it is not counted."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """Turns that are heard in order; the next is begun while one is heard.
+
+    Attributes:
+        speech: what speaks.
+        turns: requests with ids of their own, of one model and one sample rate.
+        open: opens the stream of a turn.
+        pause_s: silence between turns.
+        heard: the times of the turns that have ended.
+    """
+
+    speech: Speech
+    turns: Sequence[SpeechRequest]
+    open: Callable[[SpeechRequest], SpeechStream]
+    pause_s: float = 0.0
+    heard: list[TurnTime] = field(default_factory=list)
+
+    async def events(self) -> SpeechStream:
+        """Yield the audio of all turns, then one `Ended`; words are timed from the beginning.
+
+        Raises:
+            InvalidRequestError: before the first chunk, whichever turn is wrong.
+            EngineError: the model failed.
+        """
+        await self._check()
+        usage, start_s = Usage(), 0.0
+        reason: FinishReason = "stop"
+        openings = [partial(self._spoken, index) for index in range(len(self.turns))]
+        async with aclosing(one_ahead(openings)) as items:
+            for index in range(len(self.turns)):
+                end_s, rate_hz = start_s, 0
+                while isinstance(item := await anext(items), AudioChunk):
+                    rate_hz = item.sample_rate_hz
+                    yield replace(item, words=tuple(each.later(start_s) for each in item.words))
+                    end_s += item.duration_s
+                usage = total(usage, item.usage)
+                reason = item.reason if reason == "stop" else reason
+                self.heard.append(TurnTime(start_s, end_s))
+                is_last = index == len(self.turns) - 1
+                for chunk in _silence(0.0 if is_last else self.pause_s, rate_hz):
+                    yield chunk
+                    end_s += chunk.duration_s
+                start_s = end_s
+        yield Ended(reason, usage)
+
+    async def _check(self) -> None:
+        """Refuse what is wrong with any turn before the first is heard."""
+        num_characters = sum(len(turn.input) for turn in self.turns)
+        max_characters = self.speech.settings.max_input_characters
+        if num_characters > max_characters:
+            raise InputTooLongError(num_characters, max_characters)
+        for turn in self.turns:
+            async with aclosing(self.open(turn)):
+                await self.speech.cast(turn, self.speech.model(turn.model))
+            await asyncio.sleep(0)  # there may be many: others have their turn in between
+
+    async def _spoken(self, index: int) -> SpeechStream:
+        """Speak a turn; a later one waits where the first is refused."""
+        while True:
+            try:
+                async with aclosing(self.open(self.turns[index])) as events:
+                    async for event in events:
+                        yield event
+                return
+            except RateLimitError as error:
+                if index == 0:
+                    raise
+                await asyncio.sleep(error.retry_after_s or 1.0)
+
+
+def _silence(duration_s: float, rate_hz: int) -> Iterator[AudioChunk]:
+    """Yield silence, at most a second at once."""
+    num_left = round(duration_s * rate_hz)
+    while num_left:
+        num_samples = min(num_left, rate_hz)
+        yield AudioChunk(np.zeros(num_samples, np.float32), rate_hz)
+        num_left -= num_samples

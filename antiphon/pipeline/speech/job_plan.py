@@ -1,0 +1,75 @@
+"""What a job is to speak, and how much of the disk that may take: told before it begins."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from antiphon.audio.encode import AudioFormat
+from antiphon.pipeline.speech.pauses import Pause, split_pauses
+from antiphon.pipeline.speech.synthesis import SegmentSource
+from antiphon.types import SpeechStream
+
+CHAPTER_PAUSE_S = 1.0
+"""Silence between two chapters of one file."""
+
+# Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with
+# few of them have one byte or two, syllables of Chinese and the like have three.
+_SPEECH_S_PER_BYTE = 0.085
+_SAMPLE_BYTES = 2
+_KEPT_SAMPLE_BYTES = 4
+_MAX_BYTES_PER_S = {AudioFormat.MP3: 16_000, AudioFormat.OPUS: 8_000, AudioFormat.AAC: 12_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A part of a job.
+
+    Attributes:
+        title: for people.
+        text: what it says.
+        open: begins to speak it.
+    """
+
+    title: str | None
+    text: str
+    open: Callable[[SegmentSource], SpeechStream]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """A job's body, read.
+
+    Attributes:
+        chapters: its parts.
+        format: of its files.
+        sample_rate_hz: of its files.
+        is_split: whether each chapter is a file.
+        speed: of speech.
+        model_rate_hz: at which segments are kept.
+    """
+
+    chapters: tuple[Chapter, ...]
+    format: AudioFormat
+    sample_rate_hz: int
+    is_split: bool
+    speed: float = 1.0
+    model_rate_hz: int = 24_000
+
+    def predicted_bytes(self) -> int:
+        """Return how much of the disk the job may take at most, its segments included.
+
+        Raises:
+            InvalidRequestError: a pause in a text is wrong.
+        """
+        pause_s = CHAPTER_PAUSE_S * len(self.chapters)
+        num_text_bytes = 0
+        for chapter in self.chapters:
+            for piece in split_pauses(chapter.text):
+                if isinstance(piece, Pause):
+                    pause_s += piece.duration_s
+                else:
+                    num_text_bytes += len(piece.encode("utf-8", "replace"))
+        speech_s = num_text_bytes * _SPEECH_S_PER_BYTE
+        plain = self.sample_rate_hz * _SAMPLE_BYTES
+        file_bytes_per_s = _MAX_BYTES_PER_S.get(self.format, plain)
+        kept_bytes = speech_s * self.model_rate_hz * _KEPT_SAMPLE_BYTES
+        return int(kept_bytes + (speech_s / self.speed + pause_s) * file_bytes_per_s)

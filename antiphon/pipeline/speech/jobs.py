@@ -1,0 +1,303 @@
+"""Speaks long texts in the background, one job at a time, and goes on after a restart.
+
+A job's segments are kept on disk until it ends. Whoever takes it up again, after a pause or a
+restart, reads those that are there and speaks the rest: with its seed the result is the same. A job
+that fails leaves nothing behind.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from antiphon.concurrency import Workers
+from antiphon.errors import AntiphonError, StorageError, UnknownJobError
+from antiphon.pipeline.speech.job_plan import JobPlan
+from antiphon.pipeline.speech.job_work import DiskBudget, JobAccount, JobPlace, speak_job
+from antiphon.storage.job import Job, JobFault, JobResult, JobState
+from antiphon.storage.job_database import UNREADABLE
+from antiphon.storage.job_ledger import JobLedger
+from antiphon.storage.leases import LEASE_S
+from antiphon.storage.media_store import MediaStore
+from antiphon.telemetry.logs import request_scope
+from antiphon.telemetry.metrics import Metrics
+from antiphon.types import OPERATOR, Caller
+
+logger = logging.getLogger(__name__)
+
+MEDIA_FOLDER = "jobs"
+
+_WITH_SEGMENTS = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
+_POLL_S = 2.0
+_NUM_THREADS = 2
+
+
+class JobRunner:
+    """Works on the jobs of a data folder, beside the runners of other servers.
+
+    Attributes:
+        ledger: the jobs; blocks, see `workers`.
+        media: what they have made; blocks likewise.
+        workers: threads for whatever blocks here.
+        changed: set, and replaced, when a job of this server has changed.
+        is_stopping: whether no job is taken any more.
+        metrics: count what becomes of jobs.
+    """
+
+    def __init__(
+        self,
+        ledger: JobLedger,
+        media: MediaStore,
+        folder: Path,
+        plan: Callable[[Job], JobPlan],
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Work in a folder of this machine; ``plan`` reads a job's body."""
+        self.ledger = ledger
+        self.media = media
+        self.workers = Workers("jobs", _NUM_THREADS)
+        self.changed = asyncio.Event()
+        self.is_stopping = False
+        self._folder = folder
+        self._plan = plan
+        self.metrics = metrics or Metrics()
+        self._runner = ledger.runner()
+        self._wake = asyncio.Event()
+        self._running: tuple[str, asyncio.Task[JobResult]] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work, on the loop that this is called on."""
+        self._task = asyncio.create_task(self._work_for_ever(), name="jobs")
+
+    async def release(self) -> None:
+        """Give the job under way back at once, and take no other; may be called again."""
+        if not self.is_stopping and self._task is not None:
+            self._task.cancel()
+        self.is_stopping = True
+        self._tell()
+        if self._task is None:
+            return
+        await asyncio.wait([self._task])
+        try:
+            await self.workers.run(self.ledger.give_back, self._runner)
+        except StorageError as error:
+            logger.error("jobs: %s", error.message)
+        self._runner.end()
+
+    async def close(self) -> None:
+        """Stop; a job under way is left to whoever comes next."""
+        await self.release()
+        self.workers.close()
+        self.ledger.close()
+
+    async def change(self, id: str, action: str, caller: Caller = OPERATOR) -> Job:
+        """Pause, resume or cancel a job; see `JobLedger.change`."""
+        job = await self.workers.run(self.ledger.change, id, action, caller)
+        await self._drop(id)
+        if job.state is JobState.CANCELLED:
+            await self.workers.run(self._forget, job)
+        self._tell()
+        return job
+
+    async def delete(self, id: str, caller: Caller = OPERATOR) -> Job:
+        """Forget a job and all that it has made; a full disk is no hindrance.
+
+        Raises:
+            UnknownJobError: there is none of this id, or it is somebody else's.
+            StorageError: its files could not be removed.
+        """
+        job = await self.workers.run(self.ledger.get, id, caller)
+        if job.state.is_final:  # nobody works on it, and its files are the room that is needed
+            await self.workers.run(self._forget, job)
+        job = await self.workers.run(self.ledger.delete, id, caller)
+        await self._drop(id)
+        await self.workers.run(self._forget, job)
+        self._tell()
+        return job
+
+    async def add(self, job_body: str, plan: JobPlan, owner: str | None = None) -> Job:
+        """Put a job at the end of the queue, if the disk will hold it.
+
+        Raises:
+            InvalidRequestError: a pause is wrong, or there are more jobs, or larger ones, than
+                there may be.
+            StorageFullError: too little of the disk is free.
+            StorageError: it could not be kept.
+        """
+        num_bytes = await self.workers.run(plan.predicted_bytes)
+        budget = DiskBudget(self._folder, self.ledger.limits.min_free_bytes)
+        await self.workers.run(budget.check, num_bytes)
+        job = await self.workers.run(self.ledger.add, job_body, owner, num_bytes)
+        self._tell()
+        return job
+
+    async def _drop(self, id: str) -> None:
+        """Stop working on a job, if that is what this server does."""
+        if self._running is not None and self._running[0] == id:
+            task = self._running[1]
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _tell(self) -> None:
+        self._wake.set()
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def _work_for_ever(self) -> None:
+        """Work, and begin anew if that should ever end: one fault is not the end of all jobs."""
+        while True:
+            work = asyncio.create_task(self._work(), name="jobs at work")
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:
+                await _ended(work)
+                raise
+            error = None if work.cancelled() else work.exception()
+            logger.error("work on jobs has ended, and begins anew", exc_info=error)
+            self.metrics.job_faults.labels("runner").inc()
+            await asyncio.sleep(_POLL_S)
+
+    async def _work(self) -> None:
+        await self.workers.run(self._sweep)
+        while True:
+            self._wake.clear()
+            job = await self._borrowed()
+            if job is None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_S):
+                        await self._wake.wait()
+                continue
+            with request_scope(job.id):  # faults in it are logged without what they quote
+                await self._work_on(job)
+            self._tell()
+
+    async def _borrowed(self) -> Job | None:
+        try:
+            return await self.workers.run(self.ledger.borrow, self._runner, self._given_up)
+        except StorageError as error:
+            logger.warning("jobs: %s", error.message)
+            return None
+
+    def _given_up(self, job: Job) -> None:
+        assert job.fault is not None, "it has been failed"
+        self.metrics.job_faults.labels(job.fault.code).inc()
+        self._forget(job)
+
+    async def _work_on(self, job: Job) -> None:
+        """Work on a job until it ends or is taken away; whatever fails is its own affair."""
+        min_free_bytes = self.ledger.limits.min_free_bytes
+        try:
+            allowance = await self.workers.run(self.ledger.allowance, job)
+        except StorageError:
+            allowance = None
+        account = JobAccount(job.progress, DiskBudget(self._folder, min_free_bytes, allowance))
+        work = asyncio.create_task(self._spoken(job, account))
+        reports = asyncio.create_task(self._report(job, account))
+        self._running = job.id, work
+        try:
+            await asyncio.wait((work, reports), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the server stops
+            await _ended(work, reports)
+            raise
+        finally:
+            self._running = None
+        await _ended(work, reports)
+        self.metrics.job_faults.labels("segment").inc(account.num_damaged)
+        if work.cancelled():  # it has been paused, given up, or is another's by now
+            return
+        try:
+            if (error := work.exception()) is not None:
+                await self.workers.run(self._failed, job, account, error)
+            else:
+                await self.workers.run(self._finish, job, account, work.result())
+        except StorageError as error:
+            logger.error("the job %s: %s", job.id, error.message)
+
+    async def _spoken(self, job: Job, account: JobAccount) -> JobResult:
+        """Speak a job and keep what comes of it."""
+        plan = await self.workers.run(self._plan, job)
+        place = JobPlace(
+            folder=self._folder / job.id,
+            media=self.media,
+            media_folder=_media_folder(job),
+            workers=self.workers,
+        )
+        return await speak_job(plan, place, account)
+
+    def _finish(self, job: Job, account: JobAccount, result: JobResult) -> None:
+        progress = replace(account.progress, fraction=1.0)
+        if self.ledger.finish(job.id, self._runner, result, progress):
+            self.metrics.jobs_ended.labels("completed").inc()
+            shutil.rmtree(self._folder / job.id, ignore_errors=True)
+
+    async def _report(self, job: Job, account: JobAccount) -> None:
+        """Show that the runner lives and tell how far the job is; returns when it is another's."""
+        is_ours = True
+        while is_ours:
+            account.has_changed.clear()
+            told = (job.id, self._runner, account.progress, account.budget.num_bytes)
+            try:
+                is_ours = await self.workers.run(self.ledger.report, *told)
+            except StorageError as error:  # a full disk, maybe: the work itself will find out
+                logger.warning("the job %s: %s", job.id, error.message)
+            self.changed.set()
+            self.changed = asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEASE_S / 3):
+                    await account.has_changed.wait()
+
+    def _failed(self, job: Job, account: JobAccount, error: BaseException) -> None:
+        if isinstance(error, AntiphonError):
+            fault = JobFault(
+                message=error.message, type=error.type, code=error.code, param=error.param
+            )
+            logger.info("the job %s of %s failed: %s", job.id, job.owner or "-", fault.code)
+        else:
+            fault = JobFault(
+                message="Internal server error.", type="server_error", code="internal_error"
+            )
+            logger.error("the job %s failed", job.id, exc_info=error)
+        if fault.code == UNREADABLE.code:
+            self.metrics.job_faults.labels(fault.code).inc()
+        if self.ledger.finish(job.id, self._runner, fault, account.progress):
+            self.metrics.jobs_ended.labels("failed").inc()
+            self._forget(job)
+
+    def _forget(self, job: Job) -> None:
+        """Remove all that is on the disk of a job."""
+        shutil.rmtree(self._folder / job.id, ignore_errors=True)
+        try:
+            self.media.delete(_media_folder(job))
+        except OSError as error:
+            raise StorageError("The files of the job could not be removed.") from error
+
+    def _sweep(self) -> None:
+        """Remove what a crash has left behind."""
+        with suppress(OSError, StorageError):
+            self.ledger.sweep()
+            for folder in self._folder.iterdir():
+                try:
+                    is_needed = self.ledger.get(folder.name).state in _WITH_SEGMENTS
+                except UnknownJobError:
+                    is_needed = False
+                if not is_needed:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _media_folder(job: Job) -> str:
+    return f"{MEDIA_FOLDER}/{job.id}"
+
+
+async def _ended(*tasks: "asyncio.Task[Any]") -> None:
+    """Stop tasks, and let nobody miss what they have raised."""
+    for task in tasks:
+        task.cancel()  # no-op if it has ended
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.debug("a job's task ended: %s", type(error).__name__)

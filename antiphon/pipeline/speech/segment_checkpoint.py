@@ -1,0 +1,136 @@
+"""Segments of a job, kept on disk as they are spoken, so that a restart goes on where it was.
+
+Each begins with a hash of the rest: what a disk has damaged is spoken again, never heard.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from antiphon.concurrency import Workers
+from antiphon.pipeline.speech.job_files import Spend, spend_freely
+from antiphon.pipeline.speech.text_plan import Script, Segment
+from antiphon.storage.blobs import Blobs
+from antiphon.storage.database import storage_faults
+from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
+
+logger = logging.getLogger(__name__)
+
+_NUM_HASH_BYTES = hashlib.sha256().digest_size
+_NUM_LENGTH_BYTES = 4
+_NUM_HEAD_BYTES = 256 - _NUM_HASH_BYTES - _NUM_LENGTH_BYTES  # so that the samples are aligned
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDone:
+    """Told when a segment is complete.
+
+    Attributes:
+        fraction: 0 to 1, of the text that its journey speaks.
+        audio_s: its length.
+        was_damaged: whether what was kept of it had to be made again.
+    """
+
+    fraction: float
+    audio_s: float
+    was_damaged: bool = False
+
+
+class SegmentCheckpoints:
+    """A `SegmentSource`: a segment that is on disk is read, any other spoken and written."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: Workers,
+        on_done: Callable[[SegmentDone], None],
+        *,
+        spend: Spend = spend_freely,
+    ) -> None:
+        """Keep segments in a folder of their own; ``on_done`` is told of each."""
+        self._spend = spend
+        self._damaged: set[int] = set()
+        self._blobs = Blobs(folder)
+        self._workers = workers
+        self._on_done = on_done
+        self._num_characters_done = 0
+        self._num_characters = 1
+
+    def plan(self, script: Script) -> None:
+        """See `SegmentSource.plan`."""
+        texts = [segment.text for passage in script for segment in passage.segments]
+        self._num_characters = sum(map(len, texts))
+
+    async def open(self, segment: Segment, speak: Callable[[], SpeechStream]) -> SpeechStream:
+        """See `SegmentSource.open`.
+
+        Raises:
+            StorageError: the disk is full, or cannot be used.
+        """
+        kept = await self._workers.run(self._load, segment)
+        if kept is not None:
+            chunk, ended = kept
+            yield chunk
+            self._tell(segment, chunk.duration_s)
+            yield ended
+            return
+        chunks: list[AudioChunk] = []
+        async with aclosing(speak()) as events:
+            async for event in events:
+                if isinstance(event, AudioChunk):
+                    chunks.append(event)
+                elif event.reason in ("stop", "length") and chunks:
+                    await self._workers.run(self._save, segment, chunks, event)
+                    self._tell(segment, sum(chunk.duration_s for chunk in chunks))
+                yield event
+
+    def _tell(self, segment: Segment, audio_s: float) -> None:
+        self._num_characters_done += len(segment.text)
+        fraction = self._num_characters_done / self._num_characters
+        self._on_done(SegmentDone(fraction, audio_s, segment.index in self._damaged))
+
+    def _load(self, segment: Segment) -> tuple[AudioChunk, Ended] | None:
+        with storage_faults():
+            try:
+                content = self._blobs.get(_name(segment))
+            except FileNotFoundError:
+                return None
+        digest, rest = content[:_NUM_HASH_BYTES], memoryview(content)[_NUM_HASH_BYTES:]
+        if hashlib.sha256(rest).digest() != digest:
+            logger.warning("segment %d of a job is damaged and is made again", segment.index)
+            self._damaged.add(segment.index)
+            return None
+        self._spend(len(content))
+        length = int.from_bytes(rest[:_NUM_LENGTH_BYTES], "little")
+        start = _NUM_LENGTH_BYTES + length
+        facts = json.loads(bytes(rest[_NUM_LENGTH_BYTES:start]))
+        samples = np.frombuffer(rest, "<f4", offset=start).astype(np.float32)
+        usage = Usage(facts["input_tokens"], facts["output_tokens"])
+        chunk = AudioChunk(samples, facts["sample_rate_hz"], usage.output_tokens)
+        return chunk, Ended(facts["reason"], usage)
+
+    def _save(self, segment: Segment, chunks: list[AudioChunk], ended: Ended) -> None:
+        facts = {
+            "sample_rate_hz": chunks[0].sample_rate_hz,
+            "reason": ended.reason,
+            "input_tokens": ended.usage.input_tokens,
+            "output_tokens": ended.usage.output_tokens,
+        }
+        head = json.dumps(facts).encode().ljust(_NUM_HEAD_BYTES)
+        samples = np.concatenate([chunk.samples for chunk in chunks]).astype("<f4")
+        length = len(head).to_bytes(_NUM_LENGTH_BYTES, "little")
+        rest = b"".join([length, head, samples.tobytes()])
+        content = hashlib.sha256(rest).digest() + rest
+        self._spend(len(content))
+        with storage_faults():
+            self._blobs.put(_name(segment), content)
+
+
+def _name(segment: Segment) -> str:
+    return f"{segment.index}.segment"

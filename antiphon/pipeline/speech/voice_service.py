@@ -1,0 +1,297 @@
+"""Voices that users upload: heard once by the model, kept, and spoken with like its own."""
+
+import logging
+from collections.abc import Collection, Mapping
+from copy import copy
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from antiphon.concurrency import Workers
+from antiphon.config import DataSettings
+from antiphon.errors import AntiphonError, InvalidRequestError, StorageError
+from antiphon.models.base import VoicePreparing
+from antiphon.models.prepared import PreparedVoice
+from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
+from antiphon.storage.blobs import Blobs
+from antiphon.storage.database import Database
+from antiphon.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
+from antiphon.voices.cache import PreparedCache, model_identity
+from antiphon.voices.consents import ConsentStore
+from antiphon.voices.recordings import Recordings
+from antiphon.voices.store import NewVoice, StoredVoice, VoiceStore
+
+logger = logging.getLogger(__name__)
+
+_NUM_THREADS = 4
+_ANY_RATE_HZ = 16_000
+
+
+class VoiceService:
+    """The voices of a data folder, for the coroutines of one process; others may share the folder.
+
+    Attributes:
+        voices: what is kept of them, as one caller sees it; blocks, see `workers`.
+        consents: the consents beside them.
+        caller: who sees them: what is added is its own.
+        workers: threads for whatever blocks here.
+    """
+
+    def __init__(
+        self, settings: DataSettings, recordings: Recordings, *, blobs: Blobs | None = None
+    ) -> None:
+        """Use a data folder; nothing is written before it is needed.
+
+        Args:
+            settings: where it is, and its limits.
+            recordings: decodes them.
+            blobs: keep recordings there; default: where the settings say.
+
+        Raises:
+            SettingsError: recordings cannot be kept where the settings say.
+        """
+        if blobs is None and settings.blobs_url is not None:
+            blobs = Blobs(settings.blobs_url)
+        self._vault = Database(settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20)
+        limit, owner_limit = settings.max_voices, settings.max_owner_voices
+        self.voices = VoiceStore(self._vault, limit, max_owner_voices=owner_limit)
+        self.consents = ConsentStore(self._vault, limit, max_owner_consents=owner_limit)
+        self.caller = OPERATOR
+        self.workers = Workers("voices", _NUM_THREADS)
+        self._recordings = recordings
+        self._cache = PreparedCache(settings.folder / "prepared")
+        self._identities: dict[str, str] = {}
+
+    def seen_by(self, caller: Caller) -> "VoiceService":
+        """Return the same voices as somebody else sees them; all that is not data is shared."""
+        view = copy(self)
+        view.voices, view.consents = self.voices.seen_by(caller), self.consents.seen_by(caller)
+        view.caller = caller
+        return view
+
+    async def check(self, *, is_thorough: bool = False) -> None:
+        """Find out whether the voices can be read; see `Database.check`.
+
+        Raises:
+            StorageError: they cannot.
+        """
+        await self.workers.run(partial(self._vault.check, is_thorough=is_thorough))
+
+    async def listed(self) -> list[StoredVoice]:
+        """Return all voices that can be read, the oldest first: none if the database is damaged."""
+        try:
+            return await self.workers.run(self.voices.all)
+        except StorageError as error:
+            logger.warning("uploaded voices: %s", error.message)
+            return []
+
+    async def sweep(self) -> None:
+        """Remove what a crash may have left behind; if that cannot be done, log why."""
+        try:
+            await self.workers.run(self._vault.sweep)
+            await self.workers.run(self._forget_unused)
+        except AntiphonError as error:
+            logger.warning("uploaded voices: %s", error.message)
+
+    async def add(
+        self, voice: NewVoice, model: LoadedModel, aliases: Collection[str] = ()
+    ) -> StoredVoice:
+        """Hear a voice and keep it; from then on every process can speak with it.
+
+        Args:
+            voice: what was uploaded.
+            model: what hears it.
+            aliases: names of voices that mean something else already.
+
+        Raises:
+            InvalidRequestError: the model clones no voices, the recording will not do, the name
+                is wrong or taken, or there are too many voices.
+            StorageError: it could not be kept, and is not there.
+        """
+        _check_clones(model, f"'{voice.name}' cannot be uploaded")
+        voice = replace(voice, owner=self.caller.owner)
+        reserved = _reserved(model, aliases)
+        if (same := await self.workers.run(self.voices.check, voice, reserved)) is not None:
+            return same
+        if voice.consent is not None:
+            await self.workers.run(self.consents.check, voice.consent)
+        made = await self._made(voice, model)
+        stored = await self.workers.run(self.voices.add, voice, reserved)
+        await self._keep(stored, made, model)
+        return stored
+
+    async def edit(
+        self,
+        name_or_id: str,
+        *,
+        name: str | None,
+        description: str | None,
+        model: LoadedModel,
+        aliases: Collection[str] = (),
+    ) -> StoredVoice:
+        """Change what a voice is called, or its description; ``None`` leaves either as it is.
+
+        Raises:
+            UnknownVoiceError: there is none.
+            InvalidRequestError: the name is wrong or taken.
+            StorageError: the folder cannot be written; nothing has changed.
+        """
+        edit = partial(
+            self.voices.edit,
+            name_or_id,
+            name=name,
+            description=description,
+            reserved=_reserved(model, aliases),
+        )
+        return await self.workers.run(edit)
+
+    async def delete(self, name_or_id: str) -> StoredVoice:
+        """Forget a voice, and all that was made of it.
+
+        Raises:
+            UnknownVoiceError: there is none.
+            StorageError: the folder cannot be written; the voice is still there.
+        """
+        voice = await self.workers.run(self.voices.delete, name_or_id)
+        await self.workers.run(self._forget_unused)
+        return voice
+
+    async def cast(
+        self, request: SpeechRequest, model: LoadedModel, aliases: Mapping[str, str]
+    ) -> tuple[SpeechRequest, Voice]:
+        """Return a request with what the model needs to speak with its voice, and the voice.
+
+        Raises:
+            UnknownVoiceError: no uploaded voice has this name, id or alias.
+            InvalidRequestError: the model clones no voices, or the request brings one as well.
+            StorageError: the voice cannot be read.
+        """
+        name = request.voice or DEFAULT_VOICE
+        stored = await self.workers.run(self._found, name, aliases.get(name.casefold()))
+        if stored is None:
+            names = await self._names(model)
+            return request, model.nameless_voice(request, aliases, names)
+        _check_clones(model, f"The voice '{stored.name}' was uploaded")
+        option = model.family.recordings[0]
+        if option in request.options:
+            raise InvalidRequestError(
+                f"'{option}' and the uploaded voice '{stored.name}' are mutually exclusive: leave"
+                " one of the two out.",
+                param=option,
+            )
+        options = {**request.options, option: await self._prepared(stored, model)}
+        return replace(request, options=options), stored.as_voice()
+
+    async def has(self, name: str | None, aliases: Mapping[str, str]) -> bool:
+        """Whether there is a voice of this name, id or alias.
+
+        Raises:
+            StorageError: the folder cannot be read.
+        """
+        name = name or DEFAULT_VOICE
+        alias = aliases.get(name.casefold())
+        return await self.workers.run(self._found, name, alias) is not None
+
+    async def check_recording(self, recording: bytes) -> None:
+        """Decode a recording, to see whether it is one.
+
+        Raises:
+            InvalidRequestError: it is not, or too long, too short or too large.
+        """
+        await self._recordings.load(recording, _ANY_RATE_HZ)
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self.workers.close()
+        self._vault.close()
+
+    async def _names(self, model: LoadedModel) -> list[str]:
+        """Return the names that the model can speak with."""
+        if not model.capabilities.cloning:
+            return []
+        return [voice.name for voice in await self.listed()]
+
+    def _found(self, name: str, alias: str | None) -> StoredVoice | None:
+        found = self.voices.find(name)
+        return found if found or alias is None else self.voices.find(alias)
+
+    async def _prepared(self, stored: StoredVoice, model: LoadedModel) -> PreparedVoice:
+        """Return what the model made of a voice, or let it hear the voice again."""
+        identity = await self._identity(model)
+        kept = await self.workers.run(self._cache.find, stored.content_hash, identity, stored.name)
+        if kept is not None:
+            return kept
+        try:
+            content = await self.workers.run(self.voices.content, stored)
+        except StorageError:
+            await self.workers.run(self.voices.get, stored.id)  # deleted meanwhile: not found
+            raise
+        voice = NewVoice(
+            name=stored.name, content=content, kind=stored.kind, ref_text=stored.ref_text
+        )
+        made = await self._made(voice, model)
+        await self._keep(stored, made, model)
+        return made
+
+    async def _made(self, voice: NewVoice, model: LoadedModel) -> PreparedVoice:
+        """Let the model hear a voice, and find out whether it can speak with it."""
+        if voice.kind == "speaker_embedding":
+            made = PreparedVoice(
+                name=voice.name,
+                family=model.family.name,
+                speaker_embedding=np.frombuffer(voice.content, "<f4").astype(np.float32),
+            )
+        else:
+            rate_hz = model.capabilities.sample_rate_hz
+            samples = await self._recordings.load(voice.content, rate_hz)
+            made = await self.workers.run(_heard, samples, voice, model)
+        await self.workers.run(_try, made, model)
+        return made
+
+    async def _keep(self, stored: StoredVoice, made: PreparedVoice, model: LoadedModel) -> None:
+        identity = await self._identity(model)
+        await self.workers.run(self._cache.keep, stored.content_hash, identity, made)
+
+    async def _identity(self, model: LoadedModel) -> str:
+        if model.name not in self._identities:
+            identity = await self.workers.run(model_identity, model.family.name, model.path)
+            self._identities[model.name] = identity
+        return self._identities[model.name]
+
+    def _forget_unused(self) -> None:
+        everybodys = self.voices.seen_by(OPERATOR).all()
+        self._cache.keep_only({voice.content_hash for voice in everybodys})
+
+
+def _reserved(model: LoadedModel, aliases: Collection[str]) -> set[str]:
+    """Return the names that uploaded voices may not have."""
+    return {DEFAULT_VOICE, *(each.id for each in model.capabilities.voices), *aliases}
+
+
+def _check_clones(model: LoadedModel, what: str) -> None:
+    capabilities = model.capabilities
+    if not capabilities.cloning:
+        own = ", ".join(voice.id for voice in capabilities.voices)
+        raise InvalidRequestError(
+            f"{what}, but the model '{model.name}' clones no voices. Serve a checkpoint that does,"
+            f" or choose one of this model's own voices: {own}.",
+            param="voice",
+            code="voice_not_supported",
+        )
+    assert isinstance(model.prompter, VoicePreparing), "what clones voices hears recordings"
+
+
+def _heard(samples: Samples, voice: NewVoice, model: LoadedModel) -> PreparedVoice:
+    assert isinstance(model.prompter, VoicePreparing)
+    return model.prompter.prepare_voice(samples, name=voice.name, ref_text=voice.ref_text)
+
+
+def _try(made: PreparedVoice, model: LoadedModel) -> None:
+    """Build a prompt with a voice, since only the model knows which voices fit it."""
+    request = replace(
+        model.capabilities.sample_request,
+        sampling=model.family.sampling,
+        options={model.family.recordings[0]: made},
+    )
+    model.prompter.build(request, model.capabilities.voices[0], 0)

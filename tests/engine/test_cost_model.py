@@ -1,0 +1,75 @@
+"""What is learned of steps: the measured time, more for more work, and sense before all that."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.engine.cost_model import CostModel, StepShape
+from antiphon.engine.plan import Decode, Prefill, StepPlan
+
+shapes = st.builds(
+    StepShape,
+    st.integers(0, 300),
+    st.integers(0, 600),
+    st.dictionaries(st.sampled_from([1, 4, 16]), st.integers(1, 64), max_size=3),
+)
+
+
+@given(st.lists(st.tuples(shapes, st.floats(1e-5, 1.0)), max_size=40))
+def test_more_work_never_takes_less_time(measured: list[tuple[StepShape, float]]) -> None:
+    times = CostModel()
+    for shape, seconds in measured:
+        times.observe(shape, seconds)
+    rows_s = [times.rows_s(rows) for rows in range(1, 400, 7)]
+    assert rows_s == sorted(rows_s)
+    assert rows_s[0] > 0
+    chunks_s = [times.chunks_s(number, 4) for number in range(1, 200, 5)]
+    assert chunks_s == sorted(chunks_s)
+
+
+@given(st.floats(1e-4, 0.5), st.integers(1, 256))
+def test_the_same_step_again_and_again_is_learned(seconds: float, rows: int) -> None:
+    times, shape = CostModel(), StepShape(rows)
+    for _ in range(100):
+        times.observe(shape, seconds)
+    assert abs(times.step_s(shape) - seconds) < 0.01 * seconds
+    assert times.is_trusted
+
+
+def test_parts_of_a_step_are_told_apart_by_steps_that_lack_them() -> None:
+    times = CostModel()
+    for number in range(2000):
+        shape = StepShape(32, 64 * (number % 3 == 0), {4: 8} if number % 2 else {})
+        seconds = 0.02 + 0.005 * (number % 3 == 0) + 0.003 * (number % 2)
+        times.observe(shape, seconds)
+    assert abs(times.rows_s(32) - 0.02) < 1e-3
+    assert abs(times.chunks_s(8, 4) - 0.003) < 1e-3
+
+
+def test_a_shape_is_what_a_plan_asks_for() -> None:
+    plan = StepPlan(
+        prefills=(Prefill(0, 0, 10), Prefill(1, 5, 6)),
+        slots=(2, 3),
+        decodes=(Decode(2, 0, 4), Decode(3, 8, 4), Decode(4, 0, 1)),
+    )
+    assert StepShape.of(plan) == StepShape(2, 11, {4: 2, 1: 1})
+
+
+def test_one_hiccup_does_not_change_what_is_expected_by_much() -> None:
+    times, shape = CostModel(), StepShape(8)
+    for _ in range(50):
+        times.observe(shape, 0.01)
+    times.observe(shape, 10.0)
+    assert times.step_s(shape) < 0.02
+    assert times.mean_step_s < 0.02
+
+
+def test_what_was_slow_once_is_not_believed_when_less_work_is_quick_again() -> None:
+    times = CostModel()
+    for _ in range(100):
+        times.observe(StepShape(32), 5e-3)
+        times.observe(StepShape(64), 6e-3)
+    for _ in range(100):
+        times.observe(StepShape(64), 0.5)  # somebody else has the device
+    for _ in range(100):
+        times.observe(StepShape(32), 5e-3)  # all that is let in meanwhile
+    assert times.rows_s(64) < 2.1 * times.rows_s(32)

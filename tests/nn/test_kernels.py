@@ -1,0 +1,85 @@
+"""Every kernel against the PyTorch lines it stands for, on a GPU or in Triton's interpreter."""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+
+from antiphon.nn import kernels
+from antiphon.nn.kernels import pointwise, sampling
+from antiphon.nn.layers import RMSNorm
+from antiphon.nn.sampler import SamplingRows, gumbel_noise, sample, seed_words
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture(autouse=True)
+def _plain_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the references run as PyTorch lines on a GPU too."""
+    monkeypatch.setattr(kernels, "_HAS_TRITON", False)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+@pytest.mark.parametrize("width", [48, 64])
+def test_norm_and_sum(width: int) -> None:
+    states, branch, weight = random(5, width), random(5, width, seed=1), random(width, seed=2)
+    norm = RMSNorm(weight, 1e-6)
+    torch.testing.assert_close(pointwise.rms_norm(states, weight, 1e-6), norm(states))
+    sums, normed = pointwise.add_rms_norm(states, branch, weight, 1e-6)
+    assert torch.equal(sums, states + branch)
+    torch.testing.assert_close(normed, norm(states + branch))
+
+
+def test_gate() -> None:
+    gate_up = random(3, 2, 96)
+    gate, up = gate_up.chunk(2, dim=-1)
+    product = pointwise.silu_product(gate_up)
+    torch.testing.assert_close(product, torch.nn.functional.silu(gate) * up)
+
+
+def test_snake() -> None:
+    states, frequency, amplitude = random(2, 7, 12), random(12, seed=1).exp(), random(12, seed=2)
+    expected = states + amplitude * (states * frequency).sin() ** 2
+    torch.testing.assert_close(pointwise.snake(states, frequency, amplitude), expected)
+
+
+def test_noise_is_the_same_to_the_bit() -> None:
+    seeds = torch.tensor([seed_words(2**60 + 12345), seed_words(7)], device=DEVICE)
+    frames, codebooks = torch.tensor([5, 4000], device=DEVICE), torch.arange(4, device=DEVICE)
+    uniform = sampling.uniform(seeds, frames, codebooks, 100)
+    assert torch.equal(-torch.log(-torch.log(uniform)), gumbel_noise(seeds, frames, codebooks, 100))
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9, 0.5, 0.01])
+@pytest.mark.parametrize("top_k", [1, 2, 50, 300])
+def test_draws_are_the_same_to_the_bit(top_k: int, top_p: float) -> None:
+    logits = random(4, 300).bfloat16()
+    if top_p < 1.0:  # which of several equals are dropped is open
+        logits = random(4, 300)
+    logits[:, 10] = -torch.inf
+    logits[3, 5] = torch.nan
+    rows = SamplingRows(
+        temperature=torch.tensor([0.0, 0.9, 0.3, 1.1], device=DEVICE),
+        top_k=torch.tensor([top_k, top_k, 1, 7], device=DEVICE),
+        top_p=torch.tensor([top_p, top_p, 1.0, top_p], device=DEVICE),
+        repetition_penalty=torch.ones(4, device=DEVICE),
+        max_top_k=300,
+        uses_top_p=top_p < 1.0,
+    )
+    noise = random(4, 3, 300, seed=1)[:, 1]
+    parameters = (rows.temperature, rows.top_k, rows.top_p)
+    tokens, scores = sampling.draw(logits, parameters, noise)
+    expected_tokens, expected_scores = sample(logits, rows, noise)
+    assert torch.equal(tokens[:3], expected_tokens[:3])
+    assert torch.equal(scores[:3], expected_scores[:3])
+    assert scores[3].isnan()

@@ -1,0 +1,166 @@
+"""Attention's kernels against its PyTorch lines, on a GPU or in Triton's interpreter."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+
+from antiphon.nn import kernels
+from antiphon.nn.attention import (
+    Attend,
+    DecodeAttention,
+    FrameAttention,
+    FrameCache,
+    PagedCache,
+    PrefillAttention,
+    Tokens,
+    cut_tiles,
+)
+from antiphon.nn.layers import RMSNorm, Rope, Rotation
+from antiphon.nn.qkv import Heads, NormedHeads
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+HEADS = Heads(num_heads=4, num_kv_heads=2, head_dim=16)
+NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 4, 640, 16
+WIDTH = (HEADS.num_heads + 2 * HEADS.num_kv_heads) * HEADS.head_dim
+
+Using = Callable[[bool], None]
+
+
+@pytest.fixture
+def use_kernels(monkeypatch: pytest.MonkeyPatch) -> Using:
+    """Return what chooses between kernels and PyTorch lines, wherever tensors are."""
+
+    def use(is_kernel: bool) -> None:
+        monkeypatch.setattr(kernels, "run_on", lambda tensor: is_kernel)
+
+    use(False)
+    return use
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def new_cache() -> PagedCache:
+    """Return a cache whose slots hold blocks that lie anywhere."""
+    max_blocks = MAX_POSITIONS // BLOCK_POSITIONS
+    num_blocks = NUM_SLOTS * max_blocks
+    shape = (2, 2, num_blocks + 1, BLOCK_POSITIONS, HEADS.num_kv_heads, HEADS.head_dim)
+    blocks = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(0))
+    table = torch.full((NUM_SLOTS + 1, max_blocks), num_blocks, dtype=torch.int32)
+    table[:-1] = blocks.view(NUM_SLOTS, max_blocks)
+    return PagedCache(random(*shape, seed=7), table.to(DEVICE))
+
+
+def normed_heads() -> NormedHeads:
+    norms = (RMSNorm(random(HEADS.head_dim, seed=seed), 1e-6) for seed in (3, 4))
+    return NormedHeads(HEADS, *norms)
+
+
+def rope() -> Rope:
+    return Rope.build(HEADS.head_dim, 1e4, MAX_POSITIONS, torch.zeros((), device=DEVICE))
+
+
+def both(
+    use_kernels: Using, make: Callable[[PagedCache], Attend], joined: Tensor, rotation: Rotation
+) -> tuple[Tensor, Tensor]:
+    """Return what kernels and what PyTorch lines give; the caches must be the same afterwards."""
+    results, caches = [], []
+    for is_kernel in (True, False):
+        use_kernels(is_kernel)
+        cache = new_cache()
+        results.append(make(cache)(1, joined, normed_heads(), rotation))
+        caches.append(cache.tensor)
+    torch.testing.assert_close(*caches)
+    use_kernels(True)
+    ours, reference = results
+    torch.testing.assert_close(ours, reference, atol=1e-5, rtol=1e-5)
+    return ours, reference
+
+
+def test_decoding_slots_of_any_length(use_kernels: Using) -> None:
+    slots = torch.tensor([2, 0, 3, 1], device=DEVICE)
+    positions = torch.tensor([600, 30, 255, 256], device=DEVICE)
+    joined, rotation = random(4, 1, WIDTH), rope().at(positions[:, None])
+
+    def attend(num_visible: int, row: int | None = None) -> Tensor:
+        rows = slice(None) if row is None else slice(row, row + 1)
+        step = DecodeAttention(new_cache(), slots[rows], positions[rows], num_visible)
+        turned = Rotation(rotation.cosines[rows], rotation.sines[rows])
+        return step(1, joined[rows], normed_heads(), turned)
+
+    ours, _ = both(
+        use_kernels, lambda cache: DecodeAttention(cache, slots, positions, 601), joined, rotation
+    )
+    assert torch.equal(ours, attend(MAX_POSITIONS))
+    for row, num_visible in enumerate((601, 31, 256, 257)):
+        alone = attend(num_visible, row)
+        assert torch.equal(alone[0], ours[row]), "a row's result depends on its company"
+
+
+@pytest.mark.parametrize("position", [0, 1, 15, 16, 63, 64])
+def test_decoding_a_short_slot(use_kernels: Using, position: int) -> None:
+    slots, positions = (torch.tensor([value], device=DEVICE) for value in (1, position))
+    both(
+        use_kernels,
+        lambda cache: DecodeAttention(cache, slots, positions, position + 1),
+        random(1, 1, WIDTH),
+        rope().at(positions[:, None]),
+    )
+
+
+def tokens_of(pieces: list[tuple[int, int, int]]) -> Tokens:
+    slots = [slot for slot, _, count in pieces for _ in range(count)]
+    positions = [start + at for _, start, count in pieces for at in range(count)]
+    tiles = torch.from_numpy(cut_tiles(pieces))
+    tiles = torch.cat((tiles, torch.zeros(2, 4, dtype=tiles.dtype)))  # some that name nothing
+    return Tokens(
+        torch.tensor(slots, device=DEVICE), torch.tensor(positions, device=DEVICE), tiles.to(DEVICE)
+    )
+
+
+def test_reading_pieces_of_prompts(use_kernels: Using) -> None:
+    pieces = [(2, 0, 5), (0, 70, 40), (3, 31, 1), (1, 0, 64), (NUM_SLOTS, 0, 3)]
+    tokens = tokens_of(pieces)
+    joined = random(1, len(tokens.slots), WIDTH)
+    rotation = rope().at(tokens.positions[None])
+    both(use_kernels, lambda cache: PrefillAttention(cache, tokens), joined, rotation)
+
+
+def test_a_piece_is_read_alike_in_any_company(use_kernels: Using) -> None:
+    use_kernels(True)
+    joined = random(1, 45, WIDTH)
+    results = []
+    for others in ([], [(0, 3, 9)]):
+        tokens = tokens_of([*others, (2, 60, 45)])
+        padded = torch.cat((random(1, len(tokens.slots) - 45, WIDTH, seed=5), joined), dim=1)
+        attend = PrefillAttention(new_cache(), tokens)
+        rotation = rope().at(tokens.positions[None])
+        results.append(attend(1, padded, normed_heads(), rotation)[:, -45:])
+    assert torch.equal(*results)
+
+
+def test_a_frame_run(use_kernels: Using) -> None:
+    shape = (2, 6, 16, HEADS.num_kv_heads, HEADS.head_dim)
+    joined = random(5, 16, WIDTH)
+    results = []
+    for is_kernel in (True, False):
+        use_kernels(is_kernel)
+        cache = FrameCache.zeros(shape, like=torch.zeros((), device=DEVICE))
+        cache.kept.fill_(7.0)  # of an earlier frame
+        attend, parts = FrameAttention(cache, 5), []
+        for start, end in [(0, 2), *((at, at + 1) for at in range(2, 16))]:
+            rotation = rope().between(start, end)
+            parts.append(attend(1, joined[:, start:end].contiguous(), normed_heads(), rotation))
+            attend.advance(end - start)
+        results.append(torch.cat(parts, dim=1))
+    torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,76 @@
+"""Fused products against the PyTorch lines they stand for, on a GPU or in Triton's interpreter."""
+
+import os
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+
+from antiphon.nn.kernels.fused_linear import Products, scale
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+EPSILON = 1e-6
+WIDTH, NUM_OUTPUTS = 192, 96
+ROWS = (1, 3, 5, 9, 70)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def normed(states: Tensor, norm: Tensor) -> Tensor:
+    return norm * states * torch.rsqrt(states.square().mean(-1, keepdim=True) + EPSILON)
+
+
+def assert_close(result: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("num_rows", ROWS)
+@pytest.mark.parametrize("product", [Products(), Products(is_batch_invariant=True)])
+def test_products_are_what_they_stand_for(product: Products, num_rows: int) -> None:
+    states, norm = random(num_rows, WIDTH), random(WIDTH, seed=1)
+    weight = random(NUM_OUTPUTS, WIDTH, seed=2)
+    wide = normed(states, norm) @ weight.T
+    gate, up = wide.chunk(2, dim=-1)
+    scaled = scale(states, norm)
+    assert_close(product.plain(states, weight), states @ weight.T)
+    assert_close(product.normed(scaled, weight, EPSILON), wide)
+    assert_close(product.normed(scaled, weight, EPSILON, is_gated=True), F.silu(gate) * up)
+
+
+@pytest.mark.parametrize("num_rows", ROWS)
+@pytest.mark.parametrize("product", [Products(), Products(is_batch_invariant=True)])
+def test_a_sum_is_ready_for_the_next_norm(product: Products, num_rows: int) -> None:
+    states, inputs = random(num_rows, WIDTH), random(num_rows, NUM_OUTPUTS, seed=1)
+    weight, next_norm = random(WIDTH, NUM_OUTPUTS, seed=2), random(WIDTH, seed=3)
+    after = random(NUM_OUTPUTS, WIDTH, seed=4)
+    expected = states + inputs @ weight.T
+    result = product.added(states, inputs, weight, next_norm)
+    assert_close(result.states, expected)
+    assert_close(product.normed(result, after, EPSILON), normed(expected, next_norm) @ after.T)
+
+
+def test_the_last_position_of_each_run() -> None:
+    states, norm = random(6, WIDTH), random(WIDTH, seed=1)
+    last = scale(states, norm).last(3)
+    assert torch.equal(last.states, states[[2, 5]])
+    assert torch.equal(last.scaled, scale(states[[2, 5]], norm).scaled)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batch_invariant_rows_do_not_notice_their_company(dtype: torch.dtype) -> None:
+    product = Products(is_batch_invariant=True)
+    states, norm = random(130, WIDTH).to(dtype), random(WIDTH, seed=1).to(dtype)
+    weight = random(NUM_OUTPUTS, WIDTH, seed=2).to(dtype)
+    together = product.normed(scale(states, norm), weight, EPSILON)
+    for row in (0, 63, 64, 129):
+        alone = product.normed(scale(states[row : row + 1], norm), weight, EPSILON)
+        assert torch.equal(alone[0], together[row])

@@ -1,0 +1,229 @@
+"""Long text as one stream: joined from its segments, one ahead, free when it is left."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from antiphon.audio.joining import Joiner
+from antiphon.audio.utterance import Audio, collect
+from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.errors import EngineError, RateLimitError
+from antiphon.fabric.base import StageRequest, StageStream
+from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.pronunciation import Pronunciations
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.synthesis import PAUSE_S, one_ahead
+from antiphon.pipeline.speech.text import segment_seed
+from antiphon.pipeline.speech.text_plan import TextLimits, plan_text
+from antiphon.types import AudioChunk, SpeechRequest
+
+LONG = "\n\n".join(f"{name} paragraph. {'It goes on and on. ' * 8}" for name in ("A", "B", "C"))
+ONE = SpeechRequest("Just one segment.", seed=7)
+
+
+def on_toy(body: Callable[[Speech], Awaitable[None]], **settings: object) -> None:
+    async def main() -> None:
+        model = await LoadedModel.load(ModelSettings(source="toy", max_slots=4))
+        speech = Speech({model.name: model}, SpeechSettings.model_validate(settings))
+        try:
+            await body(speech)
+        finally:
+            assert model.fabric.num_open == 0
+            speech.close()
+            await model.close()
+
+    asyncio.run(main())
+
+
+async def say(speech: Speech, request: SpeechRequest) -> Audio:
+    return await collect(speech.stream(request))
+
+
+def test_long_text_is_its_segments_joined() -> None:
+    async def body(speech: Speech) -> None:
+        request = SpeechRequest(LONG, seed=3)
+        whole = await say(speech, request)
+        limits = TextLimits(segment_characters=200)
+        (passage,) = plan_text(request, Pronunciations(), limits)
+        assert len(passage.segments) == 3
+        joiner = Joiner(whole.sample_rate_hz)
+        parts, num_tokens = [], 0
+        for segment in passage.segments:
+            seed = segment_seed(3, segment.index)
+            alone = await say(speech, replace(request, input=segment.text, seed=seed))
+            has_next = segment is not passage.segments[-1]
+            parts.append(joiner.begin(PAUSE_S[segment.joint], has_next=has_next))
+            parts += [joiner.push(alone.samples), joiner.end()]
+            num_tokens += alone.usage.input_tokens
+        np.testing.assert_array_equal(whole.samples, np.concatenate(parts))
+        assert whole.usage.input_tokens == num_tokens
+
+    on_toy(body)
+
+
+@pytest.mark.parametrize(("speed", "rate_hz"), [(1.0, 24_000), (2.0, 24_000), (0.5, 16_000)])
+def test_a_pause_is_exact_silence_at_any_speed(speed: float, rate_hz: int) -> None:
+    async def body(speech: Speech) -> None:
+        request = SpeechRequest("", seed=1, speed=speed, sample_rate_hz=rate_hz)
+        first = await say(speech, replace(request, input="One."))
+        both = await say(speech, replace(request, input="One. [pause:1.25s] Two."))
+        num_silent = round(1.25 * rate_hz)
+        silence = both.samples[len(first.samples) : len(first.samples) + num_silent]
+        np.testing.assert_array_equal(both.samples[: len(first.samples)], first.samples)
+        np.testing.assert_array_equal(silence, np.zeros(num_silent))
+        second = replace(request, input="Two.", seed=segment_seed(1, 1))
+        np.testing.assert_array_equal(
+            both.samples[len(first.samples) + num_silent :], (await say(speech, second)).samples
+        )
+
+    on_toy(body)
+
+
+def test_dictionaries_and_numbers_change_what_is_spoken() -> None:
+    async def body(speech: Speech) -> None:
+        said = await say(speech, SpeechRequest("four sequel", seed=1))
+        for request in (
+            SpeechRequest("4 SQL", seed=1, normalize=True),
+            SpeechRequest("4 Q", seed=1, normalize=True, pronunciations={"Q": "sequel"}),
+            SpeechRequest("4 SQL", seed=1, pronunciations={"4": "four"}),
+        ):
+            np.testing.assert_array_equal((await say(speech, request)).samples, said.samples)
+
+    on_toy(body, pronunciations={"SQL": "sequel"})
+
+
+def test_whoever_leaves_frees_all_segments() -> None:
+    async def body(speech: Speech) -> None:
+        (model,) = speech.models.values()
+        events = speech.stream(SpeechRequest(LONG, seed=1))
+        async with aclosing(events):
+            await anext(events)
+            await anext(events)
+            assert model.fabric.num_open > 0
+        assert model.fabric.num_open == 0
+
+    on_toy(body)
+
+
+def test_a_segment_that_is_refused_waits_and_the_first_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(speech: Speech) -> None:
+        (model,) = speech.models.values()
+        unhindered = await say(speech, SpeechRequest(LONG, seed=1))
+        num_refusals = 2
+        opened = model.open
+
+        def reluctant(request: StageRequest) -> StageStream:
+            nonlocal num_refusals
+            if not request.id.endswith("-0") and num_refusals:
+                num_refusals -= 1
+                raise RateLimitError("Too much.", retry_after_s=0.001)
+            return opened(request)
+
+        monkeypatch.setattr(model, "open", reluctant)
+        waited = await say(speech, SpeechRequest(LONG, seed=1))
+        assert num_refusals == 0
+        np.testing.assert_array_equal(waited.samples, unhindered.samples)
+
+        def busy(request: StageRequest) -> StageStream:
+            raise RateLimitError("Too much.", retry_after_s=0.001)
+
+        monkeypatch.setattr(model, "open", busy)
+        with pytest.raises(RateLimitError):
+            await say(speech, SpeechRequest(LONG, seed=1))
+
+    on_toy(body)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_stage_is_told_which_stream_a_segment_belongs_to(
+    monkeypatch: pytest.MonkeyPatch, is_live: bool
+) -> None:
+    async def body(speech: Speech) -> None:
+        (model,) = speech.models.values()
+        opened, told = model.open, list[StageRequest]()
+
+        def noted(request: StageRequest) -> StageStream:
+            told.append(request)
+            return opened(request)
+
+        monkeypatch.setattr(model, "open", noted)
+        request = SpeechRequest(LONG, seed=1, speed=2.0, is_live=is_live)
+        await say(speech, request)
+        assert [each.stream_id for each in told] == [request.id] * 3
+        assert [each.is_later for each in told] == [False, True, True]
+        assert {(each.speed, each.is_live) for each in told} == {(2.0, is_live)}
+
+    on_toy(body)
+
+
+async def numbers(name: int, log: list[str], *, fails: bool = False) -> AsyncGenerator[int, None]:
+    log.append(f"begin {name}")
+    try:
+        yield 10 * name
+        if fails:
+            raise EngineError("It broke.")
+        yield 10 * name + 1
+    finally:
+        log.append(f"end {name}")
+
+
+def test_streams_come_in_order_and_one_is_ahead() -> None:
+    async def main() -> None:
+        log: list[str] = []
+        streams = one_ahead([partial(numbers, name, log) for name in range(4)])
+        assert [await anext(streams), await anext(streams)] == [0, 1]
+        await asyncio.sleep(0.01)
+        assert "begin 1" in log
+        assert "begin 2" not in log
+        assert [item async for item in streams] == [10, 11, 20, 21, 30, 31]
+        assert [each for each in log if each.startswith("end")] == [f"end {i}" for i in range(4)]
+
+    asyncio.run(main())
+
+
+def test_a_failure_comes_in_its_turn_and_frees_what_is_ahead() -> None:
+    async def main() -> None:
+        log: list[str] = []
+        names = [(0, False), (1, True), (2, False), (3, False)]
+        streams = one_ahead([partial(numbers, name, log, fails=fails) for name, fails in names])
+        assert [await anext(streams) for _ in range(3)] == [0, 1, 10]
+        with pytest.raises(EngineError):
+            await anext(streams)
+        assert sorted(log) == [f"{what} {name}" for what in ("begin", "end") for name in range(3)]
+
+    asyncio.run(main())
+
+
+def test_silence_lets_others_have_their_turn() -> None:
+    """Nothing is waited for while it is made: a pause must not be one long callback."""
+
+    async def body(speech: Speech) -> None:
+        request = SpeechRequest(f"One.{'[pause:10s]' * 60} Two.", seed=1)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        turns_at_silence = []
+        async with aclosing(speech.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, AudioChunk) and not event.samples.any():
+                    assert len(event.samples) <= event.sample_rate_hz
+                    turns_at_silence.append(turns)
+        task.cancel()
+        assert len(turns_at_silence) >= 600
+        assert all(left < right for left, right in pairwise(turns_at_silence))
+
+    on_toy(body)

@@ -1,0 +1,172 @@
+"""A backup is the data folder as of one moment, made while it is used; a damaged one is refused."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import InvalidRequestError
+from antiphon.storage import backup as backups
+from antiphon.storage.backup import DataPlaces, back_up, restore
+from antiphon.storage.blobs import Blobs
+from antiphon.storage.database import Database
+from antiphon.storage.job import JobFile, JobProgress, JobResult, JobState
+from antiphon.storage.job_ledger import JobLedger
+from antiphon.storage.media_store import MediaStore
+from antiphon.voices.consents import ConsentStore
+from antiphon.voices.copying import copy_database
+from antiphon.voices.store import NewVoice, VoiceStore
+
+
+class Folder:
+    """A data folder, with all that looks into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.places = DataPlaces(path, Blobs(path / "blobs"), MediaStore(path / "media"))
+        self.vault = Database(path)
+        self.voices = VoiceStore(self.vault, 10)
+        self.consents = ConsentStore(self.vault, 10)
+        self.jobs = JobLedger(path)
+
+    def fill(self, scratch: Path) -> None:
+        self.voices.add(NewVoice(name="Ann", content=b"recording", owner="ann"))
+        self.voices.add(NewVoice(name="Bob", content=b"other"))
+        self.consents.add("label", "en", b"agreed", "audio/wav")
+        for _ in range(2):
+            self.jobs.add("{}", "ann")
+        runner = self.jobs.runner()
+        done = self.jobs.borrow(runner)
+        assert done is not None
+        scratch.write_bytes(b"speech")
+        num_bytes = self.places.media.take(scratch, f"jobs/{done.id}/0.wav")
+        file = JobFile(
+            key=f"jobs/{done.id}/0.wav",
+            media_type="audio/wav",
+            num_bytes=num_bytes,
+            duration_s=1.0,
+        )
+        result = JobResult(
+            files=(file,), chapters=(), finish_reason="stop", input_tokens=1, output_tokens=2
+        )
+        assert self.jobs.finish(done.id, runner, result, JobProgress(fraction=1.0))
+        assert self.jobs.borrow(runner) is not None  # one is under way
+
+    def told(self) -> object:
+        jobs = self.jobs.page(10, None)
+        return (
+            [(voice, self.voices.content(voice)) for voice in self.voices.all()],
+            self.consents.page(10),
+            [(job.id, job.owner, job.result, job.progress) for job in jobs],
+            [
+                b"".join(self.places.media.read(file.key, 0, file.num_bytes))
+                for job in jobs
+                if job.result
+                for file in job.result.files
+            ],
+        )
+
+    def close(self) -> None:
+        self.vault.close()
+        self.jobs.close()
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path / "old")
+    folder.fill(tmp_path / "scratch")
+    return folder
+
+
+def test_what_is_restored_is_what_was_backed_up(old: Folder, tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar"
+    counts = back_up(old.places, file)  # while the folder is in use
+    assert (counts.num_recordings, counts.num_results) == (3, 1)
+    assert file.stat().st_mode & 0o077 == 0
+    told = old.told()
+    old.close()
+    new = Folder(tmp_path / "new")
+    assert restore(new.places, file) == counts
+    assert new.told() == told
+    assert [job.state for job in new.jobs.page(5, None)] == [JobState.QUEUED, JobState.COMPLETED]
+    assert new.jobs.borrow(new.jobs.runner()) is not None, "what was under way begins anew"
+    new.voices.add(NewVoice(name="Cid", content=b"more"))
+    new.vault.sweep()
+    assert [new.voices.content(voice) for voice in new.voices.all()][-1] == b"more"
+    with pytest.raises(InvalidRequestError, match="in use"):
+        restore(new.places, file)
+    with pytest.raises(InvalidRequestError, match="already"):
+        back_up(new.places, file)
+    new.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar", "new", "old"]
+
+
+def test_what_is_deleted_meanwhile_is_left_out_as_a_whole(
+    old: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copied_and_deleted(source: Path, target: Path) -> bool:
+        found = copy_database(source, target)
+        if target.name.startswith("jobs"):  # the second one
+            old.voices.delete(next(voice.id for voice in old.voices.all() if voice.owner))
+            (done,) = (job for job in old.jobs.page(5, None) if job.result)
+            old.places.media.delete(f"jobs/{done.id}")
+            old.jobs.delete(done.id)
+        return found
+
+    monkeypatch.setattr(backups, "copy_database", copied_and_deleted)
+    back_up(old.places, tmp_path / "backup.tar")
+    told = old.told()
+    old.close()
+    new = Folder(tmp_path / "new")
+    restore(new.places, tmp_path / "backup.tar")
+    assert new.told() == told
+    assert [voice.name for voice in new.voices.all()] == ["Bob"]
+    new.close()
+
+
+def test_an_empty_folder_has_a_backup_too(tmp_path: Path) -> None:
+    old, new = Folder(tmp_path / "old"), Folder(tmp_path / "new")
+    back_up(old.places, tmp_path / "backup.tar")
+    restore(new.places, tmp_path / "backup.tar")
+    assert new.voices.all() == []
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 0.9])
+def test_a_backup_that_was_cut_is_refused(old: Folder, tmp_path: Path, kept: float) -> None:
+    file = tmp_path / "backup.tar"
+    back_up(old.places, file)
+    old.close()
+    content = file.read_bytes().rstrip(b"\0")
+    file.write_bytes(content[: int(len(content) * kept) // 512 * 512])
+    new = Folder(tmp_path / "new")
+    with pytest.raises(InvalidRequestError, match="no backup"):
+        restore(new.places, file)
+    assert new.voices.all() == []
+    assert new.jobs.page(5, None) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil", "/etc/evil", "blobs/../../evil", "media/jobs/../evil", "blobs/a/..", "x.sqlite3"],
+)
+def test_a_backup_writes_nothing_anywhere_else(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "backup.tar"
+    with tarfile.open(file, "w") as archive:
+        for each in (name, "complete"):
+            member = tarfile.TarInfo(each)
+            member.size = 4
+            archive.addfile(member, io.BytesIO(b"evil"))
+    new = Folder(tmp_path / "data" / "new")
+    with pytest.raises(InvalidRequestError, match="no part of a backup"):
+        restore(new.places, file)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "evil"]
+
+
+def test_a_link_in_a_backup_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar"
+    with tarfile.open(file, "w") as archive:
+        member = tarfile.TarInfo("blobs/a/b")
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(member)
+    with pytest.raises(InvalidRequestError, match="no part of a backup"):
+        restore(Folder(tmp_path / "new").places, file)

@@ -1,0 +1,149 @@
+"""What is measured of a stream is what its listener would notice, whatever way it ends."""
+
+import asyncio
+from contextlib import aclosing, suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from antiphon.errors import EngineError
+from antiphon.telemetry.metrics import Metrics
+from antiphon.telemetry.stream_stats import StreamStats
+from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
+
+MODEL = "toy"
+SAMPLE_RATE_HZ = 1000
+MILLISECONDS = st.integers(0, 3000)
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    return registry.get_sample_value(name, labels) or 0.0
+
+
+async def spoken(num_chunks: int, *, breaks: bool = False) -> SpeechStream:
+    for _ in range(num_chunks):
+        yield AudioChunk(np.zeros(100, np.float32), SAMPLE_RATE_HZ, 1)
+    if breaks:
+        raise EngineError("on purpose")
+    yield Ended("stop", Usage(7, num_chunks))
+
+
+async def listen(metrics: Metrics, stream: SpeechStream, num_items: int | None = None) -> None:
+    async with aclosing(metrics.observed(MODEL, stream, voice_kind="uploaded")) as events:
+        num_heard = 0
+        async for _ in events:
+            num_heard += 1
+            if num_heard == num_items:
+                return
+
+
+def test_a_stream_that_is_heard_to_its_end() -> None:
+    metrics = Metrics()
+    asyncio.run(listen(metrics, spoken(3)))
+    found = metrics.registry
+    assert value(found, "antiphon_speech_ended_total", model=MODEL, reason="stop") == 1
+    assert value(found, "antiphon_audio_seconds_total", model=MODEL) == pytest.approx(0.3)
+    assert value(found, "antiphon_input_tokens_total", model=MODEL) == 7
+    assert value(found, "antiphon_first_audio_seconds_count", model=MODEL) == 1
+    assert value(found, "antiphon_real_time_factor_count", model=MODEL) == 1
+    place = {"model_name": MODEL, "stage": "speech", "replica": "0"}
+    assert value(found, "vllm_omni:audio_ttfp_s_count", **place) == 1
+    assert value(found, "vllm_omni:generation_tokens_total", **place) == 3
+    assert value(found, "vllm_omni:requests_success_total", finished_reason="stop", **place) == 1
+    assert value(found, "vllm_omni:audio_continuity_ok_total", threshold_ms="100", **place) == 1
+
+
+@pytest.mark.parametrize(("num_chunks", "stage"), [(0, "start"), (2, "stream")])
+@pytest.mark.parametrize("way", ["failed", "aborted"])
+def test_a_stream_that_is_not_counts_as_such(num_chunks: int, stage: str, way: str) -> None:
+    metrics = Metrics()
+
+    async def main() -> None:
+        if way == "failed":
+            with pytest.raises(EngineError):
+                await listen(metrics, spoken(num_chunks, breaks=True))
+        elif num_chunks:
+            await listen(metrics, spoken(10), num_chunks)
+        else:
+            await leave_early(metrics)
+
+    asyncio.run(main())
+    labels = {"model": MODEL, "voice": "uploaded", "format": "-", "stage": stage}
+    assert value(metrics.registry, f"antiphon_speech_{way}_total", **labels) == 1
+    assert value(metrics.registry, "antiphon_real_time_factor_count", model=MODEL) == 0
+
+
+async def leave_early(metrics: Metrics) -> None:
+    async def never() -> SpeechStream:
+        await asyncio.Event().wait()
+        yield Ended("stop")
+
+    listening = asyncio.create_task(listen(metrics, never()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert value(metrics.registry, "antiphon_speech_waiting", model=MODEL) == 1
+    listening.cancel()
+    await asyncio.wait([listening])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=8))
+def test_gauges_return_to_zero(streams: list[tuple[bool, int]]) -> None:
+    metrics = Metrics()
+
+    async def one(breaks: bool, num_items: int) -> None:
+        with suppress(EngineError):
+            await listen(metrics, spoken(3, breaks=breaks), num_items)
+
+    async def main() -> None:
+        await asyncio.gather(*(one(*each) for each in streams))
+
+    asyncio.run(main())
+    for name in ("antiphon_speech_active", "antiphon_speech_waiting"):
+        assert value(metrics.registry, name, model=MODEL) == 0
+    place = {"model_name": MODEL, "stage": "speech", "replica": "0"}
+    for name in ("vllm_omni:num_requests_running", "vllm_omni:num_requests_waiting"):
+        assert value(metrics.registry, name, **place) == 0
+
+
+class Clock:
+    """Milliseconds that pass only when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> float:
+        return self.now_ms / 1000
+
+
+@given(st.lists(st.tuples(MILLISECONDS, MILLISECONDS), min_size=1, max_size=20))
+def test_gaps_are_what_a_listener_without_buffer_hears(chunks: list[tuple[int, int]]) -> None:
+    clock = Clock()
+    meter = StreamStats(clock)
+    played_until_ms, gaps_ms = None, 0
+    for wait_ms, audio_ms in chunks:
+        clock.now_ms += wait_ms
+        if played_until_ms is None:
+            played_until_ms = clock.now_ms
+        gap_ms = max(0, clock.now_ms - played_until_ms)
+        gaps_ms += gap_ms
+        played_until_ms += gap_ms + audio_ms
+        meter.hear(audio_ms / 1000)
+        meter.ask()
+    assert meter.underrun_s == pytest.approx(gaps_ms / 1000)
+    assert meter.first_audio_s == chunks[0][0] / 1000
+    assert meter.busy_s == pytest.approx(sum(wait for wait, _ in chunks) / 1000)
+
+
+def test_a_slow_listener_makes_no_gaps_and_no_work() -> None:
+    clock = Clock()
+    meter = StreamStats(clock)
+    for _ in range(5):
+        clock.now_ms += 10
+        meter.hear(0.1)
+        clock.now_ms += 5000  # it plays, and reads on much later
+        meter.ask()
+    assert (meter.num_underruns, meter.underrun_s) == (0, 0)
+    assert meter.real_time_factor == pytest.approx(0.1)
