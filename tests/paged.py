@@ -72,7 +72,7 @@ class PagedToyRunner(ToyRunner):
             self._check(table)
             for _ in range(each.start, each.end):
                 self._put(table)
-        for slot in plan.slots:
+        for slot in plan.decode_slots:
             table = self._tables[slot]
             table.num_held = max(table.num_held, table.num_needed)  # all of it may be shared
             self._check(table)

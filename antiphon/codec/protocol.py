@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.engine.plan import Decode
+from antiphon.engine.plan import CodecChunk
 from antiphon.types import Samples
 
 
@@ -46,7 +46,7 @@ class StreamingDecoder(Protocol):
 
     @property
     def chunk_sizes(self) -> tuple[int, ...]:
-        """Frames that one `Decode` may have, ascending."""
+        """Frames that one `CodecChunk` may have, ascending."""
         ...
 
     def open(self, num_slots: int) -> Any:
@@ -57,8 +57,8 @@ class StreamingDecoder(Protocol):
         """Make a row fresh again."""
         ...
 
-    def lead(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
-        """Lead a fresh row through ``frames``, ``[n, ...]``, whose audio nobody hears.
+    def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+        """Prime a fresh row with ``frames``, ``[n, ...]``, whose audio is not used.
 
         Work is put on the current stream, and not waited for.
         """
@@ -67,16 +67,16 @@ class StreamingDecoder(Protocol):
     def replay(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         """Decode frames again, ``[n, ...]``, that became audio before their row was given up.
 
-        They come after those that the row is led through. What is decoded next is what it would
+        They come after those that the row is primed with. What is decoded next is what it would
         have been in the row that was given up, to the last bit. Work is put on the current stream.
         """
         ...
 
-    def launch(self, decodes: Sequence[Decode], frame_store: Any, state: Any) -> PendingAudio:
+    def launch(self, chunks: Sequence[CodecChunk], frame_store: Any, state: Any) -> PendingAudio:
         """Begin to decode chunks, at most one a slot, and advance their rows.
 
         Args:
-            decodes: which frames; some may not have been made, their audio means nothing.
+            chunks: which frames; some may not have been made, their audio means nothing.
             frame_store: ``[num_slots or more, num_kept, ...]``, where frame ``k`` of a slot is at
                 ``k % num_kept``; on the device, read by work that is put on the current stream.
             state: updated in place.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.engine.plan import Decode
+from antiphon.engine.plan import CodecChunk
 from antiphon.types import Samples
 
 
@@ -33,20 +33,20 @@ class RowDecoder(ABC):
     def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
         """Decode the next frames of one row, ``[n, ...]``; return ``[n * samples_per_frame]``."""
 
-    def lead(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+    def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         self.decode_row(frames, state, slot)
 
     def replay(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         self.decode_row(frames, state, slot)
 
     def launch(
-        self, decodes: Sequence[Decode], frame_store: NDArray[Any], state: Any
+        self, chunks: Sequence[CodecChunk], frame_store: NDArray[Any], state: Any
     ) -> DecodedAudio:
-        chunks = {}
-        for each in decodes:
+        audio = {}
+        for each in chunks:
             places = np.arange(each.start, each.start + each.num_frames) % frame_store.shape[1]
-            chunks[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
-        return DecodedAudio(chunks)
+            audio[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
+        return DecodedAudio(audio)
 
     def decode(self, frames: NDArray[Any], state: Any, active: NDArray[np.bool_]) -> Samples:
         num_slots, num_frames = frames.shape[:2]

@@ -18,8 +18,8 @@ from antiphon.types import Samples
 
 logger = logging.getLogger(__name__)
 
-_LEAD_FRAMES = 25
-"""Frames of a lead that are decoded at a time: others get their turn in between."""
+_PRIME_FRAMES = 25
+"""Priming frames that are decoded at a time: others get their turn in between."""
 
 
 def _forget(lead: "asyncio.Future[Samples]") -> None:
@@ -75,14 +75,14 @@ class BatchedDecoder:
         """Begin a stream; whoever opens it closes it."""
         return DecoderStream()
 
-    def lead(self, stream: DecoderStream, frames: NDArray[Any]) -> None:
-        """Lead a fresh stream through frames, ``[num_frames, ...]``, whose audio nobody hears.
+    def prime(self, stream: DecoderStream, frames: NDArray[Any]) -> None:
+        """Prime a fresh stream with frames, ``[num_frames, ...]``, whose audio is not used.
 
         Returns at once; what is decoded later comes after them.
         """
         assert stream.is_open
-        for start in range(0, len(frames), _LEAD_FRAMES):
-            job = _Job(stream, frames[start : start + _LEAD_FRAMES])
+        for start in range(0, len(frames), _PRIME_FRAMES):
+            job = _Job(stream, frames[start : start + _PRIME_FRAMES])
             job.samples.add_done_callback(_forget)
             self._waiting.append(job)
         self._wake()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import inf
 
 from antiphon.engine.cost_model import CostModel
-from antiphon.engine.plan import CodecShape, Decode
+from antiphon.engine.plan import CodecChunk, CodecShape
 from antiphon.engine.request import EngineRequest, Status, slot_of
 from antiphon.engine.scheduling_policy import PlaybackPolicy, heard_until_s, round_down, round_up
 from antiphon.types import AudioChunk, Samples
@@ -30,7 +30,7 @@ class ChunkPlanner:
 
     def plan(
         self, requests: Iterable[EngineRequest], rate: float, now_s: float
-    ) -> list[tuple[EngineRequest, Decode]]:
+    ) -> list[tuple[EngineRequest, CodecChunk]]:
         """Plan the chunks of one step.
 
         Args:
@@ -54,7 +54,7 @@ class ChunkPlanner:
         return any(not each.may_run and self._has_rest(each) for each in requests)
 
     def cut(
-        self, request: EngineRequest, decode: Decode, samples: Samples, now_s: float
+        self, request: EngineRequest, decode: CodecChunk, samples: Samples, now_s: float
     ) -> AudioChunk | None:
         """Return what of a decoded chunk is audio of frames that were made; keep the clock."""
         num_frames = min(decode.num_frames, request.num_frames - decode.start)
@@ -72,14 +72,14 @@ class ChunkPlanner:
         is_last = request.status is Status.DRAINING or request.is_fully_planned
         return num_waiting >= (1 if is_last else self._codec.chunk_sizes[0])
 
-    def _decode(self, request: EngineRequest, now_s: float) -> Decode:
+    def _decode(self, request: EngineRequest, now_s: float) -> CodecChunk:
         num_waiting = request.num_frames_undecoded
         if request.status is Status.DRAINING or request.is_fully_planned:
             num_frames = round_up(num_waiting, self._sizes)
         else:
             num_waiting = min(num_waiting, request.chunk_frames)
             num_frames = round_down(num_waiting, self._codec.chunk_sizes)
-        decode = Decode(slot_of(request), request.num_frames_decoded, num_frames)
+        decode = CodecChunk(slot_of(request), request.num_frames_decoded, num_frames)
         request.num_frames_decoded += num_frames
         request.num_in_flight += 1
         self._set_next(request, num_frames, now_s)

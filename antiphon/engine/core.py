@@ -116,7 +116,7 @@ class EngineCore:
         step = self._under_way.popleft()
         output = step.pending.result()
         now_s = self._clock()
-        if step.plan.slots or step.plan.decodes:
+        if step.plan.decode_slots or step.plan.codec_chunks:
             duration_s = now_s - max(step.launched_s, self._ended_s)
             self.scheduler.times.observe(step.shape, duration_s)
         self._ended_s = now_s
@@ -126,7 +126,7 @@ class EngineCore:
         """Return a plan's shape, and that of plans before without an outcome to wait for."""
         shape = StepShape.of(plan)
         num_positions = shape.num_positions + self._num_positions_unmeasured
-        is_measured = bool(plan.slots or plan.decodes)
+        is_measured = bool(plan.decode_slots or plan.codec_chunks)
         self._num_positions_unmeasured = 0 if is_measured else num_positions
         return replace(shape, num_positions=num_positions)
 

@@ -34,8 +34,8 @@ class StepShape:
     @classmethod
     def of(cls, plan: StepPlan) -> "StepShape":
         num_positions = sum(each.end - each.start for each in plan.prefills)
-        chunks = Counter(each.num_frames for each in plan.decodes)
-        return cls(len(plan.slots), num_positions, chunks)
+        chunks = Counter(each.num_frames for each in plan.codec_chunks)
+        return cls(len(plan.decode_slots), num_positions, chunks)
 
 
 class Curve:

@@ -40,7 +40,7 @@ class CodecShape:
     Attributes:
         samples_per_frame: that a frame becomes.
         sample_rate_hz: of the samples.
-        chunk_sizes: frames that one `Decode` may have, ascending.
+        chunk_sizes: frames that one `CodecChunk` may have, ascending.
     """
 
     samples_per_frame: int
@@ -62,8 +62,8 @@ class Start:
         prompt: of the request.
         frames: what it had made before it lost its slot, in order; the model goes on after them.
             Pieces of text that had arrived before follow as appends in the same plan.
-        num_frames_decoded: how many of ``frames`` have become audio already: a decoder is led
-            through these, and finds the others in the frame store again.
+        num_frames_decoded: how many of ``frames`` have become audio already: a decoder is primed
+            with these, and finds the others in the frame store again.
     """
 
     slot: int
@@ -97,7 +97,7 @@ class Prefill:
 
 
 @dataclass(frozen=True, slots=True)
-class Decode:
+class CodecChunk:
     """Turn frames ``start`` to ``start + num_frames - 1`` of a slot into audio.
 
     Comes after the step's frames. It may reach past what exists, if the request stops: decoders
@@ -119,8 +119,8 @@ class StepPlan:
         appends: text that has arrived for requests in slots, those just started among them.
         blocks: blocks put at the end of a slot's table in this step.
         prefills: at most one for each slot.
-        slots: slots that make one frame in this step, completely prefilled by then.
-        decodes: chunks to be decoded, at most one for each slot.
+        decode_slots: slots that make one frame in this step, completely prefilled by then.
+        codec_chunks: chunks to be decoded by the codec, at most one for each slot.
     """
 
     releases: tuple[int, ...] = ()
@@ -128,15 +128,15 @@ class StepPlan:
     appends: tuple[Append, ...] = ()
     blocks: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     prefills: tuple[Prefill, ...] = ()
-    slots: tuple[int, ...] = ()
-    decodes: tuple[Decode, ...] = ()
+    decode_slots: tuple[int, ...] = ()
+    codec_chunks: tuple[CodecChunk, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return not (
-            self.slots
-            or self.decodes
+            self.decode_slots
+            or self.codec_chunks
             or self.prefills
             or self.starts
             or self.releases
@@ -153,7 +153,7 @@ class StepOutput:
         stopped: slots whose model said that it has finished, instead of making a frame.
         lengths: slots whose frame is their last one, since the runner ends them at a limit.
         faults: slots whose numbers went bad; they end with an error, the others do not notice.
-        chunks: the audio of each planned `Decode` by slot, uncut: shape
+        chunks: the audio of each planned `CodecChunk` by slot, uncut: shape
             ``[num_frames * samples_per_frame]``.
     """
 

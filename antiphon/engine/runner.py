@@ -50,7 +50,7 @@ class Runner(Protocol):
 
     @property
     def codec(self) -> CodecShape | None:
-        """What it decodes to; ``None``: it makes frames alone and is given no decodes."""
+        """What it decodes to; ``None``: it makes frames alone and is given no codec chunks."""
         ...
 
     def launch(self, plan: StepPlan) -> PendingStep:

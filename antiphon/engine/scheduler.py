@@ -192,11 +192,11 @@ class Scheduler:
         scheduled in between. A request that has ended in the meantime is told nothing.
         """
         events: Events = []
-        if not (plan.slots or plan.decodes):
+        if not (plan.decode_slots or plan.codec_chunks):
             return events
         under_way = self._under_way.popleft()
         self._take_frames(plan, output, under_way.rows, events)
-        if plan.decodes:
+        if plan.codec_chunks:
             self._take_chunks(plan, output, under_way.decoding, events)
         return events
 
@@ -272,7 +272,7 @@ class Scheduler:
         rate = sum([1 / each.chunk_frames for each in draft.rows])
         requests = chain(self._places.running.values(), self._places.draining.values())
         for request, decode in self._chunks.plan(requests, rate, draft.now_s):
-            draft.decodes.append(decode)
+            draft.codec_chunks.append(decode)
             draft.decoding.append(request)
             self._update_bound(request)
 
@@ -295,7 +295,7 @@ class Scheduler:
         rows: Sequence[EngineRequest],
         events: Events,
     ) -> None:
-        for slot, request in zip(plan.slots, rows, strict=True):
+        for slot, request in zip(plan.decode_slots, rows, strict=True):
             request.num_in_flight -= 1
             if request.reason is not None or request.status is Status.ENDED:
                 continue  # a frame too many
@@ -320,7 +320,7 @@ class Scheduler:
     ) -> None:
         assert self._chunks is not None
         now_s = self._clock()
-        for decode, request in zip(plan.decodes, decoding, strict=True):
+        for decode, request in zip(plan.codec_chunks, decoding, strict=True):
             request.num_in_flight -= 1
             if request.status is Status.ENDED:
                 continue

@@ -159,17 +159,17 @@ class SimulatedDevice:
         for start in plan.starts:
             self._left[start.slot] = start.prompt.data - len(start.frames)
         stopped = set()
-        for slot in plan.slots:
+        for slot in plan.decode_slots:
             self._left[slot] -= 1
             if self._left[slot] < 0:
                 stopped.add(slot)
         seconds = self._model.step_s(StepShape.of(plan))
         self._free_s = max(self._free_s, self._clock.now_s) + seconds
         self.busy_s.append(seconds)
-        if plan.slots:
-            self.num_rows.append(len(plan.slots))
-        frames = {slot: 0 for slot in plan.slots if slot not in stopped}
-        chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.decodes}
+        if plan.decode_slots:
+            self.num_rows.append(len(plan.decode_slots))
+        frames = {slot: 0 for slot in plan.decode_slots if slot not in stopped}
+        chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.codec_chunks}
         output = StepOutput(frames, frozenset(stopped), chunks=chunks)
         return _Step(self._clock, self._free_s, output)
 

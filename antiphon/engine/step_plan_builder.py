@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from antiphon.engine.plan import Append, Decode, Prefill, Start, StepPlan
+from antiphon.engine.plan import Append, CodecChunk, Prefill, Start, StepPlan
 from antiphon.engine.request import EngineRequest, slot_of
 
 
@@ -14,7 +14,7 @@ class StepPlanBuilder:
     Attributes:
         now_s: when it was begun.
         rows: requests that make a frame.
-        decoding: requests whose audio is decoded, one for each of ``decodes``.
+        decoding: requests whose audio is decoded, one for each of ``codec_chunks``.
     """
 
     now_s: float
@@ -24,7 +24,7 @@ class StepPlanBuilder:
     blocks: dict[int, tuple[int, ...]] = field(default_factory=dict)
     prefills: list[Prefill] = field(default_factory=list)
     rows: list[EngineRequest] = field(default_factory=list)
-    decodes: list[Decode] = field(default_factory=list)
+    codec_chunks: list[CodecChunk] = field(default_factory=list)
     decoding: list[EngineRequest] = field(default_factory=list)
 
     def drop(self, request: EngineRequest) -> None:
@@ -42,7 +42,7 @@ class StepPlanBuilder:
             self.blocks,
             tuple(self.prefills),
             tuple([slot_of(request) for request in self.rows]),
-            tuple(self.decodes),
+            tuple(self.codec_chunks),
         )
 
 

@@ -27,8 +27,8 @@ class FrameStoring(Runner, Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Lead:
-    """What a row is led through: a voice's frames, then those that had become audio before."""
+class _Priming:
+    """What a row is primed with: a voice's frames, then those that had become audio before."""
 
     context: NDArray[Any] | None
     heard: Sequence[Any]
@@ -55,7 +55,7 @@ class FusedRunner:
 
     A request's slot is also its row of the codec's state. If there are frames that the codec must
     have heard before a row's first chunk (a voice's context, then what had become audio before a
-    request lost its slot), the row is led through them. One row is led in a step, so that the
+    request lost its slot), the row is primed with them. One row is primed in a step, so that the
     others do not wait; unless a row's first chunk is due, which goes before everything.
 
     Attributes:
@@ -68,7 +68,7 @@ class FusedRunner:
         self._decoder = decoder
         with runner.on_stream():
             self._state = decoder.open(runner.num_slots)
-        self._leads: dict[int, _Lead] = {}
+        self._primings: dict[int, _Priming] = {}
 
     @property
     def cache(self) -> CacheShape | None:
@@ -83,14 +83,14 @@ class FusedRunner:
         with self._runner.on_stream():
             frames = self._runner.launch(plan)
             for slot in plan.releases:
-                self._leads.pop(slot, None)
+                self._primings.pop(slot, None)
             for start in plan.starts:
                 self._begin(start)
-            self._lead({each.slot for each in plan.decodes})
+            self._prime({each.slot for each in plan.codec_chunks})
             audio = None
-            if plan.decodes:
+            if plan.codec_chunks:
                 store = self._runner.frame_store
-                audio = self._decoder.launch(plan.decodes, store, self._state)
+                audio = self._decoder.launch(plan.codec_chunks, store, self._state)
         return _CoLocatedStep(frames, audio)
 
     def close(self) -> None:
@@ -98,18 +98,18 @@ class FusedRunner:
         self._decoder.close()
 
     def _begin(self, start: Start) -> None:
-        """Make a row fresh, and note what it is to be led through."""
+        """Make a row fresh, and note what it is to be primed with."""
         self._decoder.reset(self._state, start.slot)
         context, heard = start.prompt.context_frames, start.frames[: start.num_frames_decoded]
         if context is not None or heard:
-            self._leads[start.slot] = _Lead(context, heard)
+            self._primings[start.slot] = _Priming(context, heard)
 
-    def _lead(self, due: set[int]) -> None:
-        """Lead the rows whose chunks are due; if none is, lead the one that waits longest."""
-        slots = [slot for slot in self._leads if slot in due] or [*self._leads][:1]
+    def _prime(self, due: set[int]) -> None:
+        """Prime the rows whose chunks are due; if none is, the row that waits longest."""
+        slots = [slot for slot in self._primings if slot in due] or [*self._primings][:1]
         for slot in slots:
-            lead = self._leads.pop(slot)
-            if lead.context is not None:
-                self._decoder.lead(self._state, slot, lead.context)
-            if lead.heard:
-                self._decoder.replay(self._state, slot, np.stack(lead.heard))
+            priming = self._primings.pop(slot)
+            if priming.context is not None:
+                self._decoder.prime(self._state, slot, priming.context)
+            if priming.heard:
+                self._decoder.replay(self._state, slot, np.stack(priming.heard))

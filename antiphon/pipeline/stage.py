@@ -135,11 +135,11 @@ class DecoderStage:
 
     @asynccontextmanager
     async def _opened(self, prompt: Prompt) -> AsyncGenerator[DecoderStream, None]:
-        """Open a stream; it is led through the prompt's context while the first frame is made."""
+        """Open a stream; it is primed with the prompt's context while the first frame is made."""
         stream = self._decoder.open()
         try:
             if prompt.context_frames is not None:
-                self._decoder.lead(stream, prompt.context_frames)
+                self._decoder.prime(stream, prompt.context_frames)
             yield stream
         finally:
             self._decoder.close(stream)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.rows import RowDecoder
-from antiphon.engine.plan import Decode
+from antiphon.engine.plan import CodecChunk
 from antiphon.types import Samples
 
 NUM_KEPT = 8
@@ -32,7 +32,7 @@ def test_chunks_are_read_where_the_store_has_come_round(sizes: list[int], slot: 
     for size in sizes:
         made = np.arange(len(heard), len(heard) + size)
         store[slot, made % NUM_KEPT] = numbers[made]
-        pending = Summing().launch((Decode(slot, len(heard), size),), store, state)
+        pending = Summing().launch((CodecChunk(slot, len(heard), size),), store, state)
         assert pending.is_done
         heard += pending.result()[slot].tolist()
     assert heard == np.cumsum(numbers).tolist()
@@ -41,7 +41,7 @@ def test_chunks_are_read_where_the_store_has_come_round(sizes: list[int], slot: 
 
 def test_a_row_that_was_led_goes_on_from_there_and_the_others_stay() -> None:
     state = np.zeros(2, np.int64)
-    Summing().lead(state, 1, np.array([5, 6]))
+    Summing().prime(state, 1, np.array([5, 6]))
     samples = Summing().decode(np.array([[1, 1], [1, 1]]), state, np.array([False, True]))
     assert samples.tolist() == [[0, 0], [12, 13]]
     assert state.tolist() == [0, 13]

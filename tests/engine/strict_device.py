@@ -10,8 +10,8 @@ import numpy as np
 from antiphon.engine.plan import (
     FRAME_STORE_FRAMES,
     CacheShape,
+    CodecChunk,
     CodecShape,
-    Decode,
     Prefill,
     StepOutput,
     StepPlan,
@@ -81,11 +81,11 @@ class StrictDevice:
             assert set(blocks).isdisjoint(self.rows[slot].table)
             self.rows[slot].table += blocks
         self._prefill(plan)
-        assert len(set(plan.slots)) == len(plan.slots)
-        outcomes = {slot: self._frame(slot) for slot in plan.slots}
-        slots_of_decodes = [each.slot for each in plan.decodes]
+        assert len(set(plan.decode_slots)) == len(plan.decode_slots)
+        outcomes = {slot: self._frame(slot) for slot in plan.decode_slots}
+        slots_of_decodes = [each.slot for each in plan.codec_chunks]
         assert len(set(slots_of_decodes)) == len(slots_of_decodes)
-        chunks = {each.slot: self._decode(each) for each in plan.decodes}
+        chunks = {each.slot: self._decode(each) for each in plan.codec_chunks}
         output = StepOutput(
             {slot: frame for slot, frame in outcomes.items() if isinstance(frame, int)},
             frozenset(slot for slot, frame in outcomes.items() if frame == "stop"),
@@ -154,7 +154,7 @@ class StrictDevice:
         self.pieces[row.words.name] = list(row.pieces)
         return frame
 
-    def _decode(self, decode: Decode) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def _decode(self, decode: CodecChunk) -> np.ndarray[Any, np.dtype[np.float32]]:
         assert self.codec is not None, "it decodes nothing"
         row = self.rows[decode.slot]
         assert decode.num_frames in self.codec.chunk_sizes

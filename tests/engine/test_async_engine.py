@@ -55,7 +55,7 @@ class CountingRunner:
             self.slots[start.slot] = (start.prompt, 0)
         frames: dict[int, Any] = {}
         stopped = set()
-        for slot in plan.slots:
+        for slot in plan.decode_slots:
             prompt, count = self.slots[slot]
             if count == self.fail_at:
                 raise ValueError("broken on purpose")

@@ -46,7 +46,7 @@ class LateRunner:
             assert start.slot not in self.slots
             self.slots[start.slot] = (start.prompt, 0)
         frames, stopped = {}, set()
-        for slot in plan.slots:
+        for slot in plan.decode_slots:
             prompt, count = self.slots[slot]
             name, num_frames = prompt.data
             self.num_stepped[name] += 1
@@ -150,7 +150,7 @@ class TimedDevice:
         self.idle_s += begins_s - self.free_s
         self.free_s = begins_s + self.durations_s[len(self.launches) % len(self.durations_s)]
         self.launches.append((self.clock.now_s, plan))
-        output = StepOutput(dict.fromkeys(plan.slots, 0))
+        output = StepOutput(dict.fromkeys(plan.decode_slots, 0))
         return TimedStep(self.clock, self.free_s, output)
 
     def close(self) -> None:

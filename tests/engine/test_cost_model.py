@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.cost_model import CostModel, StepShape
-from antiphon.engine.plan import Decode, Prefill, StepPlan
+from antiphon.engine.plan import CodecChunk, Prefill, StepPlan
 
 shapes = st.builds(
     StepShape,
@@ -48,8 +48,8 @@ def test_parts_of_a_step_are_told_apart_by_steps_that_lack_them() -> None:
 def test_a_shape_is_what_a_plan_asks_for() -> None:
     plan = StepPlan(
         prefills=(Prefill(0, 0, 10), Prefill(1, 5, 6)),
-        slots=(2, 3),
-        decodes=(Decode(2, 0, 4), Decode(3, 8, 4), Decode(4, 0, 1)),
+        decode_slots=(2, 3),
+        codec_chunks=(CodecChunk(2, 0, 4), CodecChunk(3, 8, 4), CodecChunk(4, 0, 1)),
     )
     assert StepShape.of(plan) == StepShape(2, 11, {4: 2, 1: 1})
 

@@ -35,7 +35,7 @@ class FatefulRunner:
             self.slots[start.slot] = (start.prompt.data, 0)
         ends: dict[str, set[int]] = {"stop": set(), "length": set(), "error": set()}
         frames: dict[int, int] = {}
-        for slot in plan.slots:
+        for slot in plan.decode_slots:
             fate, num_frames = self.slots[slot]
             self.slots[slot] = (fate, num_frames + 1)
             if num_frames == 2:

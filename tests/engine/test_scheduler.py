@@ -25,7 +25,7 @@ def prompt(max_frames: int | None = None, allowed: int | None = None) -> Prompt:
 
 
 def frames_for(plan: StepPlan, stopped: frozenset[int] = frozenset()) -> StepOutput:
-    return StepOutput({slot: slot for slot in plan.slots if slot not in stopped}, stopped)
+    return StepOutput({slot: slot for slot in plan.decode_slots if slot not in stopped}, stopped)
 
 
 class Checker:
@@ -40,9 +40,9 @@ class Checker:
         for start in plan.starts:
             assert start.slot not in self.held, "started in a slot that was not released"
             self.held.add(start.slot)
-        assert set(plan.slots) <= self.held
+        assert set(plan.decode_slots) <= self.held
         assert {append.slot for append in plan.appends} <= self.held
-        assert len(set(plan.slots)) == len(plan.slots)
+        assert len(set(plan.decode_slots)) == len(plan.decode_slots)
 
 
 @given(st.data(), st.integers(1, 4))
@@ -65,8 +65,8 @@ def test_random_lives_lose_no_slot_and_end_exactly_once(data: st.DataObject, slo
             plan = scheduler.schedule()
             checker.take(plan)
             stopping = (
-                frozenset(data.draw(st.sets(st.sampled_from(plan.slots))))
-                if plan.slots
+                frozenset(data.draw(st.sets(st.sampled_from(plan.decode_slots))))
+                if plan.decode_slots
                 else frozenset()
             )
             for request_id, event in scheduler.update(plan, frames_for(plan, stopping)):
@@ -115,7 +115,7 @@ def test_unread_frames_hold_a_request_back_until_they_are_read() -> None:
         scheduler.update(plan, frames_for(plan))
     assert not scheduler.has_work
     scheduler.read("slow")
-    assert scheduler.schedule().slots == (0,)
+    assert scheduler.schedule().decode_slots == (0,)
 
 
 @pytest.mark.parametrize("arrives", ["before its start", "after its start"])
@@ -124,10 +124,10 @@ def test_a_request_without_text_waits_in_its_slot(arrives: str) -> None:
     scheduler.add(EngineRequest("open", prompt(allowed=0)))
     piece = Piece(data="text", num_frames_allowed=1)
     if arrives == "after its start":
-        assert scheduler.schedule().slots == ()
+        assert scheduler.schedule().decode_slots == ()
     scheduler.append("open", piece)
     plan = scheduler.schedule()
-    assert (plan.slots, [append.piece for append in plan.appends]) == ((0,), [piece])
+    assert (plan.decode_slots, [append.piece for append in plan.appends]) == ((0,), [piece])
     scheduler.update(plan, frames_for(plan))
     assert not scheduler.has_work
     scheduler.append("open", Piece(data="", num_frames_allowed=None))
@@ -168,7 +168,7 @@ def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> Non
     plans = run(scheduler, device, 3)
     parts = [(each.start, each.end) for plan in plans for each in plan.prefills]
     assert parts == [(0, 8), (8, 16), (16, 20)]
-    assert [plan.slots for plan in plans] == [(0,), (0,), (0, 1)]
+    assert [plan.decode_slots for plan in plans] == [(0,), (0,), (0, 1)]
 
 
 def test_a_prompt_is_parted_between_blocks() -> None:
@@ -204,7 +204,7 @@ def test_an_equal_beginning_is_computed_once_and_only_after_it_was_launched() ->
     scheduler.add(paged("later", 8, voice=1))
     (plan,) = run(scheduler, device, 1)
     assert plan.prefills == ()  # all of it is shared
-    assert 3 in plan.slots
+    assert 3 in plan.decode_slots
     for name in scheduler.open_ids:
         scheduler.abort(name)
     scheduler.add(paged("after all ended", 10, voice=1))

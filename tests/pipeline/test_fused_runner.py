@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.engine.plan import Decode, Start, StepPlan
+from antiphon.engine.plan import CodecChunk, Start, StepPlan
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.codec import ToneCodec, ToneState
@@ -29,16 +29,16 @@ REFERENCE = np.array([[300.0, 0.2], [310.0, 0.5], [500.0, 0.1]])
 
 
 class NotingCodec(ToneCodec):
-    """Notes which rows are led through how many frames, and how many they hear again."""
+    """Records with how many frames rows are primed, and how many they replay."""
 
     def __init__(self) -> None:
         super().__init__(CONTEXT)
-        self.led: list[tuple[int, int]] = []
+        self.primed: list[tuple[int, int]] = []
         self.replayed: list[tuple[int, int]] = []
 
-    def lead(self, state: list[ToneState], slot: int, frames: NDArray[np.float64]) -> None:
-        self.led.append((slot, len(frames)))
-        super().lead(state, slot, frames)
+    def prime(self, state: list[ToneState], slot: int, frames: NDArray[np.float64]) -> None:
+        self.primed.append((slot, len(frames)))
+        super().prime(state, slot, frames)
 
     def replay(self, state: list[ToneState], slot: int, frames: NDArray[np.float64]) -> None:
         self.replayed.append((slot, len(frames)))
@@ -49,10 +49,10 @@ def whole(prompt: Prompt) -> Samples:
     """Return a request's audio, made of all of its frames in one piece."""
     runner, codec = ToyRunner(CONTEXT), ToneCodec(CONTEXT)
     frames: list[ToyFrame] = []
-    output = runner.launch(StepPlan(starts=(Start(0, prompt),), slots=(0,))).result()
+    output = runner.launch(StepPlan(starts=(Start(0, prompt),), decode_slots=(0,))).result()
     while 0 not in output.stopped:
         frames.append(output.frames[0])
-        output = runner.launch(StepPlan(slots=(0,))).result()
+        output = runner.launch(StepPlan(decode_slots=(0,))).result()
     state = codec.open(1)
     if prompt.context_frames is not None:
         codec.decode_row(prompt.context_frames, state, 0)
@@ -71,20 +71,22 @@ def spoken(
     for size in cycle(sizes):
         while len(frames) < num_decoded + size and not is_over:
             is_due = len(frames) + 1 == num_decoded + size
-            decodes = (Decode(slot, num_decoded, size),) if is_due else ()
-            output = runner.launch(replace(plan, slots=(slot,), decodes=decodes)).result()
+            planned = (CodecChunk(slot, num_decoded, size),) if is_due else ()
+            output = runner.launch(
+                replace(plan, decode_slots=(slot,), codec_chunks=planned)
+            ).result()
             plan, num_steps = StepPlan(), num_steps + 1
             is_over = slot in output.stopped
             frames += [output.frames[slot]] if slot in output.frames else []
             chunks += [output.chunks[slot]] if slot in output.chunks else []
-            num_decoded += size if decodes else 0
+            num_decoded += size if planned else 0
             if num_steps in lost_after and not is_over:
                 start = Start((slot + 1) % 3, prompt, tuple(frames), num_decoded)
                 plan, slot = StepPlan(releases=(slot,), starts=(start,)), start.slot
         if is_over:
             break
     if num_decoded < len(frames):  # what is left, in a chunk that is too long
-        last = replace(plan, decodes=(Decode(slot, num_decoded, 16),))
+        last = replace(plan, codec_chunks=(CodecChunk(slot, num_decoded, 16),))
         chunks.append(runner.launch(last).result().chunks[slot])
     return np.concatenate(chunks)[: len(frames) * ToneCodec.samples_per_frame]
 
@@ -103,18 +105,18 @@ def test_any_chunks_and_any_loss_of_the_slot_give_the_audio_of_the_whole(
     np.testing.assert_array_equal(spoken(runner, prompt, sizes, lost_after), whole(prompt))
 
 
-def test_one_row_is_led_in_a_step_and_those_whose_chunks_are_due_at_once() -> None:
+def test_one_row_is_primed_in_a_step_and_those_whose_chunks_are_due_at_once() -> None:
     codec = NotingCodec()
     runner = FusedRunner(ToyRunner(CONTEXT), codec)
     prompt = replace(PROMPT, context_frames=REFERENCE)
     starts = tuple(Start(slot, prompt) for slot in range(3))
-    runner.launch(StepPlan(starts=starts, slots=(0, 1, 2)))
-    assert codec.led == [(0, 3)]
-    runner.launch(StepPlan(decodes=(Decode(2, 0, 1),)))
-    assert codec.led == [(0, 3), (2, 3)]
-    runner.launch(StepPlan(slots=(0,)))
-    runner.launch(StepPlan(slots=(0,)))
-    assert codec.led == [(0, 3), (2, 3), (1, 3)]
+    runner.launch(StepPlan(starts=starts, decode_slots=(0, 1, 2)))
+    assert codec.primed == [(0, 3)]
+    runner.launch(StepPlan(codec_chunks=(CodecChunk(2, 0, 1),)))
+    assert codec.primed == [(0, 3), (2, 3)]
+    runner.launch(StepPlan(decode_slots=(0,)))
+    runner.launch(StepPlan(decode_slots=(0,)))
+    assert codec.primed == [(0, 3), (2, 3), (1, 3)]
 
 
 def test_a_row_whose_request_has_left_is_not_led() -> None:
@@ -123,7 +125,7 @@ def test_a_row_whose_request_has_left_is_not_led() -> None:
     prompt = replace(PROMPT, context_frames=REFERENCE)
     runner.launch(StepPlan(starts=(Start(0, prompt), Start(1, prompt))))
     runner.launch(StepPlan(releases=(1,), starts=(Start(1, PROMPT),)))
-    assert codec.led == [(0, 3)]
+    assert codec.primed == [(0, 3)]
 
 
 def test_only_what_has_become_audio_is_heard_again() -> None:
@@ -132,5 +134,5 @@ def test_only_what_has_become_audio_is_heard_again() -> None:
     frames = tuple(np.array([220.0, 0.3]) for _ in range(5))
     prompt = replace(PROMPT, context_frames=REFERENCE)
     runner.launch(StepPlan(starts=(Start(0, prompt, frames, num_frames_decoded=2),)))
-    assert codec.led == [(0, len(REFERENCE))]
+    assert codec.primed == [(0, len(REFERENCE))]
     assert codec.replayed == [(0, 2)]

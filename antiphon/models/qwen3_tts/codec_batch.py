@@ -57,8 +57,8 @@ class CodecBatch(RowDecoder):
         self._decoder.reset(state.state, slot)
         state.begun.pop(slot, None)
 
-    def lead(self, state: RowStreams, slot: int, frames: NDArray[Any]) -> None:
-        """Lead a fresh slot; what is decoded after it begins with a first group."""
+    def prime(self, state: RowStreams, slot: int, frames: NDArray[Any]) -> None:
+        """Prime a fresh slot; what is decoded after it begins with a first group."""
         self._decode(frames, state, slot, is_kept=True)
 
     def decode_row(self, frames: NDArray[Any], state: RowStreams, slot: int) -> Samples:

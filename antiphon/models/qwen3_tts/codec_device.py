@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.engine.plan import Decode
+from antiphon.engine.plan import CodecChunk
 from antiphon.models.qwen3_tts.codec_fused import FusedDecoder, FusedState
 from antiphon.models.qwen3_tts.config import CodecConfig
 from antiphon.nn.graphs import Graphs, round_up
@@ -29,8 +29,8 @@ _ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _MAX_RUN_FRAMES = 512
 """Of all rows: a GPU is full long before, and each frame takes 1.5 MB while it is decoded."""
 _RUN_FRAMES_A_SLOT = 4
-_NUM_LEADS = 8
-"""Led states that are kept, of a few MB each."""
+_NUM_PRIMED = 8
+"""Primed states that are kept, of a few MB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class DeviceState:
         graphs: by numbers of rows and frames.
         slots: rows of a run, int64, as many as the largest run has.
         codes: of a run, int64 ``[num_rows, n, num_quantizers]``, by number of frames.
-        leads: what streams were after frames that they were led through, latest last.
+        primed: states after priming, by the frames, most recently used last.
     """
 
     streams: FusedState
     graphs: Graphs
     slots: Tensor
     codes: Mapping[int, Tensor]
-    leads: OrderedDict[bytes, tuple[Tensor, ...]] = field(default_factory=OrderedDict)
+    primed: OrderedDict[bytes, tuple[Tensor, ...]] = field(default_factory=OrderedDict)
 
     @property
     def nobody(self) -> int:
@@ -134,17 +134,17 @@ class DeviceCodec:
         state.streams.reset(slot)
 
     @torch.inference_mode()
-    def lead(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
-        """Lead a fresh row through frames; what it is then is kept for whoever comes with them."""
+    def prime(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
+        """Prime a fresh row; the state it reaches is cached by its frames."""
         key = np.ascontiguousarray(frames, np.int64).tobytes()
-        if key not in state.leads:
+        if key not in state.primed:
             self._decode_rows([slot], frames[None], state)
-            state.leads[key] = state.streams.copy_of(slot)
-            if len(state.leads) > _NUM_LEADS:
-                state.leads.popitem(last=False)
+            state.primed[key] = state.streams.copy_of(slot)
+            if len(state.primed) > _NUM_PRIMED:
+                state.primed.popitem(last=False)
             return
-        state.leads.move_to_end(key)
-        state.streams.put(slot, state.leads[key])
+        state.primed.move_to_end(key)
+        state.streams.put(slot, state.primed[key])
 
     @torch.inference_mode()
     def replay(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
@@ -152,18 +152,18 @@ class DeviceCodec:
 
     @torch.inference_mode()
     def launch(
-        self, decodes: Sequence[Decode], frame_store: Tensor, state: DeviceState
+        self, chunks: Sequence[CodecChunk], frame_store: Tensor, state: DeviceState
     ) -> PendingChunks:
         """Begin to decode chunks; see the protocol."""
         downloads = []
         num_kept = frame_store.shape[1]
         frames = frame_store.flatten(0, 1)
-        by_size = sorted(decodes, key=lambda decode: decode.num_frames)
-        for num_frames, same_size in groupby(by_size, key=lambda decode: decode.num_frames):
+        by_size = sorted(chunks, key=lambda chunk: chunk.num_frames)
+        for num_frames, same_size in groupby(by_size, key=lambda chunk: chunk.num_frames):
             group, most = list(same_size), _max_rows(state.nobody, num_frames)
             for part in (group[first : first + most] for first in range(0, len(group), most)):
-                slots = np.array([decode.slot for decode in part])
-                starts = np.array([decode.start for decode in part])
+                slots = np.array([chunk.slot for chunk in part])
+                starts = np.array([chunk.start for chunk in part])
                 kept = (starts[:, None] + np.arange(num_frames)) % num_kept
                 audio = self._run(slots, slots[:, None] * num_kept + kept, frames, state)
                 downloads.append((tuple(slots.tolist()), Download(audio)))

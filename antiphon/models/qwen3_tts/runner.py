@@ -166,7 +166,7 @@ class Qwen3TTSRunner:
                 self._model.give(plan.blocks)
             for group in self._groups(plan.prefills):
                 self._prefill(group)
-            return self._step(plan.slots)
+            return self._step(plan.decode_slots)
 
     @torch.inference_mode()
     def collect(self, launched: Sequence[_Launched], rows: Codes) -> StepOutput:

@@ -90,7 +90,7 @@ class ToyRunner:
         for append in plan.appends:
             self._slots[append.slot].letters += append.piece.data
         frames, stopped = {}, set()
-        for slot in plan.slots:
+        for slot in plan.decode_slots:
             state = self._slots[slot]
             if state.has_finished:
                 stopped.add(slot)

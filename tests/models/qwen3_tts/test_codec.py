@@ -179,7 +179,7 @@ def test_arrays_in_any_grouping_give_the_same_to_the_last_bit(
     state = codec.open(2)
     for slot in (0, 1):
         if num_lead:
-            codec.lead(state, slot, frames[:num_lead])
+            codec.prime(state, slot, frames[:num_lead])
     frames = frames[num_lead : num_lead + sum(sizes)]
     whole = codec.decode_row(frames, state, 0)
     parts = [codec.decode_row(part, state, 1) for part in np.split(frames, np.cumsum(sizes))]

@@ -14,7 +14,7 @@ pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
 
-from antiphon.engine.plan import FRAME_STORE_FRAMES, Decode
+from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.codec_device import DeviceCodec, DeviceState
 from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
@@ -76,7 +76,7 @@ def decode_in(groups: Sequence[int], slots: Sequence[int], state: DeviceState) -
     """Decode the first frames of some slots; return ``[k, ...]``."""
     store, chunks, at = frame_store(), [], FIRST_FRAME
     for size in groups:
-        pending = codec().launch([Decode(slot, at, size) for slot in slots], store, state)
+        pending = codec().launch([CodecChunk(slot, at, size) for slot in slots], store, state)
         result = pending.result()
         assert pending.is_done
         chunks.append(np.stack([result[slot] for slot in slots]))
@@ -110,7 +110,7 @@ def test_chunks_of_several_sizes_are_launched_at_once() -> None:
     expected = decode_in([4], range(NUM_SLOTS), state)
     for slot in range(NUM_SLOTS):
         codec().reset(state, slot)
-    decodes = [Decode(2, FIRST_FRAME, 1), Decode(0, FIRST_FRAME, 4)]
+    decodes = [CodecChunk(2, FIRST_FRAME, 1), CodecChunk(0, FIRST_FRAME, 4)]
     chunks = codec().launch(decodes, frame_store(), state).result()
     assert sorted(chunks) == [0, 2]
     assert all(each.base is None for each in chunks.values()), "it keeps the others' memory"
@@ -131,11 +131,11 @@ def test_frames_of_the_host_are_decoded_like_those_of_the_device() -> None:
 def test_a_lead_is_decoded_once_and_copied_after() -> None:
     expected = decode_in([1, 1, 1], [1], codec().open(NUM_SLOTS))[0, 16:]
     state = codec().open(NUM_SLOTS)
-    lead = frames()[1, :2].cpu().numpy()
+    context = frames()[1, :2].cpu().numpy()
     store = frame_store()
     store[:NUM_SLOTS] = store[1].clone()
     for slot in range(2):
-        codec().lead(state, slot, lead)
-        chunks = codec().launch([Decode(slot, FIRST_FRAME + 2, 1)], store, state).result()
+        codec().prime(state, slot, context)
+        chunks = codec().launch([CodecChunk(slot, FIRST_FRAME + 2, 1)], store, state).result()
         assert_same(chunks[slot], expected)
-    assert len(state.leads) == 1
+    assert len(state.primed) == 1
