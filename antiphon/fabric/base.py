@@ -1,6 +1,7 @@
 """What a fabric does with stages: host them, open streams through them, drain them."""
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -13,14 +14,12 @@ StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """What every stage of a pipeline is told of one request.
+    """What every stage of a pipeline is told of one request; data, which can be pickled.
 
     Attributes:
         id: unique among those that are open.
         prompt: what is to be spoken, or its beginning.
         is_live: whether somebody listens while it is made; else only its end matters.
-        pieces: the rest of a text that is still arriving, the last one closing it; closed with the
-            request's stream. ``None`` if the prompt holds all of the text.
         stream_id: names the stream that this is a part of; ``None``: it is one of its own.
         is_later: whether this goes on with a stream that was let in: nobody who listens is told in
             the middle that there is no room.
@@ -30,7 +29,6 @@ class StageRequest:
     id: str
     prompt: Prompt
     is_live: bool = True
-    pieces: AsyncGenerator[Piece, None] | None = None
     stream_id: str | None = None
     is_later: bool = False
     speed: float = 1.0
@@ -39,12 +37,16 @@ class StageRequest:
 class Stage(Protocol):
     """Model code that can be placed anywhere; it knows no fabric.
 
-    The stream that `run` returns ends with exactly one `Ended`, or raises. Closing it, at any
+    The stream that `open` returns ends with exactly one `Ended`, or raises. Closing it, at any
     moment, closes ``upstream`` and frees all that the request holds.
     """
 
-    def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+    def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         """Stream this stage's part of ``request``; ``upstream`` is the stage before, if any."""
+        ...
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Give an open request more text; does nothing if it has ended."""
         ...
 
     @property
@@ -71,6 +73,18 @@ class Fabric(Protocol):
 
     def open(self, name: str, request: StageRequest, upstream: StageStream | None) -> StageStream:
         """Open a request's stream through the stage of this name."""
+        ...
+
+    def held(self) -> AbstractAsyncContextManager[object]:
+        """Return a context in which the stages stay loaded; entering it loads them.
+
+        Raises:
+            ModelLoadingError: they are not there in time.
+        """
+        ...
+
+    def append(self, name: str, request_id: str, piece: Piece) -> None:
+        """Give a request that is open at the stage of this name more text."""
         ...
 
     @property

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 
 from antiphon.fabric.base import Stage, StageRequest, StageStream
+from antiphon.models.base import Piece
 
 
 class LocalFabric:
@@ -25,13 +26,19 @@ class LocalFabric:
         self._num_open += 1
         self._idle.clear()
         try:
-            async with aclosing(self._stages[name].run(request, upstream)) as stream:
+            async with aclosing(self._stages[name].open(request, upstream)) as stream:
                 async for item in stream:
                     yield item
         finally:
             self._num_open -= 1
             if not self._num_open:
                 self._idle.set()
+
+    def held(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    def append(self, name: str, request_id: str, piece: Piece) -> None:
+        self._stages[name].append(request_id, piece)
 
     @property
     def num_open(self) -> int:

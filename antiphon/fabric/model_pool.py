@@ -8,11 +8,12 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 from antiphon.errors import ModelLoadingError
 from antiphon.fabric.base import Stage, StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
+from antiphon.models.base import Piece
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,13 @@ class LazyFabric:
         ):
             async for item in stream:
                 yield item
+
+    def held(self) -> AbstractAsyncContextManager[LocalFabric]:
+        return self._memory.held(self)
+
+    def append(self, name: str, request_id: str, piece: Piece) -> None:
+        if self._loaded is not None:
+            self._loaded.append(name, request_id, piece)
 
     async def load(self) -> LocalFabric:
         """Build all stages, off the event loop.

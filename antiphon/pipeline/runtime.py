@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -12,12 +12,13 @@ from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import UnknownVoiceError
-from antiphon.fabric.base import Fabric, StageRequest, StageStream
+from antiphon.fabric.base import Fabric, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import LazyFabric, ModelPool
-from antiphon.models.base import Prompter
+from antiphon.models.base import Piece, Prompter
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
+from antiphon.pipeline.speech.producer import fed
 from antiphon.pipeline.stage import build_stage, group_name, hosted_together
 from antiphon.telemetry.tracing import until_first
 from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
@@ -175,13 +176,34 @@ class LoadedModel:
         own = (voice.id for voice in self.capabilities.voices)
         return UnknownVoiceError(name or "", [*own, *uploaded, *aliases])
 
-    def open(self, request: StageRequest) -> StageStream:
-        """Open a request's stream through all stages."""
-        first, *rest = self._hosted
-        stream = self.fabric.open(first, request, None)
-        for name in rest:
-            stream = self.fabric.open(name, request, stream)
-        return until_first("first chunk", stream)
+    async def open(
+        self, request: StageRequest, text: AsyncGenerator[Piece, None] | None = None
+    ) -> AsyncGenerator[StageItem, None]:
+        """Open a request's stream through all stages.
+
+        Args:
+            request: whose prompt holds all of the text, or its beginning.
+            text: the rest of a text that is still arriving, the last piece closing it; closed with
+                the stream.
+        """
+        async with self.fabric.held():
+            first, *rest = self._hosted
+            stream = self.fabric.open(first, request, None)
+            for name in rest:
+                stream = self.fabric.open(name, request, stream)
+            if text is not None:
+                stream = fed(stream, partial(self._feed, request.id, text))
+            async with aclosing(until_first("first chunk", stream)) as items:
+                async for item in items:
+                    yield item
+
+    async def _feed(self, request_id: str, text: AsyncGenerator[Piece, None]) -> None:
+        is_open = True
+        async with aclosing(text):
+            async for piece in text:
+                self.fabric.append(self._hosted[0], request_id, piece)
+                is_open = piece.num_frames_allowed is not None
+        assert not is_open, "the last piece closes the text"
 
     async def warm_up(self) -> None:
         """Speak a few words to nobody, so that the first listener does not wait for caches."""

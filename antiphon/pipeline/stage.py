@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from functools import partial
 from typing import Any
 
 from antiphon.codec.protocol import StreamingDecoder
@@ -17,7 +16,6 @@ from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, PipelineSpec, StageKind, StageSpec
 from antiphon.pipeline.fused_runner import FusedRunner
-from antiphon.pipeline.speech.producer import fed
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 
@@ -35,7 +33,7 @@ class GeneratorStage:
             generator, name=name, max_streams=max_streams, limits=admission
         )
 
-    async def run(
+    async def open(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         assert upstream is None
@@ -51,6 +49,9 @@ class GeneratorStage:
                 yield chunk
         yield Ended("stop")
 
+    def append(self, request_id: str, piece: Piece) -> None:
+        raise AssertionError("a generator's text is complete when it begins")
+
     @property
     def failure(self) -> str | None:
         return None  # a generator that raises fails its own request alone
@@ -64,20 +65,17 @@ class GeneratorStage:
 
 
 class EngineStage:
-    """Hands prompts to an engine, and streams what its runner makes: frames, or audio.
-
-    Text that arrives late is given to the engine as it comes.
-    """
+    """Hands prompts to an engine, and streams what its runner makes: frames, or audio."""
 
     def __init__(self, runner: Runner, name: str, limits: SchedulerLimits | None = None) -> None:
         self._engine = AsyncEngine(runner, name=name, limits=limits)
 
-    def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+    def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert upstream is None
-        events = self._engine.generate(request.id, request.prompt, is_live=request.is_live)
-        if request.pieces is None:
-            return events
-        return fed(events, partial(self._feed, request.id, request.pieces))
+        return self._engine.generate(request.id, request.prompt, is_live=request.is_live)
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        self._engine.append(request_id, piece)
 
     @property
     def failure(self) -> str | None:
@@ -89,14 +87,6 @@ class EngineStage:
 
     async def close(self) -> None:
         await self._engine.close()
-
-    async def _feed(self, request_id: str, pieces: AsyncGenerator[Piece, None]) -> None:
-        is_open = True
-        async with aclosing(pieces):
-            async for piece in pieces:
-                self._engine.append(request_id, piece)
-                is_open = piece.num_frames_allowed is not None
-        assert not is_open, "the last piece closes the text"
 
 
 class DecoderStage:
@@ -115,7 +105,7 @@ class DecoderStage:
         self._first_chunk_frames = first_chunk_frames
         self._chunk_frames = chunk_frames
 
-    async def run(
+    async def open(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         assert upstream is not None
@@ -143,6 +133,9 @@ class DecoderStage:
             yield stream
         finally:
             self._decoder.close(stream)
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        raise AssertionError("a decoder is given no text")
 
     @property
     def failure(self) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady
 
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
@@ -23,7 +23,7 @@ class Counting:
         self.fail_at = fail_at
         self.num_left = 0
 
-    async def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+    async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         try:
             if upstream is not None:
                 async with aclosing(upstream):
@@ -37,6 +37,9 @@ class Counting:
             yield Ended("stop")
         finally:
             self.num_left += 1
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Take no notice: it has no text."""
 
     async def close(self) -> None:
         self.num_left = -1

@@ -10,7 +10,7 @@ import pytest
 from antiphon.errors import ModelLoadError, ModelLoadingError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.fabric.model_pool import LazyFabric, ModelPool
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady
 
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
@@ -39,12 +39,15 @@ class Counting:
         ledger.loaded.append(name)
         ledger.most_at_once = max(ledger.most_at_once, len(ledger.loaded))
 
-    async def run(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+    async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert self._name in self._ledger.loaded, "it has been unloaded under a stream"
         yield FrameReady(0)
         await asyncio.sleep(0)
         assert self._name in self._ledger.loaded, "it has been unloaded under a stream"
         yield Ended("stop")
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Take no notice: it has no text."""
 
     async def close(self) -> None:
         self._ledger.loaded.remove(self._name)

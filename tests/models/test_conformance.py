@@ -92,7 +92,7 @@ async def say_late(model: LoadedModel, parts: Iterable[str]) -> Samples:
         yield feed.close()
 
     chunks = []
-    async with aclosing(model.open(StageRequest("late", prompt, pieces=pieces()))) as items:
+    async with aclosing(model.open(StageRequest("late", prompt), pieces())) as items:
         async for item in items:
             if isinstance(item, AudioChunk):
                 chunks.append(item.samples)

@@ -43,7 +43,7 @@ class Text:
             finally:
                 self.has_left = True
 
-        return model.open(StageRequest("late", prompt, pieces=pieces()))
+        return model.open(StageRequest("late", prompt), pieces())
 
 
 def on_toy(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
@@ -99,7 +99,7 @@ def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
         items = [
             item
             async for item in _signalling(
-                model.open(StageRequest("late", prompt, pieces=pieces())), arrived
+                model.open(StageRequest("late", prompt), pieces()), arrived
             )
         ]
         assert items[-1] == Ended("stop")

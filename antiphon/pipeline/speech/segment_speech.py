@@ -156,8 +156,8 @@ class SegmentSpeech:
         num_frames = 0
         pieces = self._pieces(feed, said)
         async with aclosing(pieces):  # closed here too if no stage has begun to read it
-            stage_request = StageRequest(request.id, prompt, pieces=pieces)
-            async with aclosing(self._model.open(stage_request)) as items:
+            stage_request = StageRequest(request.id, prompt)
+            async with aclosing(self._model.open(stage_request, pieces)) as items:
                 async for item in items:
                     if isinstance(item, AudioChunk):
                         num_frames += item.num_frames

@@ -46,7 +46,7 @@ class Shop:
         self.before_open: Callable[[StageRequest], None] = lambda request: None
         (self.model,) = speech.models.values()
         self._open = self.model.open
-        self.model.open = self._noted  # type: ignore[method-assign]
+        self.model.open = self._noted  # type: ignore[method-assign, assignment]
 
     @asynccontextmanager
     async def runner(self) -> AsyncGenerator[JobRunner, None]:
