@@ -35,7 +35,7 @@ MAY_IMPORT = {
         *("storage", "engine", "codec", "models", "voices", "audio", "fabric"),
         *GROUND,
     },
-    "storage": {"voices", *GROUND},
+    "storage": {*GROUND},
     "voices": {"models", "audio", "storage", *GROUND},
     "fabric": {"models", *GROUND},
     "codec": {"engine", "models", *GROUND},

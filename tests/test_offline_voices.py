@@ -10,7 +10,7 @@ import pytest
 from antiphon import Antiphon, SpeechRequest
 from antiphon.config import DataSettings
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.storage.database import Database
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.types import Sampling
 from antiphon.voices.store import VoiceStore
 from tests.recordings import RECORDING
@@ -40,9 +40,9 @@ def test_a_voice_is_kept_and_spoken_with(
         ):
             with pytest.raises(InvalidRequestError, match=words):
                 antiphon.add_voice(name, recording)
-    vault = Database(DataSettings(dir=tmp_path / "data").folder)
-    assert [each.name for each in VoiceStore(vault, 1).all()] == ["Ann"]
-    vault.close()
+    database = VoiceDatabase(DataSettings(dir=tmp_path / "data").folder)
+    assert [each.name for each in VoiceStore(database, 1).all()] == ["Ann"]
+    database.close()
 
 
 def test_a_model_that_clones_nothing_keeps_nothing() -> None:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from antiphon.api.streaming import Pieces, StreamedResponse
 from antiphon.concurrency import Workers
-from antiphon.storage.database import storage_faults
+from antiphon.storage.faults import storage_faults
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
 

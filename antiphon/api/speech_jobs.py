@@ -34,10 +34,10 @@ from antiphon.errors import (
 from antiphon.pipeline.speech.job_plan import Chapter, JobPlan
 from antiphon.pipeline.speech.jobs import JobRunner
 from antiphon.pipeline.speech.text import segment_seed
+from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobLimits
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.storage.media_store import MediaStore
 from antiphon.types import Caller, new_seed
 
 PATH = "/v1/audio/speech/jobs"
@@ -60,7 +60,7 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
     ledger = JobLedger(folder, _limits(settings))
     runner = JobRunner(
         ledger,
-        MediaStore(settings.jobs.media_url or folder / "media"),
+        BlobStore(settings.jobs.media_url or folder / "media", "jobs.media_url"),
         folder / "jobs",
         partial(_plan_of, server),
         server.doors.metrics,

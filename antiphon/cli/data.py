@@ -48,13 +48,12 @@ def restore(
 def _places(data_dir: Path | None) -> "DataPlaces":
     from antiphon.config_sources import load_settings
     from antiphon.storage.backup import DataPlaces
-    from antiphon.storage.blobs import Blobs
-    from antiphon.storage.media_store import MediaStore
+    from antiphon.storage.blobs import BlobStore
 
     settings = load_settings({"data.dir": data_dir})
     folder = settings.data.folder
     return DataPlaces(
         folder,
-        Blobs(settings.data.blobs_url or folder / "blobs"),
-        MediaStore(settings.jobs.media_url or folder / "media"),
+        BlobStore(settings.data.blobs_url or folder / "blobs"),
+        BlobStore(settings.jobs.media_url or folder / "media", "jobs.media_url"),
     )

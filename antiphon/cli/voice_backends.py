@@ -14,8 +14,8 @@ from antiphon.audio.recording import read_recording
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.pipeline.runtime import DEFAULT_VOICE
-from antiphon.storage.blobs import Blobs
-from antiphon.storage.database import Database
+from antiphon.storage.blobs import BlobStore
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.voices.cache import PreparedCache
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.store import VoiceStore
@@ -45,11 +45,11 @@ class Folder:
 
     def __init__(self, settings: Settings) -> None:
         data = settings.data
-        blobs = None if data.blobs_url is None else Blobs(data.blobs_url)
-        self._vault = Database(data.folder, blobs, min_free_bytes=data.min_free_mib * 2**20)
+        blobs = None if data.blobs_url is None else BlobStore(data.blobs_url)
+        self._database = VoiceDatabase(data.folder, blobs, min_free_bytes=data.min_free_mib * 2**20)
         self._settings = settings
-        self._store = VoiceStore(self._vault, data.max_voices)
-        self._consents = ConsentStore(self._vault, data.max_voices)
+        self._store = VoiceStore(self._database, data.max_voices)
+        self._consents = ConsentStore(self._database, data.max_voices)
         self._prepared = PreparedCache(data.folder / "prepared")
 
     def voices(self) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ class Folder:
 
     def close(self) -> None:
         """Let go of the folder."""
-        self._vault.close()
+        self._database.close()
 
 
 class Remote:

@@ -18,19 +18,18 @@ from pathlib import Path
 from typing import IO
 
 from antiphon.errors import InvalidRequestError
-from antiphon.storage import database, job_database
-from antiphon.storage.blobs import Blobs, sync_folder
-from antiphon.storage.database import storage_faults
+from antiphon.storage import job_database, voice_database
+from antiphon.storage.blobs import BlobStore, sync_folder
+from antiphon.storage.faults import storage_faults
 from antiphon.storage.job_database import COLUMNS, job_of
-from antiphon.storage.media_store import MediaStore
-from antiphon.voices.copying import copy_database
 
-_DATABASES = (database.FILE_NAME, job_database.FILE_NAME)
+_VOICES = voice_database.SCHEMA.file_name
+_JOBS = job_database.SCHEMA.file_name
+_DATABASES = (_VOICES, _JOBS)
 _MEMBER = re.compile(r"(blobs|media)/((?:[\w-]+/){1,3}\w[\w.-]*)", re.ASCII)
 _LAST = "complete"
 """The last member: an archive without it has been cut."""
 _PIECE_BYTES = 1024 * 1024
-_OWNED = "SELECT id FROM voices UNION ALL SELECT id FROM consents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ class DataPlaces:
     """
 
     folder: Path
-    blobs: Blobs
-    media: MediaStore
+    blobs: BlobStore
+    media: BlobStore
 
 
 @dataclass(slots=True)
@@ -76,11 +75,11 @@ def back_up(places: DataPlaces, file: Path) -> BackupCounts:
                 os.fdopen(descriptor, "wb") as output,
                 tarfile.open(fileobj=output, mode="w|") as archive,
             ):
-                if database.FILE_NAME in found:
-                    counts.num_recordings = _add_blobs(archive, copies[database.FILE_NAME], places)
-                if job_database.FILE_NAME in found:
+                if _VOICES in found:
+                    counts.num_recordings = _add_blobs(archive, copies[_VOICES], places)
+                if _JOBS in found:
                     counts.num_results = _add_media(
-                        archive, copies[job_database.FILE_NAME], places.media, Path(temporary)
+                        archive, copies[_JOBS], places.media, Path(temporary)
                     )
                 for name in found:  # last, since rows without a file have been left out
                     archive.add(copies[name], name)
@@ -129,7 +128,7 @@ def _add_blobs(archive: tarfile.TarFile, database: Path, places: DataPlaces) -> 
     num_added = 0
     with closing(sqlite3.connect(database)) as db:
         stores = [row[0] for row in db.execute("SELECT id FROM store")]
-        for (id,) in db.execute(_OWNED).fetchall():
+        for (id,) in db.execute(voice_database.BLOB_IDS).fetchall():
             try:
                 content = places.blobs.get(f"{stores[0]}/{id}")
             except FileNotFoundError:  # deleted since
@@ -144,7 +143,7 @@ def _add_blobs(archive: tarfile.TarFile, database: Path, places: DataPlaces) -> 
     return num_added
 
 
-def _add_media(archive: tarfile.TarFile, database: Path, media: MediaStore, folder: Path) -> int:
+def _add_media(archive: tarfile.TarFile, database: Path, media: BlobStore, folder: Path) -> int:
     num_added = 0
     with closing(sqlite3.connect(database)) as db:
         db.row_factory = sqlite3.Row
@@ -188,8 +187,26 @@ def _restore_member(
         output.flush()
         os.fsync(output.fileno())
     if found is not None:
-        places.media.take(copy, found[2])
+        places.media.move_in(copy, found[2])
         counts.num_results += 1
+
+
+def copy_database(source: Path, target: Path) -> bool:
+    """Copy a database in use by SQLite's online backup; ``False`` if there is none.
+
+    Raises:
+        StorageError: it cannot be read, or the copy cannot be written.
+    """
+    if not source.exists():
+        return False
+    with (
+        storage_faults(),
+        closing(sqlite3.connect(source, timeout=30.0)) as old,
+        closing(sqlite3.connect(target)) as new,
+    ):
+        old.backup(new)
+        new.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+    return True
 
 
 def _pieces(content: IO[bytes]) -> Iterator[bytes]:

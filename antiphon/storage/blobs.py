@@ -1,12 +1,15 @@
-"""Keeps recordings as files, on this machine or wherever fsspec reaches; each is whole or absent.
+"""Keeps files, on this machine or wherever fsspec reaches; each is complete or absent.
 
-On a disk of ours a file is written beside its place, made to last, and renamed into it. Object
-stores do the like by themselves: what is put is there at once, or not at all.
+On a local disk a file is written beside its path, synced, and renamed. An object store does the
+like by itself: an object is there at once, or not at all.
 """
 
 import errno
 import os
 import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +18,27 @@ from fsspec.implementations.local import LocalFileSystem
 
 from antiphon.errors import SettingsError
 
-_TEMPORARY = ".tmp"
+_PIECE_BYTES = 256 * 1024
 
 
-class Blobs:
-    """Files by key; a key may have several parts, as ``a/b``."""
+class BlobStore:
+    """Files by key, as ``a/b``; blocks, so it belongs in worker threads."""
 
-    def __init__(self, url: str | os.PathLike[str]) -> None:
+    def __init__(self, url: str | os.PathLike[str], setting: str = "data.blobs_url") -> None:
         """Keep files in a folder, or at an address such as ``s3://bucket/voices``.
 
         Raises:
-            SettingsError: nobody knows such addresses here.
+            SettingsError: fsspec knows no such address; it names the ``setting``.
         """
+        self._files: Any
         try:
-            self._files: Any
             self._files, self._root = fsspec.url_to_fs(os.fspath(url))
         except (ImportError, ValueError) as error:
-            raise SettingsError(f"data.blobs_url: '{url}' cannot be used: {error}") from error
+            raise SettingsError(f"{setting}: '{url}' cannot be used: {error}") from error
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def put(self, key: str, content: bytes) -> None:
-        """Write a file that will still be there after a power cut.
+        """Write a file durably.
 
         Raises:
             OSError: it could not be written, and nothing is there.
@@ -44,6 +47,33 @@ class Blobs:
             _write(Path(self._path(key)), content)
         else:
             self._files.pipe_file(self._path(key), content)
+
+    def move_in(self, path: Path, key: str) -> int:
+        """Move a local file in, durably, and return its size in bytes.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        num_bytes = path.stat().st_size
+        if self._is_local:
+            _move(path, Path(self._path(key)))
+        else:
+            self._files.put_file(os.fspath(path), self._path(key))
+            path.unlink()
+        return num_bytes
+
+    def read(self, key: str, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes of a file from ``start`` to before ``stop``.
+
+        Raises:
+            OSError: there is none, or it could not be read.
+        """
+        with self._files.open(self._path(key), "rb") as file:
+            file.seek(start)
+            num_left = stop - start
+            while num_left and (piece := file.read(min(num_left, _PIECE_BYTES))):
+                num_left -= len(piece)
+                yield piece
 
     def get(self, key: str) -> bytes:
         """Return a file's content.
@@ -60,10 +90,17 @@ class Blobs:
         Raises:
             OSError: it could not be removed.
         """
-        try:
+        with suppress(FileNotFoundError):
             self._files.rm_file(self._path(key))
-        except FileNotFoundError:
-            return
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove all files below a key, if there are any.
+
+        Raises:
+            OSError: they could not be removed.
+        """
+        with suppress(FileNotFoundError):
+            self._files.rm(self._path(folder), recursive=True)
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, those of unfinished files among them.
@@ -84,7 +121,7 @@ class Blobs:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_TEMPORARY}")
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with unfinished.open("xb") as file:
             file.write(content)
@@ -97,8 +134,25 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
+def _move(path: Path, place: Path) -> None:
+    """Move a file, to another disk too, and sync its bytes, its name and its folders."""
+    new_folders = [each for each in place.parents if not each.exists()]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = place.with_name(f"{place.name}.tmp")
+    try:
+        shutil.move(path, unfinished)
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(place)
+        for folder in (place.parent, *(each.parent for each in new_folders)):
+            sync_folder(folder)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
 def sync_folder(folder: Path) -> None:
-    """Make a rename last, where folders can be asked for that."""
+    """Make a rename durable, where the system can sync folders."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

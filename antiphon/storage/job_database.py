@@ -1,16 +1,10 @@
-"""The SQLite file of the jobs: its layout, who reads and writes it, and rows that are damaged."""
+"""The SQLite file of the jobs: its schema, and rows that are damaged."""
 
 import json
 import sqlite3
-from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
 from typing import Any
 
-from antiphon.errors import StorageError
-from antiphon.storage.database import storage_faults, use_wal
-from antiphon.storage.database_reader import Reader
-from antiphon.storage.disk_reserve import DiskReserve
+from antiphon.storage.database import Schema
 from antiphon.storage.job import (
     Job,
     JobChapter,
@@ -21,97 +15,49 @@ from antiphon.storage.job import (
     JobState,
 )
 
-FILE_NAME = "jobs.sqlite3"
 COLUMNS = "id, owner, state, body, created_s, finished_s, progress, result, fault, num_bytes"
 UNREADABLE = JobFault(
-    message="What was kept of the job is damaged and cannot be read: delete it, and order it anew.",
+    message="The job's row is damaged and cannot be read: delete it, and create the job again.",
     type="server_error",
     code="job_unreadable",
 )
 
-_MAX_WAIT_S = 30.0
-_VERSION = 2
-_SCHEMA = """CREATE TABLE jobs (
-    id TEXT PRIMARY KEY, state TEXT NOT NULL, body TEXT NOT NULL, created_s INTEGER NOT NULL,
-    finished_s INTEGER, progress TEXT NOT NULL, result TEXT, fault TEXT, runner TEXT,
-    owner TEXT NOT NULL DEFAULT '', num_attempts INTEGER NOT NULL DEFAULT 0,
-    num_beats INTEGER NOT NULL DEFAULT 0, num_bytes INTEGER NOT NULL DEFAULT 0)"""
-# The first layout had no version, called its runner an owner, and lent by the wall clock. A server
-# that still uses it finds none of its columns here, and says so, instead of writing into others.
-_FROM_FIRST = (
-    "ALTER TABLE jobs RENAME COLUMN owner TO runner",
-    "ALTER TABLE jobs RENAME COLUMN lent_until_s TO unused_s",
-    "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE jobs ADD COLUMN num_attempts INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN num_beats INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE jobs ADD COLUMN num_bytes INTEGER NOT NULL DEFAULT 0",
+
+def _decoded(content: bytes) -> str:
+    """Decode a text; a damaged one is a fault of its row, not of the whole query."""
+    return content.decode("utf-8", "surrogateescape")
+
+
+SCHEMA = Schema(
+    file_name="jobs.sqlite3",
+    version=2,
+    unversioned_table="jobs",
+    decode_text=_decoded,
+    migrations={
+        0: (
+            """CREATE TABLE jobs (
+                id TEXT PRIMARY KEY, state TEXT NOT NULL, body TEXT NOT NULL,
+                created_s INTEGER NOT NULL, finished_s INTEGER, progress TEXT NOT NULL,
+                result TEXT, fault TEXT, runner TEXT, owner TEXT NOT NULL DEFAULT '',
+                num_attempts INTEGER NOT NULL DEFAULT 0, num_beats INTEGER NOT NULL DEFAULT 0,
+                num_bytes INTEGER NOT NULL DEFAULT 0)""",
+        ),
+        # The first layout called its runner an owner, and leased by the wall clock. A server that
+        # still uses it finds none of its columns here, and fails instead of writing into others.
+        1: (
+            "ALTER TABLE jobs RENAME COLUMN owner TO runner",
+            "ALTER TABLE jobs RENAME COLUMN lent_until_s TO unused_s",
+            "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE jobs ADD COLUMN num_attempts INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE jobs ADD COLUMN num_beats INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE jobs ADD COLUMN num_bytes INTEGER NOT NULL DEFAULT 0",
+        ),
+    },
 )
 
 
-class JobDatabase:
-    """A folder's jobs, for threads and for several processes at once.
-
-    Who reads takes no lock that a writer would wait for, nor waits for one that writes.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Use a folder; one without jobs is an empty database that is not written."""
-        self._folder = folder
-        self._reserve = DiskReserve(folder)
-        within = self._reserve.within
-        self._reader = Reader(folder / FILE_NAME, lambda: within(self._connected))
-
-    @property
-    def reserve(self) -> DiskReserve:
-        """The room that is kept back for what must be possible on a full disk."""
-        return self._reserve
-
-    def query(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Return rows as they are now, whoever has written them.
-
-        Raises:
-            StorageError: the database cannot be read.
-        """
-        with storage_faults():
-            return self._reader.query(sql, *values)
-
-    @contextmanager
-    def change(self) -> Generator[sqlite3.Connection, None, None]:
-        """Make all of a change, or nothing if the block raises; changes come one by one.
-
-        Raises:
-            StorageError: it could not be made.
-        """
-        with storage_faults():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with closing(self._connected()) as db, db:  # all of it, or nothing
-                db.execute("BEGIN IMMEDIATE")
-                yield db
-        self._reserve.keep()
-
-    def close(self) -> None:
-        """Let go of the file; who reads again opens it again."""
-        self._reader.close()
-
-    def _connected(self) -> sqlite3.Connection:
-        with storage_faults(), ExitStack() as undo:
-            db = sqlite3.connect(
-                self._folder / FILE_NAME,
-                timeout=_MAX_WAIT_S,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            undo.callback(db.close)
-            db.row_factory = sqlite3.Row
-            db.text_factory = _text
-            db.execute("PRAGMA synchronous = FULL")
-            _prepare(db)
-            undo.pop_all()
-            return db
-
-
 def job_of(row: sqlite3.Row) -> Job:
-    """Return what a row says; of one that cannot be read, that it cannot."""
+    """Return the job of a row; a failed one with the fault `UNREADABLE` if the row is damaged."""
     try:
         return _job(row)
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -154,34 +100,3 @@ def _result(members: dict[str, Any]) -> JobResult:
     chapters = tuple(JobChapter(**each) for each in members.pop("chapters"))
     unspoken = tuple(members.pop("unspoken", ()))
     return JobResult(files=files, chapters=chapters, unspoken=unspoken, **members)
-
-
-def _text(content: bytes) -> str:
-    """Decode a text; one that is damaged is a fault of its row, not of the whole query."""
-    return content.decode("utf-8", "surrogateescape")
-
-
-def _prepare(db: sqlite3.Connection) -> None:
-    """Make the table, or bring it to today's layout, whichever process comes first.
-
-    Raises:
-        StorageError: it is that of a later version.
-    """
-    if _version(db) < _VERSION:
-        use_wal(db, _MAX_WAIT_S)
-        with db:
-            db.execute("BEGIN IMMEDIATE")
-            if _version(db) == 0:
-                (is_there,) = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'jobs'")
-                for statement in _FROM_FIRST if is_there[0] else (_SCHEMA,):
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {_VERSION}")
-    if (version := _version(db)) != _VERSION:
-        raise StorageError(
-            f"The jobs were written by a later version of Antiphon: their format is {version},"
-            f" this version knows {_VERSION}."
-        )
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])

@@ -20,11 +20,11 @@ from antiphon.errors import (
     TooManyJobsError,
     UnknownJobError,
 )
+from antiphon.storage.database import Database, new_id
 from antiphon.storage.job import Job, JobFault, JobLimits, JobProgress, JobResult, JobState
-from antiphon.storage.job_database import COLUMNS, UNREADABLE, JobDatabase, job_of
+from antiphon.storage.job_database import COLUMNS, SCHEMA, UNREADABLE, job_of
 from antiphon.storage.leases import Clock, Leases, Runner
 from antiphon.types import OPERATOR, Caller
-from antiphon.voices.names import new_id
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +59,12 @@ class JobLedger:
             clock: tells how long a runner has been silent.
         """
         self.limits = limits or JobLimits()
-        self._database = JobDatabase(folder)
+        self._database = Database(folder, SCHEMA)
         self._runners = folder / "runners"
         self._leases = Leases(self._runners, clock)
 
     def runner(self) -> Runner:
-        """Return an identity to borrow jobs with."""
+        """Return an identity to acquire jobs with."""
         return Runner(self._runners)
 
     def add(self, body: str, owner: str | None = None, num_bytes: int = 0) -> Job:
@@ -81,7 +81,7 @@ class JobLedger:
             StorageError: it could not be kept.
         """
         id = new_id("job")
-        with self._database.change() as db:
+        with self._database.write() as db:
             self._check_limits(db, owner, num_bytes)
             progress = json.dumps(asdict(JobProgress()))
             row = (id, JobState.QUEUED, body, int(time.time()), progress, owner or "", num_bytes)
@@ -152,7 +152,7 @@ class JobLedger:
 
         return self._even_if_full(deleted)
 
-    def borrow(
+    def acquire(
         self, runner: Runner, on_given_up: Callable[[Job], None] = lambda job: None
     ) -> Job | None:
         """Take the oldest job that waits, or whose server has died; ``None`` if there is none.
@@ -165,10 +165,11 @@ class JobLedger:
         for row in rows:
             is_mine = row["runner"] == runner.name  # it has lost track of it: see `finish`
             is_free = row["state"] == JobState.QUEUED or is_mine
-            if not is_free and not self._leases.is_over(row["id"], row["runner"], row["num_beats"]):
+            lease = (row["id"], row["runner"], row["num_beats"])
+            if not is_free and not self._leases.is_expired(*lease):
                 continue
             runner.live()
-            job = self._even_if_full(partial(self._taken, row, runner.name))
+            job = self._even_if_full(partial(self._claim, row, runner.name))
             if job is None:
                 continue  # somebody else was quicker
             if job.state is JobState.RUNNING:
@@ -181,7 +182,7 @@ class JobLedger:
         self, id: str, runner: Runner, progress: JobProgress, num_bytes: int | None = None
     ) -> bool:
         """Say how far a job is, and that its runner lives; ``False`` if it is another's now."""
-        with self._database.change() as db:
+        with self._database.write() as db:
             done = db.execute(
                 "UPDATE jobs SET progress = ?, num_bytes = max(num_bytes, ?),"
                 " num_beats = num_beats + 1 WHERE id = ? AND runner = ? AND state = 'running'",
@@ -189,7 +190,7 @@ class JobLedger:
             )
             return done.rowcount == 1
 
-    def give_back(self, runner: Runner) -> None:
+    def release(self, runner: Runner) -> None:
         """Let the next server have at once what this runner works on; that is no crash."""
         held = "runner = ? AND state = 'running'"
         if not self._database.query(f"SELECT id FROM jobs WHERE {held}", runner.name):
@@ -263,7 +264,7 @@ class JobLedger:
         """Let go of the database."""
         self._database.close()
 
-    def _taken(self, row: sqlite3.Row, runner: str, db: sqlite3.Connection) -> Job | None:
+    def _claim(self, row: sqlite3.Row, runner: str, db: sqlite3.Connection) -> Job | None:
         """Take a job as it was seen, or fail it; ``None`` if it has changed since."""
         seen = (row["id"], row["state"], row["runner"], row["num_beats"])
         num_attempts = row["num_attempts"] if isinstance(row["num_attempts"], int) else 0
@@ -298,7 +299,7 @@ class JobLedger:
         """Make a change that must be possible on a full disk."""
 
         def made() -> T:
-            with self._database.change() as db:
+            with self._database.write() as db:
                 return action(db)
 
         return self._database.reserve.within(made)

@@ -66,7 +66,7 @@ class Leases:
         self._clock = clock
         self._seen: dict[str, tuple[tuple[str, object], float]] = {}
 
-    def is_over(self, job_id: str, runner: object, num_beats: object) -> bool:
+    def is_expired(self, job_id: str, runner: object, num_beats: object) -> bool:
         """Whether nobody works any more on a job that says it is being worked on."""
         if not isinstance(runner, str) or self._is_dead(runner):
             return True

@@ -3,12 +3,14 @@
 import re
 import sqlite3
 import time
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 
 from antiphon.errors import InvalidRequestError, UnknownConsentError
-from antiphon.storage.database import Database
+from antiphon.storage.database import new_id
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.types import OPERATOR, Caller
-from antiphon.voices.names import checked_text, new_id
+from antiphon.voices.names import checked_text
 
 _MAX_LABEL_CHARACTERS = 200
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}")
@@ -46,33 +48,30 @@ class ConsentStore:
 
     def __init__(
         self,
-        vault: Database,
+        database: VoiceDatabase,
         max_consents: int,
         *,
         max_owner_consents: int = 0,
         caller: Caller = OPERATOR,
     ) -> None:
-        """Keep up to ``max_consents`` in a vault, and as many of one owner (0: as many)."""
-        self._vault = vault
+        """Keep up to ``max_consents``, and so many of one owner (0: no further limit)."""
+        self._database = database
         self._max_consents = max_consents
         self._max_owner_consents = max_owner_consents
         self._caller = caller
 
     def seen_by(self, caller: Caller) -> "ConsentStore":
-        """Return the same consents as somebody else sees them."""
-        return ConsentStore(
-            self._vault,
-            self._max_consents,
-            max_owner_consents=self._max_owner_consents,
-            caller=caller,
-        )
+        """Return the same consents as another caller sees them."""
+        view = copy(self)
+        view._caller = caller
+        return view
 
     def page(self, limit: int, after: str | None = None) -> tuple[list[StoredConsent], bool]:
         """Return up to ``limit`` consents, the newest first, and whether there are more.
 
         ``after`` is the last id of the page before; it may have been deleted since.
         """
-        rows = self._vault.query(
+        rows = self._database.query(
             f"SELECT {_COLUMNS} FROM consents WHERE id < ? AND (? OR owner = ?)"
             " ORDER BY id DESC LIMIT ?",
             after or "cons_g",  # sorts after every id
@@ -88,7 +87,7 @@ class ConsentStore:
         Raises:
             UnknownConsentError: there is none.
         """
-        rows = self._vault.query(f"SELECT {_COLUMNS} FROM consents WHERE id = ?", id)
+        rows = self._database.query(f"SELECT {_COLUMNS} FROM consents WHERE id = ?", id)
         if not rows or not self._caller.may_use(rows[0]["owner"] or None):
             raise UnknownConsentError(id)
         return _stored(rows[0])
@@ -118,10 +117,10 @@ class ConsentStore:
             num_bytes=len(recording),
             owner=self._caller.owner,
         )
-        self._vault.check_room(len(recording))
+        self._database.check_room(len(recording))
         owner = consent.owner or ""
-        with self._vault.change() as change:
-            ((num_all, num_owned),) = change.execute(
+        with self._database.transaction() as changes:
+            ((num_all, num_owned),) = changes.execute(
                 "SELECT count(*), total(owner = ?) FROM consents", owner
             )
             for number, limit, setting in (
@@ -134,7 +133,7 @@ class ConsentStore:
                         " Delete one first.",
                         code="too_many_consents",
                     )
-            change.insert("consents", {**asdict(consent), "owner": owner}, recording)
+            changes.insert("consents", {**asdict(consent), "owner": owner}, recording)
         return consent
 
     def rename(self, id: str, name: str) -> StoredConsent:
@@ -146,8 +145,8 @@ class ConsentStore:
             StorageError: the folder cannot be written.
         """
         consent = replace(self.get(id), name=checked_label(name))
-        with self._vault.change() as change:
-            change.execute("UPDATE consents SET name = ? WHERE id = ?", consent.name, id)
+        with self._database.transaction() as changes:
+            changes.execute("UPDATE consents SET name = ? WHERE id = ?", consent.name, id)
         return consent
 
     def delete(self, id: str) -> None:
@@ -160,10 +159,10 @@ class ConsentStore:
         self.get(id)
 
         def deleted() -> None:
-            with self._vault.change() as change:
-                change.delete("consents", id)
+            with self._database.transaction() as changes:
+                changes.delete("consents", id)
 
-        self._vault.reserve.within(deleted)
+        self._database.reserve.within(deleted)
 
 
 def _stored(row: sqlite3.Row) -> StoredConsent:

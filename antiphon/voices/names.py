@@ -1,8 +1,6 @@
 """What a voice may be called: names that show what they are, and that an eye can tell apart."""
 
 import re
-import secrets
-import time
 import unicodedata
 from collections.abc import Iterable
 
@@ -14,11 +12,6 @@ _MAX_GROWTH = 4  # of a text that is written with combining characters
 _JOINERS = "\u200c\u200d"  # invisible, but some scripts are not written without them
 _HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}  # control, format, private, line ends ...
 _RESERVED_PATTERN = re.compile(r"(voice|cons)_[0-9a-f]{24}")
-
-
-def new_id(kind: str) -> str:
-    """Return a fresh id, as ``voice_`` and 24 digits; later ones sort after earlier ones."""
-    return f"{kind}_{time.time_ns() // 1000:014x}{secrets.token_hex(5)}"
 
 
 def checked_text(text: str, param: str, max_characters: int) -> str:

@@ -4,13 +4,15 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Collection
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from antiphon.errors import InvalidRequestError, NotOwnerError, UnknownVoiceError
-from antiphon.storage.database import Database
+from antiphon.storage.database import new_id
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.types import OPERATOR, Caller, Voice
-from antiphon.voices.names import check_not_reserved, checked_name, name_key, new_id
+from antiphon.voices.names import check_not_reserved, checked_name, name_key
 
 _MAX_NAMES_TOLD = 20
 _EMBEDDING_ITEM_BYTES = 4
@@ -96,30 +98,27 @@ class VoiceStore:
 
     def __init__(
         self,
-        vault: Database,
+        database: VoiceDatabase,
         max_voices: int,
         *,
         max_owner_voices: int = 0,
         caller: Caller = OPERATOR,
     ) -> None:
-        """Keep up to ``max_voices`` in a vault, and as many of one owner (0: no further limit)."""
-        self._vault = vault
+        """Keep up to ``max_voices``, and so many of one owner (0: no further limit)."""
+        self._database = database
         self._max_voices = max_voices
         self._max_owner_voices = max_owner_voices
         self._caller = caller
 
     def seen_by(self, caller: Caller) -> "VoiceStore":
-        """Return the same voices as somebody else sees them."""
-        return VoiceStore(
-            self._vault,
-            self._max_voices,
-            max_owner_voices=self._max_owner_voices,
-            caller=caller,
-        )
+        """Return the same voices as another caller sees them."""
+        view = copy(self)
+        view._caller = caller
+        return view
 
     def all(self) -> list[StoredVoice]:
         """Return all voices, the oldest first."""
-        rows = self._vault.query(_LIST, self._caller.is_admin, self._caller.owner or "")
+        rows = self._database.query(_LIST, self._caller.is_admin, self._caller.owner or "")
         return [_stored(row) for row in rows]
 
     def find(self, name_or_id: str) -> StoredVoice | None:
@@ -127,7 +126,7 @@ class VoiceStore:
         is_admin, owner = self._caller.is_admin, self._caller.owner or ""
         key = name_key(name_or_id)
         try:
-            rows = self._vault.query(_FIND, name_or_id, is_admin, owner, key, owner, name_or_id)
+            rows = self._database.query(_FIND, name_or_id, is_admin, owner, key, owner, name_or_id)
         except UnicodeEncodeError:
             return None  # half a character is no name
         return _stored(rows[0]) if rows else None
@@ -151,7 +150,7 @@ class VoiceStore:
         Raises:
             StorageError: it cannot be read; or the voice has just been deleted.
         """
-        return self._vault.content(voice.id)
+        return self._database.content(voice.id)
 
     def check(self, voice: NewVoice, reserved: Collection[str] = ()) -> StoredVoice | None:
         """Find out whether a voice could be added, before any work goes into it.
@@ -165,9 +164,9 @@ class VoiceStore:
         name = checked_name(voice.name)
         check_not_reserved(name, reserved)
         owner = voice.owner or ""
-        rows = self._vault.query(_SAME, name_key(name), owner)
+        rows = self._database.query(_SAME, name_key(name), owner)
         if not rows:
-            self._check_limits(self._vault.query(_COUNT, owner), voice)
+            self._check_limits(self._database.query(_COUNT, owner), voice)
             return None
         return _same(_stored(rows[0]), voice)
 
@@ -197,12 +196,12 @@ class VoiceStore:
             owner=voice.owner,
         )
         owner = voice.owner or ""
-        with self._vault.change() as change:
-            if rows := change.execute(_SAME, name_key(name), owner):
+        with self._database.transaction() as changes:
+            if rows := changes.execute(_SAME, name_key(name), owner):
                 return _same(_stored(rows[0]), voice)
-            self._check_limits(change.execute(_COUNT, owner), voice)
+            self._check_limits(changes.execute(_COUNT, owner), voice)
             row = {**asdict(stored), "name_key": name_key(name), "owner": owner}
-            change.insert("voices", row, voice.content)
+            changes.insert("voices", row, voice.content)
         return stored
 
     def edit(
@@ -229,10 +228,10 @@ class VoiceStore:
         if description is not None:
             voice = replace(voice, description=description)
         key = name_key(voice.name)
-        with self._vault.change() as change:
-            if change.execute(_OTHERS, key, voice.owner or "", voice.id):
+        with self._database.transaction() as changes:
+            if changes.execute(_OTHERS, key, voice.owner or "", voice.id):
                 raise _taken(voice.name)
-            change.execute(_EDIT, voice.name, key, voice.description, voice.id)
+            changes.execute(_EDIT, voice.name, key, voice.description, voice.id)
         return voice
 
     def delete(self, name_or_id: str) -> StoredVoice:
@@ -247,12 +246,12 @@ class VoiceStore:
         self._check_owner(voice, "delete")
 
         def deleted() -> None:
-            with self._vault.change() as change:
-                if not change.execute("SELECT id FROM voices WHERE id = ?", voice.id):
+            with self._database.transaction() as changes:
+                if not changes.execute("SELECT id FROM voices WHERE id = ?", voice.id):
                     raise UnknownVoiceError(name_or_id, ["none"])  # somebody else was quicker
-                change.delete("voices", voice.id)
+                changes.delete("voices", voice.id)
 
-        self._vault.reserve.within(deleted)
+        self._database.reserve.within(deleted)
         return voice
 
     def _check_owner(self, voice: StoredVoice, action: str) -> None:
@@ -261,7 +260,7 @@ class VoiceStore:
             raise NotOwnerError(message, param="voice")
 
     def _check_limits(self, counted: list[sqlite3.Row], voice: NewVoice) -> None:
-        self._vault.check_room(len(voice.content))
+        self._database.check_room(len(voice.content))
         num_all, num_owned = counted[0] if counted else (0, 0)
         for number, limit, setting in (
             (num_all, self._max_voices, "data.max_voices"),

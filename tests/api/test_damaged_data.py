@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.api import storage_watch
 from antiphon.config import DataSettings, ModelSettings, Settings
-from antiphon.storage import database, job_database
+from antiphon.storage import job_database, voice_database
 from tests.recordings import wav
 from tests.servers import TOY, start_server, wait_until
 
@@ -19,7 +19,7 @@ def damage(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [(database.FILE_NAME, "uploaded voices"), (job_database.FILE_NAME, "jobs")],
+    [(voice_database.SCHEMA.file_name, "uploaded voices"), (job_database.SCHEMA.file_name, "jobs")],
 )
 def test_a_damaged_database_is_told_and_the_own_voices_speak(
     tmp_path: Path, name: str, what: str
@@ -47,7 +47,7 @@ def test_a_folder_that_is_mended_is_ready_again(
     monkeypatch.setattr(storage_watch, "PERIOD_S", 0.01)
     model = ModelSettings(source=str(checkpoint("tiny", "base")), device="cpu", max_slots=2)
     settings = Settings(model=model, data=DataSettings(dir=tmp_path))
-    file = tmp_path / database.FILE_NAME
+    file = tmp_path / voice_database.SCHEMA.file_name
     damage(file)
     with (
         start_server(settings) as server,

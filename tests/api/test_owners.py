@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 from antiphon.api.middleware.keys import KeyRing, hashed
 from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
 from antiphon.errors import SettingsError
-from antiphon.storage.database import FILE_NAME
+from antiphon.storage.voice_database import SCHEMA
 from tests.api.middleware.test_keys import bearing
 from tests.recordings import wav
 from tests.servers import RunningServer, start_server, wait_until
@@ -274,7 +274,7 @@ def test_what_was_kept_before_there_were_owners_is_everybodys(
         httpx.Client(base_url=server.base_url, timeout=60) as one,
     ):
         uploaded(one, "Old")
-    _as_first_layout(tmp_path / FILE_NAME)
+    _as_first_layout(tmp_path / SCHEMA.file_name)
     settings = Settings(model=model, data=data, server=ServerSettings(api_keys=KEYS))
     headers = {"Authorization": "Bearer ann-key"}
     with (

@@ -23,7 +23,7 @@ from antiphon.config import (
 )
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
-from antiphon.storage.blobs import Blobs
+from antiphon.storage.blobs import BlobStore
 from antiphon.types import Samples
 from tests.decoding import error_of
 from tests.recordings import RECORDING, RECORDING_URI, wav
@@ -312,11 +312,11 @@ def test_a_disk_that_takes_no_more_is_told(
     upload(client, name="Kept", ref_text=WORDS)
     expected = spoken(client, voice="Kept")
 
-    def put(blobs: Blobs, key: str, content: bytes) -> None:
+    def put(blobs: BlobStore, key: str, content: bytes) -> None:
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Blobs, "put", put)
+        patched.setattr(BlobStore, "put", put)
         error = error_of(upload(client), status)
         assert "data folder" in error["message"]
         assert [voice["name"] for voice in uploaded(client)] == ["Kept"]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from antiphon.config import DataSettings, ModelSettings, Settings
-from antiphon.storage.blobs import Blobs
+from antiphon.storage.blobs import BlobStore
 from tests.cli.conftest import DEADLINE_S, start
 from tests.cli.test_serve import serving
 from tests.recordings import wav
@@ -97,20 +97,20 @@ def test_a_full_disk_is_told_and_the_server_goes_on(
 ) -> None:
     model = ModelSettings(source=str(checkpoint("tiny", "base")), device="cpu")
     settings = Settings(model=model, data=DataSettings(dir=tmp_path))
-    put = Blobs.put
+    put = BlobStore.put
 
-    def full(blobs: Blobs, key: str, content: bytes) -> None:
+    def full(blobs: BlobStore, key: str, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with start_server(settings) as server:
         form = {"name": "one", "consent": "yes"}
         files = {"audio_sample": ("a.wav", wav())}
-        monkeypatch.setattr(Blobs, "put", full)
+        monkeypatch.setattr(BlobStore, "put", full)
         for _ in range(3):
             refused = httpx.post(server.base_url + VOICES, data=form, files=files)
             assert refused.status_code == 507
             assert refused.json()["error"]["code"] == "insufficient_storage"
-        monkeypatch.setattr(Blobs, "put", put)
+        monkeypatch.setattr(BlobStore, "put", put)
         assert httpx.post(server.base_url + VOICES, data=form, files=files).status_code == 200
         listed = httpx.get(server.base_url + VOICES).json()["uploaded_voices"]
         assert [voice["name"] for voice in listed] == ["one"]

@@ -90,14 +90,14 @@ def test_a_job_that_fails_leaves_nothing(
 
         shop.before_open = fail
         async with shop.runner() as runner:
-            take = runner.media.take
+            take = runner.media.move_in
 
             def take_in_vain(path: Path, key: str) -> int:
                 take(path, key)
                 raise OSError(28, "No space left on device")
 
             if moment == "handing over":
-                monkeypatch.setattr(runner.media, "take", take_in_vain)
+                monkeypatch.setattr(runner.media, "move_in", take_in_vain)
             job = await shop.until(await runner.add("{}", shop.plan()), JobState.FAILED)
             assert job.num_bytes == 0
             await runner.release()
@@ -136,7 +136,7 @@ def test_a_result_is_on_the_disk_before_its_job_is_completed(
 
 
 def test_work_that_breaks_off_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    borrow = JobLedger.borrow
+    acquire = JobLedger.acquire
     num_calls = 0
 
     def breaking(ledger: JobLedger, *arguments: Any) -> Job | None:
@@ -144,9 +144,9 @@ def test_work_that_breaks_off_begins_anew(tmp_path: Path, monkeypatch: pytest.Mo
         num_calls += 1
         if num_calls == 2:
             raise RuntimeError("a bug")
-        return borrow(ledger, *arguments)
+        return acquire(ledger, *arguments)
 
-    monkeypatch.setattr(JobLedger, "borrow", breaking)
+    monkeypatch.setattr(JobLedger, "acquire", breaking)
     monkeypatch.setattr(jobs_module, "_POLL_S", 0.0)
 
     async def body(shop: Shop) -> None:

@@ -8,14 +8,12 @@ import pytest
 
 from antiphon.errors import InvalidRequestError
 from antiphon.storage import backup as backups
-from antiphon.storage.backup import DataPlaces, back_up, restore
-from antiphon.storage.blobs import Blobs
-from antiphon.storage.database import Database
+from antiphon.storage.backup import DataPlaces, back_up, copy_database, restore
+from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import JobFile, JobProgress, JobResult, JobState
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.storage.media_store import MediaStore
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.voices.consents import ConsentStore
-from antiphon.voices.copying import copy_database
 from antiphon.voices.store import NewVoice, VoiceStore
 
 
@@ -23,10 +21,10 @@ class Folder:
     """A data folder, with all that looks into it."""
 
     def __init__(self, path: Path) -> None:
-        self.places = DataPlaces(path, Blobs(path / "blobs"), MediaStore(path / "media"))
-        self.vault = Database(path)
-        self.voices = VoiceStore(self.vault, 10)
-        self.consents = ConsentStore(self.vault, 10)
+        self.places = DataPlaces(path, BlobStore(path / "blobs"), BlobStore(path / "media"))
+        self.database = VoiceDatabase(path)
+        self.voices = VoiceStore(self.database, 10)
+        self.consents = ConsentStore(self.database, 10)
         self.jobs = JobLedger(path)
 
     def fill(self, scratch: Path) -> None:
@@ -36,10 +34,10 @@ class Folder:
         for _ in range(2):
             self.jobs.add("{}", "ann")
         runner = self.jobs.runner()
-        done = self.jobs.borrow(runner)
+        done = self.jobs.acquire(runner)
         assert done is not None
         scratch.write_bytes(b"speech")
-        num_bytes = self.places.media.take(scratch, f"jobs/{done.id}/0.wav")
+        num_bytes = self.places.media.move_in(scratch, f"jobs/{done.id}/0.wav")
         file = JobFile(
             key=f"jobs/{done.id}/0.wav",
             media_type="audio/wav",
@@ -50,7 +48,7 @@ class Folder:
             files=(file,), chapters=(), finish_reason="stop", input_tokens=1, output_tokens=2
         )
         assert self.jobs.finish(done.id, runner, result, JobProgress(fraction=1.0))
-        assert self.jobs.borrow(runner) is not None  # one is under way
+        assert self.jobs.acquire(runner) is not None  # one is under way
 
     def told(self) -> object:
         jobs = self.jobs.page(10, None)
@@ -67,7 +65,7 @@ class Folder:
         )
 
     def close(self) -> None:
-        self.vault.close()
+        self.database.close()
         self.jobs.close()
 
 
@@ -89,9 +87,9 @@ def test_what_is_restored_is_what_was_backed_up(old: Folder, tmp_path: Path) -> 
     assert restore(new.places, file) == counts
     assert new.told() == told
     assert [job.state for job in new.jobs.page(5, None)] == [JobState.QUEUED, JobState.COMPLETED]
-    assert new.jobs.borrow(new.jobs.runner()) is not None, "what was under way begins anew"
+    assert new.jobs.acquire(new.jobs.runner()) is not None, "what was under way begins anew"
     new.voices.add(NewVoice(name="Cid", content=b"more"))
-    new.vault.sweep()
+    new.database.sweep()
     assert [new.voices.content(voice) for voice in new.voices.all()][-1] == b"more"
     with pytest.raises(InvalidRequestError, match="in use"):
         restore(new.places, file)
@@ -109,7 +107,7 @@ def test_what_is_deleted_meanwhile_is_left_out_as_a_whole(
         if target.name.startswith("jobs"):  # the second one
             old.voices.delete(next(voice.id for voice in old.voices.all() if voice.owner))
             (done,) = (job for job in old.jobs.page(5, None) if job.result)
-            old.places.media.delete(f"jobs/{done.id}")
+            old.places.media.delete_folder(f"jobs/{done.id}")
             old.jobs.delete(done.id)
         return found
 

@@ -14,8 +14,8 @@ from antiphon.errors import InvalidRequestError, StorageFullError
 from antiphon.storage import disk_reserve
 from antiphon.storage.database import Database
 from antiphon.storage.disk_reserve import DiskReserve
-from antiphon.storage.job_database import JobDatabase
 from antiphon.storage.job_ledger import JobLedger
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.store import NewVoice, VoiceStore
 
@@ -26,9 +26,9 @@ class Kept:
     """A voice, a consent and a job of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.vault = Database(folder)
-        self.voices = VoiceStore(self.vault, 10)
-        self.consents = ConsentStore(self.vault, 10)
+        self.database = VoiceDatabase(folder)
+        self.voices = VoiceStore(self.database, 10)
+        self.consents = ConsentStore(self.database, 10)
         self.jobs = JobLedger(folder)
 
     def add(self) -> tuple[str, str, str]:
@@ -48,7 +48,7 @@ class Kept:
         assert not self.jobs.page(5, None)
 
     def close(self) -> None:
-        self.vault.close()
+        self.database.close()
         self.jobs.close()
 
 
@@ -78,8 +78,7 @@ def test_deleting_takes_the_room_that_was_kept_back(
 
         return made
 
-    for database in (Database, JobDatabase):
-        monkeypatch.setattr(database, "_connected", only_with_room(database._connected))
+    monkeypatch.setattr(Database, "_connected", only_with_room(Database._connected))
     with pytest.raises(StorageFullError):
         kept.voices.add(NewVoice(name="Bob", content=b"2"))
     kept.delete(ids)
@@ -102,8 +101,8 @@ def test_what_is_left_of_the_room_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_part_of_the_disk_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_reserve, "free_bytes", lambda folder: 1_000_000)
-    vault = Database(tmp_path, min_free_bytes=999_990)
-    voices, consents = VoiceStore(vault, 10), ConsentStore(vault, 10)
+    database = VoiceDatabase(tmp_path, min_free_bytes=999_990)
+    voices, consents = VoiceStore(database, 10), ConsentStore(database, 10)
     for attempt in (voices.add, voices.check):
         with pytest.raises(StorageFullError, match="min_free_mib"):
             attempt(NewVoice(name="Ann", content=b"x" * 11))
@@ -112,18 +111,18 @@ def test_a_part_of_the_disk_stays_free(tmp_path: Path, monkeypatch: pytest.Monke
     voice = voices.add(NewVoice(name="Ann", content=b"x" * 10))
     monkeypatch.setattr(disk_reserve, "free_bytes", lambda folder: 0)
     voices.delete(voice.id)
-    vault.close()
+    database.close()
 
 
 def test_one_owner_has_its_own_limit(tmp_path: Path) -> None:
-    vault = Database(tmp_path)
-    voices = VoiceStore(vault, 10, max_owner_voices=2)
+    database = VoiceDatabase(tmp_path)
+    voices = VoiceStore(database, 10, max_owner_voices=2)
     for name in ("a", "b"):
         voices.add(NewVoice(name=name, content=b"1", owner="ann"))
     with pytest.raises(InvalidRequestError, match="max_owner_voices"):
         voices.add(NewVoice(name="c", content=b"1", owner="ann"))
     voices.add(NewVoice(name="c", content=b"1", owner="bob"))
-    vault.close()
+    database.close()
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import JobStateError, StorageQuotaError, TooManyJobsError, UnknownJobError
-from antiphon.storage import job_database
+from antiphon.storage import database
 from antiphon.storage.job import Job, JobFault, JobFile, JobLimits, JobProgress, JobResult, JobState
-from antiphon.storage.job_database import FILE_NAME
+from antiphon.storage.job_database import SCHEMA
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LEASE_S
 from antiphon.types import Caller
@@ -55,7 +55,7 @@ def ledger(tmp_path: Path, clock: Clock) -> Generator[JobLedger, None, None]:
 
 def written(folder: Path, sql: str, *values: object) -> None:
     """Write past the ledger."""
-    db = sqlite3.connect(folder / FILE_NAME)
+    db = sqlite3.connect(folder / SCHEMA.file_name)
     with db:
         db.execute(sql, values)
     db.close()
@@ -63,17 +63,17 @@ def written(folder: Path, sql: str, *values: object) -> None:
 
 def test_a_folder_without_jobs_is_not_written(ledger: JobLedger, tmp_path: Path) -> None:
     assert ledger.page(10, None) == []
-    assert ledger.borrow(ledger.runner()) is None
+    assert ledger.acquire(ledger.runner()) is None
     for action in ("pause", "delete"):
         with pytest.raises(UnknownJobError):
             ledger.delete("job_x") if action == "delete" else ledger.change("job_x", action)
     assert not (tmp_path / "data").exists()
 
 
-def test_jobs_are_borrowed_in_order_and_once(ledger: JobLedger) -> None:
+def test_jobs_are_acquired_in_order_and_once(ledger: JobLedger) -> None:
     first, second = ledger.add("1"), ledger.add("2")
-    borrowed = [ledger.borrow(ledger.runner()) for _ in range(3)]
-    assert [job and job.id for job in borrowed] == [first.id, second.id, None]
+    acquired = [ledger.acquire(ledger.runner()) for _ in range(3)]
+    assert [job and job.id for job in acquired] == [first.id, second.id, None]
     assert ledger.get(first.id).state is JobState.RUNNING
 
 
@@ -82,25 +82,25 @@ def test_many_ask_and_each_job_goes_to_one(tmp_path: Path) -> None:
     ids = [ledger.add("x").id for _ in range(8)]
     runners = [ledger.runner() for _ in range(12)]
     with ThreadPoolExecutor(8) as pool:
-        borrowed = list(pool.map(ledger.borrow, runners))
+        acquired = list(pool.map(ledger.acquire, runners))
     # Whoever finds all of them taken by quicker ones goes away, and asks again.
-    borrowed += [ledger.borrow(ledger.runner()) for _ in range(8)]
-    assert sorted(job.id for job in borrowed if job) == ids
+    acquired += [ledger.acquire(ledger.runner()) for _ in range(8)]
+    assert sorted(job.id for job in acquired if job) == ids
     ledger.close()
 
 
 def test_what_a_silent_runner_had_goes_to_the_next(ledger: JobLedger, clock: Clock) -> None:
     job = ledger.add("x")
     silent, other = ledger.runner(), ledger.runner()
-    assert ledger.borrow(silent) is not None
-    assert ledger.borrow(other) is None
+    assert ledger.acquire(silent) is not None
+    assert ledger.acquire(other) is None
     clock.now_s += LEASE_S - 1
     assert ledger.report(job.id, silent, PROGRESS), "it was busy, and lives"
-    assert ledger.borrow(other) is None
+    assert ledger.acquire(other) is None
     clock.now_s += LEASE_S - 1
-    assert ledger.borrow(other) is None
+    assert ledger.acquire(other) is None
     clock.now_s += 2
-    taken = ledger.borrow(other)
+    taken = ledger.acquire(other)
     assert taken is not None
     assert taken.id == job.id
     assert not ledger.report(job.id, silent, JobProgress(fraction=0.5))
@@ -113,10 +113,10 @@ def test_a_clock_that_is_set_takes_no_job_away(
     ledger: JobLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, runner = ledger.add("x"), ledger.runner()
-    assert ledger.borrow(runner) is not None
+    assert ledger.acquire(runner) is not None
     later_s = time.time() + 10 * 365 * 86_400
     monkeypatch.setattr(time, "time", lambda: later_s)
-    assert ledger.borrow(ledger.runner()) is None
+    assert ledger.acquire(ledger.runner()) is None
     assert ledger.finish(job.id, runner, RESULT, PROGRESS)
 
 
@@ -125,13 +125,13 @@ import os, signal, sys
 from pathlib import Path
 from antiphon.storage.job_ledger import JobLedger
 ledger = JobLedger(Path(sys.argv[1]))
-assert ledger.borrow(ledger.runner()) is not None
+assert ledger.acquire(ledger.runner()) is not None
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def die_with_a_job(folder: Path) -> None:
-    """Let a process borrow a job, and be killed."""
+    """Let a process acquire a job, and be killed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.run([sys.executable, "-c", DYING, str(folder)], env=environment)
     assert process.returncode == -signal.SIGKILL
@@ -147,7 +147,7 @@ def test_what_a_killed_process_had_is_free_at_once_and_given_up_the_second_time(
     assert ledger.get(poison.id).state is JobState.RUNNING
     die_with_a_job(tmp_path)
     given_up: list[Job] = []
-    taken = ledger.borrow(ledger.runner(), given_up.append)
+    taken = ledger.acquire(ledger.runner(), given_up.append)
     assert taken is not None
     assert taken.id == other.id, "others go on"
     assert [job.id for job in given_up] == [poison.id]
@@ -156,7 +156,7 @@ def test_what_a_killed_process_had_is_free_at_once_and_given_up_the_second_time(
     assert failed.fault is not None
     assert failed.fault.code == "job_crashed"
     assert ledger.change(poison.id, "resume").state is JobState.QUEUED
-    again = ledger.borrow(ledger.runner())
+    again = ledger.acquire(ledger.runner())
     assert again is not None
     assert again.id == poison.id
     ledger.close()
@@ -166,8 +166,8 @@ def test_a_job_that_is_given_back_was_no_crash(ledger: JobLedger) -> None:
     job = ledger.add("x")
     for _ in range(5):
         runner = ledger.runner()
-        assert ledger.borrow(runner) is not None
-        ledger.give_back(runner)
+        assert ledger.acquire(runner) is not None
+        ledger.release(runner)
         assert ledger.get(job.id).state is JobState.QUEUED
 
 
@@ -192,7 +192,7 @@ def test_a_row_that_cannot_be_read_stops_no_other(
     damaged, other = ledger.add("x"), ledger.add("y")
     written(tmp_path / "data", f"UPDATE jobs SET {damage} WHERE id = ?", damaged.id)
     given_up: list[Job] = []
-    taken = [ledger.borrow(ledger.runner(), given_up.append) for _ in range(3)]
+    taken = [ledger.acquire(ledger.runner(), given_up.append) for _ in range(3)]
     assert other.id in [job.id for job in taken if job]
     assert [job.id for job in ledger.page(5, None)] == [other.id, damaged.id]
     if "num_attempts" in damage:
@@ -214,7 +214,7 @@ def test_a_row_without_a_proper_id_stops_no_other(
     ledger.add("x")
     written(tmp_path / "data", f"UPDATE jobs SET id = {id}")
     other = ledger.add("y")
-    taken = ledger.borrow(ledger.runner())
+    taken = ledger.acquire(ledger.runner())
     assert taken is not None
     assert taken.id == other.id
     assert [job.id for job in ledger.page(5, None)] == [other.id]
@@ -223,9 +223,9 @@ def test_a_row_without_a_proper_id_stops_no_other(
 def test_who_reads_does_not_wait_for_who_writes(
     ledger: JobLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_database, "_MAX_WAIT_S", 0.0)
+    monkeypatch.setattr(database, "MAX_WAIT_S", 0.0)
     job = ledger.add("x")
-    db = sqlite3.connect(tmp_path / "data" / FILE_NAME, isolation_level=None)
+    db = sqlite3.connect(tmp_path / "data" / SCHEMA.file_name, isolation_level=None)
     db.execute("BEGIN IMMEDIATE")
     assert ledger.get(job.id) == job
     assert ledger.page(5, None) == [job]
@@ -235,7 +235,7 @@ def test_who_reads_does_not_wait_for_who_writes(
 
 
 def test_jobs_of_the_first_layout_are_kept(tmp_path: Path) -> None:
-    db = sqlite3.connect(tmp_path / FILE_NAME)
+    db = sqlite3.connect(tmp_path / SCHEMA.file_name)
     with db:
         db.execute(OLD_LAYOUT)
         row = ("job_1", "running", "{}", 5, '{"fraction": 0.5}', "dead", 1e12)
@@ -245,9 +245,9 @@ def test_jobs_of_the_first_layout_are_kept(tmp_path: Path) -> None:
     ledger = JobLedger(tmp_path, clock=clock)
     (job,) = ledger.page(5, None)
     assert (job.id, job.owner, job.progress.fraction) == ("job_1", None, 0.5)
-    assert ledger.borrow(ledger.runner()) is None
+    assert ledger.acquire(ledger.runner()) is None
     clock.now_s += LEASE_S + 1
-    assert ledger.borrow(ledger.runner()) is not None
+    assert ledger.acquire(ledger.runner()) is not None
     with pytest.raises(sqlite3.OperationalError):  # of a server that has not been replaced yet
         db.execute("UPDATE jobs SET owner = 'old', lent_until_s = 3")
     db.close()
@@ -257,15 +257,15 @@ def test_jobs_of_the_first_layout_are_kept(tmp_path: Path) -> None:
 def test_a_result_and_a_fault_are_kept(ledger: JobLedger) -> None:
     done, failed = ledger.add("1"), ledger.add("2")
     runner, other = ledger.runner(), ledger.runner()
-    ledger.borrow(runner)
-    ledger.borrow(other)
+    ledger.acquire(runner)
+    ledger.acquire(other)
     assert ledger.finish(done.id, runner, RESULT, PROGRESS)
     assert ledger.finish(failed.id, other, FAULT, PROGRESS)
     assert ledger.get(done.id).result == RESULT
     assert ledger.get(failed.id).fault == FAULT
     resumed = ledger.change(failed.id, "resume")
     assert (resumed.fault, resumed.progress) == (None, JobProgress()), "it begins anew"
-    assert ledger.borrow(runner) is not None
+    assert ledger.acquire(runner) is not None
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_result_and_a_fault_are_kept(ledger: JobLedger) -> None:
 def test_jobs_change_their_state(ledger: JobLedger, actions: list[str], state: JobState) -> None:
     job = ledger.add("x")
     assert [ledger.change(job.id, action) for action in actions][-1].state is state
-    assert (ledger.borrow(ledger.runner()) is not None) == (state is JobState.QUEUED)
+    assert (ledger.acquire(ledger.runner()) is not None) == (state is JobState.QUEUED)
 
 
 def test_what_has_ended_stays_ended(ledger: JobLedger) -> None:
@@ -335,7 +335,7 @@ def test_jobs_take_no_more_of_the_disk_than_they_may(tmp_path: Path) -> None:
         ledger.add("x", "cid", 1)
     assert ledger.allowance(first) == (150, "jobs.max_gib")
     runner = ledger.runner()
-    ledger.borrow(runner)
+    ledger.acquire(runner)
     assert ledger.finish(first.id, runner, RESULT, PROGRESS)
     assert ledger.get(first.id).num_bytes == FILE.num_bytes, "a result counts as what it is"
     ledger.change(second.id, "cancel")

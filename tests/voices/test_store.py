@@ -26,8 +26,9 @@ from antiphon.errors import (
     UnknownConsentError,
     UnknownVoiceError,
 )
-from antiphon.storage.blobs import Blobs
-from antiphon.storage.database import FILE_NAME, Database
+from antiphon.storage.blobs import BlobStore
+from antiphon.storage.database import Database
+from antiphon.storage.voice_database import SCHEMA, VoiceDatabase
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.names import name_key
 from antiphon.voices.store import NewVoice, VoiceStore
@@ -35,15 +36,15 @@ from antiphon.voices.store import NewVoice, VoiceStore
 MAX_VOICES = 4
 NAMES = ("Ann", "ann", "ANN", "Bob", "Zoë", "Zoe\u0308", "ﬁn", "fin", "straße", "STRASSE")
 CONTENTS = (b"one", b"two", b"three")
-OPENED: list[Database] = []
+OPENED: list[VoiceDatabase] = []
 
 
 class Killed(BaseException):
     """The process is gone: nobody handles this, and nothing is tidied up."""
 
 
-class FaultyBlobs(Blobs):
-    """Blobs of a process that dies, or of a disk that is full, at a moment of choice."""
+class FaultyBlobs(BlobStore):
+    """BlobStore of a process that dies, or of a disk that is full, at a moment of choice."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -67,13 +68,13 @@ class FaultyBlobs(Blobs):
             raise self.fault[1]
 
 
-def vault(folder: Path, blobs: Blobs | None = None) -> Database:
-    OPENED.append(Database(folder, blobs))
+def database(folder: Path, blobs: BlobStore | None = None) -> VoiceDatabase:
+    OPENED.append(VoiceDatabase(folder, blobs))
     return OPENED[-1]
 
 
-def opened(folder: Path, blobs: Blobs | None = None) -> VoiceStore:
-    return VoiceStore(vault(folder, blobs), MAX_VOICES)
+def opened(folder: Path, blobs: BlobStore | None = None) -> VoiceStore:
+    return VoiceStore(database(folder, blobs), MAX_VOICES)
 
 
 def blob_names(folder: Path) -> set[str]:
@@ -89,7 +90,7 @@ def outcome(store: VoiceStore, voice: NewVoice) -> str:
 
 
 def close(store: VoiceStore) -> None:
-    store._vault.close()
+    store._database.close()
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +158,7 @@ class StoreMachine(RuleBasedStateMachine):
         close(self.mortal)
         self.mortal_blobs = FaultyBlobs(self.folder / "blobs")
         self.mortal = opened(self.folder, self.mortal_blobs)
-        self.mortal._vault.sweep()
+        self.mortal._database.sweep()
         assert blob_names(self.folder) == {voice.id for voice in self.other.all()}
 
     @invariant()
@@ -179,7 +180,7 @@ TestStore.settings = settings(max_examples=25, stateful_step_count=12, deadline=
 def test_nothing_is_written_before_the_first_voice(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "data"
     store = opened(folder)
-    store._vault.sweep()
+    store._database.sweep()
     assert (store.all(), store.find("Ann")) == ([], None)
     assert not folder.exists()
     store.add(NewVoice(name="Ann", content=b"one"))
@@ -235,7 +236,7 @@ def test_names_that_mislead_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         store.add(NewVoice(name=name, content=b"1"), reserved={"alloy", "default"})
     assert caught.value.param == "name"
-    assert not (tmp_path / FILE_NAME).exists()
+    assert not (tmp_path / SCHEMA.file_name).exists()
 
 
 @pytest.mark.parametrize("name", ["Ann", "日本語", "می‌خواهم", "O'Neill; DROP TABLE voices", "a b"])
@@ -301,7 +302,7 @@ def test_a_killed_process_leaves_all_or_nothing(tmp_path: Path, moment: str) -> 
     assert [voice.name for voice in store.all()] == expected
     assert len(blob_names(tmp_path)) == len(expected) + (moment == "after put")
     store.add(NewVoice(name="third", content=b"3"))  # the dead hold no lock
-    store._vault.sweep()
+    store._database.sweep()
     assert blob_names(tmp_path) == {voice.id for voice in store.all()}
     assert [store.content(voice) for voice in store.all()][-1] == b"3"
 
@@ -328,9 +329,9 @@ def test_a_sweep_waits_for_uploads_under_way(tmp_path: Path) -> None:
     store, other = opened(tmp_path), opened(tmp_path)
     store.add(NewVoice(name="first", content=b"1"))
     with ThreadPoolExecutor(1) as pool:
-        with store._vault.change() as change:
-            change.blobs.put(f"{change.folder}/voice_x", b"under way")
-            sweep = pool.submit(other._vault.sweep)
+        with store._database.transaction() as changes:
+            changes.blobs.put(f"{changes.folder}/voice_x", b"under way")
+            sweep = pool.submit(other._database.sweep)
             assert not sweep.done()
             assert "voice_x" in blob_names(tmp_path)
         sweep.result(30)
@@ -358,8 +359,8 @@ def test_a_full_database_is_told_and_nothing_stays(
     kept = store.add(NewVoice(name="kept", content=b"1"))
     connected = Database._connected
 
-    def small(vault: Database) -> sqlite3.Connection:
-        connection = connected(vault)
+    def small(database: Database) -> sqlite3.Connection:
+        connection = connected(database)
         connection.execute("PRAGMA max_page_count = 1")
         return connection
 
@@ -382,7 +383,7 @@ def test_a_full_database_is_told_and_nothing_stays(
 def test_a_damaged_folder_is_told(
     tmp_path: Path, damage: Callable[[Path], Any], words: str
 ) -> None:
-    damage(tmp_path / FILE_NAME)
+    damage(tmp_path / SCHEMA.file_name)
     store = opened(tmp_path)
     for attempt in (store.all, lambda: store.add(NewVoice(name="Ann", content=b"1"))):
         with pytest.raises(StorageError, match=words) as caught:
@@ -392,7 +393,7 @@ def test_a_damaged_folder_is_told(
 
 def test_a_folder_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     opened(tmp_path).add(NewVoice(name="Ann", content=b"1"))
-    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    connection = sqlite3.connect(tmp_path / SCHEMA.file_name)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     store = opened(tmp_path)
@@ -412,10 +413,10 @@ def test_a_missing_recording_is_a_fault_of_the_server(tmp_path: Path) -> None:
 
 
 def test_blobs_may_be_wherever_fsspec_reaches(tmp_path: Path) -> None:
-    stores = [opened(tmp_path / name, Blobs("memory://antiphon-tests")) for name in ("a", "b")]
+    stores = [opened(tmp_path / name, BlobStore("memory://antiphon-tests")) for name in ("a", "b")]
     one, two = (store.add(NewVoice(name="Ann", content=b"1")) for store in stores)
     for store, voice in zip(stores, (one, two), strict=True):
-        store._vault.sweep()  # of its own blobs only, though both are in one place
+        store._database.sweep()  # of its own blobs only, though both are in one place
         assert store.content(voice) == b"1"
     stores[0].delete("Ann")
     assert stores[1].content(two) == b"1"
@@ -424,11 +425,11 @@ def test_blobs_may_be_wherever_fsspec_reaches(tmp_path: Path) -> None:
 
 def test_an_address_that_nobody_knows_is_a_wrong_setting() -> None:
     with pytest.raises(SettingsError, match="blobs_url"):
-        Blobs("nowhere://bucket")
+        BlobStore("nowhere://bucket")
 
 
 def test_consents_come_in_pages_and_can_be_renamed_and_deleted(tmp_path: Path) -> None:
-    consents = ConsentStore(vault(tmp_path), max_consents=5)
+    consents = ConsentStore(database(tmp_path), max_consents=5)
     assert consents.page(10) == ([], False)
     added = [consents.add(f"c{n}", "en-US", b"recording", "audio/wav") for n in range(5)]
     newest_first = added[::-1]
@@ -463,7 +464,7 @@ def test_wrong_consents_name_their_field(
     tmp_path: Path, name: str, language: str, param: str
 ) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        ConsentStore(vault(tmp_path), 5).add(name, language, b"1", "audio/wav")
+        ConsentStore(database(tmp_path), 5).add(name, language, b"1", "audio/wav")
     assert caught.value.param == param
 
 

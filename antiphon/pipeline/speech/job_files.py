@@ -8,9 +8,9 @@ import numpy as np
 
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.pipeline.speech.job_plan import CHAPTER_PAUSE_S
-from antiphon.storage.database import storage_faults
+from antiphon.storage.blobs import BlobStore
+from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobChapter, JobFile
-from antiphon.storage.media_store import MediaStore
 from antiphon.types import Samples
 
 Spend = Callable[[int], None]
@@ -86,7 +86,7 @@ class JobFiles:
         if self._is_split:
             self._end_file()
 
-    def hand_over(self, media: MediaStore, folder: str) -> tuple[JobFile, ...]:
+    def hand_over(self, media: BlobStore, folder: str) -> tuple[JobFile, ...]:
         """End all files and move them to where they are kept.
 
         Raises:
@@ -99,7 +99,7 @@ class JobFiles:
                 JobFile(
                     key=f"{folder}/{path.name}",
                     media_type=self._format.media_type,
-                    num_bytes=media.take(path, f"{folder}/{path.name}"),
+                    num_bytes=media.move_in(path, f"{folder}/{path.name}"),
                     duration_s=num_samples / self._sample_rate_hz,
                 )
                 for path, num_samples in self._done

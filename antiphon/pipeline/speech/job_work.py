@@ -11,10 +11,10 @@ from antiphon.pipeline.speech.job_files import JobFiles
 from antiphon.pipeline.speech.job_plan import JobPlan
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints, SegmentDone
 from antiphon.pipeline.speech.unspoken import joined
-from antiphon.storage.database import storage_faults
+from antiphon.storage.blobs import BlobStore
 from antiphon.storage.disk_reserve import check_free
+from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobProgress, JobResult
-from antiphon.storage.media_store import MediaStore
 from antiphon.types import AudioChunk, Ended, FinishReason, Usage
 
 
@@ -97,7 +97,7 @@ class JobPlace:
     """
 
     folder: Path
-    media: MediaStore
+    media: BlobStore
     media_folder: str
     workers: Workers
 

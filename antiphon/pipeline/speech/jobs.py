@@ -18,11 +18,11 @@ from antiphon.concurrency import Workers
 from antiphon.errors import AntiphonError, StorageError, UnknownJobError
 from antiphon.pipeline.speech.job_plan import JobPlan
 from antiphon.pipeline.speech.job_work import DiskBudget, JobAccount, JobPlace, speak_job
+from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobFault, JobResult, JobState
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LEASE_S
-from antiphon.storage.media_store import MediaStore
 from antiphon.telemetry.logs import request_scope
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import OPERATOR, Caller
@@ -51,7 +51,7 @@ class JobRunner:
     def __init__(
         self,
         ledger: JobLedger,
-        media: MediaStore,
+        media: BlobStore,
         folder: Path,
         plan: Callable[[Job], JobPlan],
         metrics: Metrics | None = None,
@@ -84,7 +84,7 @@ class JobRunner:
             return
         await asyncio.wait([self._task])
         try:
-            await self.workers.run(self.ledger.give_back, self._runner)
+            await self.workers.run(self.ledger.release, self._runner)
         except StorageError as error:
             logger.error("jobs: %s", error.message)
         self._runner.end()
@@ -166,7 +166,7 @@ class JobRunner:
         await self.workers.run(self._sweep)
         while True:
             self._wake.clear()
-            job = await self._borrowed()
+            job = await self._acquired()
             if job is None:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_S):
@@ -176,9 +176,9 @@ class JobRunner:
                 await self._work_on(job)
             self._tell()
 
-    async def _borrowed(self) -> Job | None:
+    async def _acquired(self) -> Job | None:
         try:
-            return await self.workers.run(self.ledger.borrow, self._runner, self._given_up)
+            return await self.workers.run(self.ledger.acquire, self._runner, self._given_up)
         except StorageError as error:
             logger.warning("jobs: %s", error.message)
             return None
@@ -272,7 +272,7 @@ class JobRunner:
         """Remove all that is on the disk of a job."""
         shutil.rmtree(self._folder / job.id, ignore_errors=True)
         try:
-            self.media.delete(_media_folder(job))
+            self.media.delete_folder(_media_folder(job))
         except OSError as error:
             raise StorageError("The files of the job could not be removed.") from error
 

@@ -16,8 +16,8 @@ import numpy as np
 from antiphon.concurrency import Workers
 from antiphon.pipeline.speech.job_files import Spend, spend_freely
 from antiphon.pipeline.speech.text_plan import Script, Segment
-from antiphon.storage.blobs import Blobs
-from antiphon.storage.database import storage_faults
+from antiphon.storage.blobs import BlobStore
+from antiphon.storage.faults import storage_faults
 from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class SegmentCheckpoints:
         """Keep segments in a folder of their own; ``on_done`` is told of each."""
         self._spend = spend
         self._damaged: set[int] = set()
-        self._blobs = Blobs(folder)
+        self._blobs = BlobStore(folder)
         self._workers = workers
         self._on_done = on_done
         self._num_characters_done = 0

@@ -14,8 +14,8 @@ from antiphon.errors import AntiphonError, InvalidRequestError, StorageError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
-from antiphon.storage.blobs import Blobs
-from antiphon.storage.database import Database
+from antiphon.storage.blobs import BlobStore
+from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
 from antiphon.voices.cache import PreparedCache, model_identity
 from antiphon.voices.consents import ConsentStore
@@ -39,7 +39,7 @@ class VoiceService:
     """
 
     def __init__(
-        self, settings: DataSettings, recordings: Recordings, *, blobs: Blobs | None = None
+        self, settings: DataSettings, recordings: Recordings, *, blobs: BlobStore | None = None
     ) -> None:
         """Use a data folder; nothing is written before it is needed.
 
@@ -52,11 +52,13 @@ class VoiceService:
             SettingsError: recordings cannot be kept where the settings say.
         """
         if blobs is None and settings.blobs_url is not None:
-            blobs = Blobs(settings.blobs_url)
-        self._vault = Database(settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20)
+            blobs = BlobStore(settings.blobs_url)
+        self._database = VoiceDatabase(
+            settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20
+        )
         limit, owner_limit = settings.max_voices, settings.max_owner_voices
-        self.voices = VoiceStore(self._vault, limit, max_owner_voices=owner_limit)
-        self.consents = ConsentStore(self._vault, limit, max_owner_consents=owner_limit)
+        self.voices = VoiceStore(self._database, limit, max_owner_voices=owner_limit)
+        self.consents = ConsentStore(self._database, limit, max_owner_consents=owner_limit)
         self.caller = OPERATOR
         self.workers = Workers("voices", _NUM_THREADS)
         self._recordings = recordings
@@ -76,7 +78,7 @@ class VoiceService:
         Raises:
             StorageError: they cannot.
         """
-        await self.workers.run(partial(self._vault.check, is_thorough=is_thorough))
+        await self.workers.run(partial(self._database.check, is_thorough=is_thorough))
 
     async def listed(self) -> list[StoredVoice]:
         """Return all voices that can be read, the oldest first: none if the database is damaged."""
@@ -89,7 +91,7 @@ class VoiceService:
     async def sweep(self) -> None:
         """Remove what a crash may have left behind; if that cannot be done, log why."""
         try:
-            await self.workers.run(self._vault.sweep)
+            await self.workers.run(self._database.sweep)
             await self.workers.run(self._forget_unused)
         except AntiphonError as error:
             logger.warning("uploaded voices: %s", error.message)
@@ -204,7 +206,7 @@ class VoiceService:
     def close(self) -> None:
         """Refuse further calls."""
         self.workers.close()
-        self._vault.close()
+        self._database.close()
 
     async def _names(self, model: LoadedModel) -> list[str]:
         """Return the names that the model can speak with."""

@@ -20,9 +20,9 @@ from antiphon.pipeline.speech.job_plan import CHAPTER_PAUSE_S, Chapter, JobPlan
 from antiphon.pipeline.speech.jobs import JobRunner
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
+from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobLimits, JobState
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.storage.media_store import MediaStore
 from antiphon.types import SpeechRequest
 
 BLANK_LINES = "\n" * 60  # so many that the text does not fit one segment
@@ -50,7 +50,7 @@ class Shop:
 
     @asynccontextmanager
     async def runner(self) -> AsyncGenerator[JobRunner, None]:
-        media = MediaStore(self.folder / "media")
+        media = BlobStore(self.folder / "media")
         runner = JobRunner(self.ledger, media, self.folder / "jobs", self.plan)
         runner.start()
         try:
@@ -64,7 +64,7 @@ class Shop:
         job = await self.until(job, JobState.COMPLETED)
         assert job.result is not None
         assert job.progress.fraction == 1.0
-        media = MediaStore(self.folder / "media")
+        media = BlobStore(self.folder / "media")
         files = [b"".join(media.read(each.key, 0, each.num_bytes)) for each in job.result.files]
         assert [len(file) for file in files] == [each.num_bytes for each in job.result.files]
         return files

@@ -1,0 +1,26 @@
+"""Errors of disks and databases, as errors of ours that show clients no path."""
+
+import errno
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from antiphon.errors import StorageError, StorageFullError
+
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
+
+
+@contextmanager
+def storage_faults() -> Generator[None, None, None]:
+    """Raise `StorageError` or `StorageFullError` in place of `OSError` and `sqlite3.Error`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFullError from error
+        reason = error.strerror or type(error).__name__
+        raise StorageError(f"The server's data folder cannot be used: {reason}.") from error
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "") in _FULL:
+            raise StorageFullError from error
+        raise StorageError(f"The server's database cannot be used: {error}.") from error

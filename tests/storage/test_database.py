@@ -1,0 +1,54 @@
+"""A database is migrated once; after a failure it is opened anew, to find a repaired file."""
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import StorageError
+from antiphon.storage.database import Database, Schema
+
+SCHEMA = Schema(
+    file_name="rows.sqlite3", version=1, migrations={0: ("CREATE TABLE rows (id INTEGER)",)}
+)
+
+
+def test_after_a_failure_the_file_is_opened_anew(tmp_path: Path) -> None:
+    file = tmp_path / SCHEMA.file_name
+    database = Database(tmp_path, SCHEMA)
+    assert database.query("SELECT 1") == []
+    assert not file.exists(), "a query creates no file"
+    file.write_bytes(b"this is no database, but it is as long as the header of one" * 20)
+    with pytest.raises(StorageError):
+        database.query("SELECT * FROM rows")
+    file.unlink()
+    file.touch()
+    assert [tuple(row) for row in database.query("SELECT 1")] == [(1,)]
+    database.close()
+
+
+def test_a_transaction_that_raises_changes_nothing(tmp_path: Path) -> None:
+    database = Database(tmp_path, SCHEMA)
+    with database.write() as connection:
+        connection.execute("INSERT INTO rows VALUES (1)")
+
+    def failing() -> None:
+        with database.write() as connection:
+            connection.execute("INSERT INTO rows VALUES (2)")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    other = Database(tmp_path, SCHEMA)
+    assert [row["id"] for row in other.query("SELECT id FROM rows")] == [1]
+    other.check(is_thorough=True)
+    database.close()
+    other.close()
+
+
+def test_a_later_version_is_refused(tmp_path: Path) -> None:
+    database = Database(tmp_path, SCHEMA)
+    with database.write() as connection:
+        connection.execute("PRAGMA user_version = 9")
+    database.close()
+    with pytest.raises(StorageError, match="later version"):
+        database.query("SELECT 1")
