@@ -30,5 +30,5 @@ _HEAVY = {
 def __getattr__(name: str) -> Any:
     """Import the heavier names when they are used, so that ``import antiphon`` is quick."""
     if name in _HEAVY:
-        return vars(import_module(_HEAVY[name]))[name]
+        return getattr(import_module(_HEAVY[name]), name)
     raise AttributeError(f"module 'antiphon' has no attribute '{name}'")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -129,6 +129,14 @@ class _LoopCall(Generic[T]):
             self.result.set_exception(error)
         else:
             self.result.set_result(task.result())
+
+
+async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks that have not ended, and return when all have; their errors are not raised."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 async def _settled(waiting: "asyncio.Future[T]") -> None:

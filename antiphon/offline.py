@@ -14,16 +14,19 @@ from typing import Any, Self
 from anyio.from_thread import start_blocking_portal
 
 from antiphon.audio.media_type import media_type_of
-from antiphon.audio.recording import file_content
+from antiphon.audio.recording import Recording, file_content, read_recording
 from antiphon.audio.utterance import Audio, collect
-from antiphon.concurrency import LoopCalls
+from antiphon.concurrency import LoopCalls, cancel_and_wait
 from antiphon.config_sources import load_settings
-from antiphon.offline_tasks import SpeechTasks
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import VoicePreparing
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.registry import SpeechTasks
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_members
-from antiphon.types import AudioChunk, LoadProgress, SpeechRequest, Voice
+from antiphon.types import AudioChunk, LoadProgress, Samples, SpeechRequest, Voice
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
 
@@ -64,6 +67,7 @@ class Antiphon(SpeechTasks):
             self._exit.close()
             raise
         self._exit.callback(self._calls.run, self._model.close)
+        self.has_task_types = "task_type" in self._model.family.options.model_fields
         recordings = Recordings(loaded_settings.references)
         self._exit.callback(recordings.close)
         self._uploaded = VoiceService(loaded_settings.data, recordings)
@@ -161,12 +165,36 @@ class Antiphon(SpeechTasks):
         """Do what `speeches` does, for asyncio."""
         return await self._calls.arun(self._collected_all, requests)
 
+    def read_recording(self, recording: Recording) -> Samples:
+        """Return a recording's samples, at the model's rate.
+
+        Raises:
+            InvalidRequestError: it cannot be read, or is too short or too long.
+        """
+        return read_recording(
+            recording,
+            sample_rate_hz=self._model.capabilities.sample_rate_hz,
+            max_duration_s=self._references.max_duration_s,
+            min_duration_s=self._references.min_duration_s,
+        )
+
+    def prepare_voice(self, recording: Samples, ref_text: str | None, name: str) -> PreparedVoice:
+        """Compute what prompts need of a voice; see `create_voice`.
+
+        Raises:
+            InvalidRequestError: the recording will not do, or the model clones no voices.
+        """
+        prompter = self._model.prompter
+        if not isinstance(prompter, VoicePreparing):
+            raise InvalidRequestError(f"'{self._model.name}' clones no voices.", param="model")
+        return prompter.prepare_voice(recording, name=name, ref_text=ref_text)
+
     def close(self) -> None:
         """Free the model."""
         self._exit.close()
 
     async def _collected(self, request: SpeechRequest | str) -> Audio:
-        # Nobody listens before the end: those who do, on the same engine, come first.
+        # Offline priority: streams of the same engine come first.
         return await collect(self._speech.stream(replace(_as_request(request), is_live=False)))
 
     async def _collected_all(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
@@ -174,10 +202,7 @@ class Antiphon(SpeechTasks):
         try:
             return await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()  # no-op if it has ended
-            if tasks:
-                await asyncio.wait(tasks)
+            await cancel_and_wait(*tasks)
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.hub import download, is_hub_id
+from antiphon.models.qwen3_tts.task_api import SpeechTasks
 from antiphon.models.spec import Family, Ref
+
+__all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 
 FAMILIES: dict[str, str] = {
     "hibari": "antiphon.models.hibari:FAMILY",

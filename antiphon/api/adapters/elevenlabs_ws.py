@@ -20,6 +20,7 @@ from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
+from antiphon.concurrency import cancel_and_wait
 from antiphon.errors import RateLimitError
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 from antiphon.types import Ended, SpeechRequest
@@ -180,10 +181,7 @@ class StreamConversation:
     async def close(self) -> None:
         """See `Conversation.close`."""
         ending = dict(self._ending)
-        for task in ending:
-            task.cancel()
-        if ending:
-            await asyncio.wait(ending)
+        await cancel_and_wait(*ending)
         await asyncio.gather(*(each.close() for each in (*self._open.values(), *ending.values())))
 
     def _context(self, name: str) -> _Context:

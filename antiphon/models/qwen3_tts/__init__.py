@@ -21,7 +21,7 @@ FAMILY = Family(
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        Ref(f"{_HERE}.bench_spec:make_endless"), Ref(f"{_HERE}.measuring:frame_products")
+        Ref(f"{_HERE}.bench_spec:make_endless"), Ref(f"{_HERE}.bench_spec:frame_products")
     ),
     pipeline=PipelineSpec(
         (

@@ -1,21 +1,18 @@
-"""Tasks by name: speech with built-in, designed and cloned voices, one text or many.
+"""Qwen's Python API: speech with built-in, designed and cloned voices, of one text or of many.
 
-Whatever may differ between texts can be a list beside a list of texts.
+An argument that may differ between texts can be a list beside a list of texts.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
-from antiphon.audio.recording import Recording, read_recording
+from antiphon.audio.recording import Recording
 from antiphon.audio.utterance import Audio
-from antiphon.config import ReferenceSettings
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
-from antiphon.offline_requests import requests_of
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.models.qwen3_tts.task_requests import requests_of
 from antiphon.types import AudioChunk, Samples, SpeechRequest
 
 Texts: TypeAlias = str | list[str] | list[str | None] | None
@@ -26,7 +23,7 @@ Chunks: TypeAlias = Generator[AudioChunk, None, None]
 
 
 class SpeechTasks(ABC):
-    """What can be asked of a model by the name of a task; twins for asyncio begin with ``a``.
+    """Methods named after Qwen's tasks; their twins for asyncio begin with ``a``.
 
     Every task also takes ``seed`` (one, or a list), ``speed``, ``sample_rate_hz``,
     ``temperature`` (0 is greedy), ``top_k``, ``top_p``, ``repetition_penalty``,
@@ -34,8 +31,16 @@ class SpeechTasks(ABC):
     `InvalidRequestError` if the loaded checkpoint cannot do it, or a field is wrong.
     """
 
-    _model: LoadedModel
-    _references: ReferenceSettings
+    has_task_types: bool
+    """Whether the loaded family has the option ``task_type``."""
+
+    @abstractmethod
+    def read_recording(self, recording: Recording) -> Samples:
+        """Return a recording's samples, at the model's rate."""
+
+    @abstractmethod
+    def prepare_voice(self, recording: Samples, ref_text: str | None, name: str) -> PreparedVoice:
+        """Compute what prompts need of a voice."""
 
     @abstractmethod
     def stream(self, request: SpeechRequest | str) -> Chunks:
@@ -296,7 +301,7 @@ class SpeechTasks(ABC):
     def create_voice(
         self, ref_audio: Recording, ref_text: str | None = None, name: str = "voice"
     ) -> PreparedVoice:
-        """Hear a recording once, to speak with its voice often; the voice can be saved.
+        """Compute a voice of a recording once, for many requests; the voice can be saved.
 
         Args:
             ref_audio: a path, a file's content, or (samples, rate in Hz).
@@ -307,10 +312,7 @@ class SpeechTasks(ABC):
         Raises:
             InvalidRequestError: the recording will not do, or the model clones no voices.
         """
-        prompter = self._model.prompter
-        if not isinstance(prompter, VoicePreparing):
-            raise InvalidRequestError(f"'{self._model.name}' clones no voices.", param="model")
-        return prompter.prepare_voice(self._read(ref_audio), name=name, ref_text=ref_text)
+        return self.prepare_voice(self.read_recording(ref_audio), ref_text, name)
 
     async def acreate_voice(
         self, ref_audio: Recording, ref_text: str | None = None, name: str = "voice"
@@ -321,9 +323,8 @@ class SpeechTasks(ABC):
     def _requests(
         self, task: str, text: str | list[str], each: Mapping[str, Any], more: Mapping[str, Any]
     ) -> list[SpeechRequest]:
-        """Return one request a text; what every model can do needs no task to be named."""
-        has_tasks = "task_type" in self._model.family.options.model_fields
-        named = {} if task == "CustomVoice" and not has_tasks else {"task_type": task}
+        """Return one request a text; a family without task types speaks with built-in voices."""
+        named = {} if task == "CustomVoice" and not self.has_task_types else {"task_type": task}
         return requests_of(text, each, {**named, **more})
 
     def _spoken(
@@ -350,27 +351,15 @@ class SpeechTasks(ABC):
                 "'voice' and 'ref_audio' are mutually exclusive.", param="ref_audio"
             )
         return {
-            "ref_audio": self._heard(ref_audio) if voice is None else voice,
+            "ref_audio": _each(self.read_recording, ref_audio) if voice is None else voice,
             "ref_text": ref_text,
-            "x_vector_only_mode": _if_true(x_vector_only_mode),
+            # True or nothing, which leaves it to the voice: it may have been prepared so.
+            "x_vector_only_mode": _each(lambda flag: flag or None, x_vector_only_mode),
         }
 
-    def _heard(self, recordings: Recordings) -> "Samples | list[Samples] | None":
-        if isinstance(recordings, list):
-            return [self._read(recording) for recording in recordings]
-        return None if recordings is None else self._read(recordings)
 
-    def _read(self, recording: Recording) -> Samples:
-        return read_recording(
-            recording,
-            sample_rate_hz=self._model.capabilities.sample_rate_hz,
-            max_duration_s=self._references.max_duration_s,
-            min_duration_s=self._references.min_duration_s,
-        )
-
-
-def _if_true(flags: Flags) -> Any:
-    """Return true or nothing, which leaves it to the voice: it may have been prepared so."""
-    if isinstance(flags, list):
-        return [flag or None for flag in flags]
-    return flags or None
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to a value, or to each of a list; ``None`` stays."""
+    if isinstance(value, list):
+        return [function(each) for each in value]
+    return None if value is None else function(value)
