@@ -28,10 +28,13 @@
     ├── SettingsError                 (start-up only: a wrong flag, variable or file)
     └── ModelLoadError                (start-up only: a checkpoint that cannot be served)
 
-Messages name the field, say what was wrong and what is allowed.
+Messages name the field, say what was wrong and what is allowed. Errors can be pickled: a
+stage may run in another process than its caller.
 """
 
+import copyreg
 from collections.abc import Iterable
+from typing import Any
 
 MAX_SHOWN_CHARACTERS = 100
 MAX_LISTED = 30
@@ -72,6 +75,10 @@ class AntiphonError(Exception):
         self.param = param
         if code is not None:
             self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what has been built: constructors take other arguments than the message."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InvalidRequestError(AntiphonError):

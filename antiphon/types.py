@@ -7,7 +7,6 @@ import secrets
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
@@ -112,9 +111,9 @@ class SpeechRequest:
     sample_rate_hz: int | None = None
     seed: int | None = None
     sampling: Sampling = Sampling()
-    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, Any] = field(default_factory=dict)
     is_live: bool = True
-    pronunciations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    pronunciations: Mapping[str, str] = field(default_factory=dict)
     normalize: bool = False
     word_timestamps: bool = False
     id: str = field(default_factory=new_request_id)

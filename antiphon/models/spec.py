@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +26,8 @@ class StageKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class LoadContext:
     """Where and how a model is loaded; the only argument of every factory.
+
+    It can be pickled, but for `progress`: a fabric that crosses a process replaces that.
 
     Attributes:
         path: a checkpoint's directory, or ``None`` for a family that ships its weights.
@@ -59,8 +61,7 @@ class Ref:
     target: str
 
     def resolve(self) -> Any:
-        module, _, attribute = self.target.partition(":")
-        return vars(import_module(module))[attribute]
+        return resolve_name(self.target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

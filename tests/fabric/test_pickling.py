@@ -1,0 +1,150 @@
+"""All that crosses a process survives it: requests, stage items, errors and what is declared."""
+
+import inspect
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon import errors, types
+from antiphon.errors import AntiphonError, OverloadedError, UnknownVoiceError
+from antiphon.fabric.base import StageRequest
+from antiphon.models import base, spec
+from antiphon.models.base import Piece, Prompt
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.registry import FAMILIES, families
+from antiphon.models.spec import LoadContext
+from antiphon.types import (
+    AudioChunk,
+    Caller,
+    Ended,
+    FrameReady,
+    Sampling,
+    SpeechRequest,
+    Usage,
+    Voice,
+    WordTime,
+)
+
+ERRORS = [
+    found
+    for _, found in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(found, AntiphonError)
+]
+ARGUMENTS: dict[str, object] = {
+    "str": "some text",
+    "str | None": "some text",
+    "int": 3,
+    "float": 2.5,
+    "float | None": 2.5,
+    "collections.abc.Iterable[str]": ["alto", "tenor"],
+    "tuple[str, ...]": ("alto", "tenor"),
+}
+SAMPLES = np.linspace(-1.0, 1.0, 7, dtype=np.float32)
+PROMPT = Prompt(
+    data={"ids": np.arange(4)},
+    num_tokens=4,
+    seed=7,
+    sampling=Sampling(top_k=3),
+    context_frames=np.arange(6).reshape(3, 2),
+    position_keys=(1, 2, 3),
+)
+PREPARED = PreparedVoice(name="Ann", family="some", speaker_embedding=np.ones(3, np.float32))
+CROSSING: list[Any] = [
+    SpeechRequest("Hi.", options={"voice": PREPARED}, pronunciations={"a": "b"}, seed=1),
+    Caller("ann"),
+    Sampling(temperature=0.5),
+    Voice(id="alto", name="Alto"),
+    FrameReady(np.arange(16)),
+    WordTime("Hi", 0.0, 0.25),
+    AudioChunk(SAMPLES, 24_000, 2, (WordTime("Hi", 0.0, 0.25),), ("?",)),
+    Usage(3, 4),
+    Ended("length", Usage(3, 4), ("?",)),
+    PROMPT,
+    Piece(data=np.arange(2), num_frames_allowed=None),
+    StageRequest("req", PROMPT, stream_id="req", speed=1.5),
+    LoadContext(Path("folder"), "cuda", max_slots=2),
+]
+
+
+def crossed(thing: Any) -> Any:
+    return pickle.loads(pickle.dumps(thing))
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    """Assert equality through arrays, and through dataclasses that do not compare."""
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray):
+        np.testing.assert_array_equal(one, other, strict=True)
+    elif is_dataclass(one) and not isinstance(one, type):
+        for field in fields(one):
+            assert_equal(getattr(one, field.name), getattr(other, field.name))
+    elif isinstance(one, Mapping):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_equal(one[key], other[key])
+    elif isinstance(one, Sequence) and not isinstance(one, str):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            assert_equal(left, right)
+    else:
+        assert one == other
+
+
+def made(kind: Callable[..., AntiphonError]) -> AntiphonError:
+    """Make an error with an argument of each parameter's type."""
+    given = {
+        name: ARGUMENTS[inspect.formatannotation(parameter.annotation)]
+        for name, parameter in inspect.signature(kind).parameters.items()
+    }
+    return kind(**given)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_errors_cross(kind: type[AntiphonError]) -> None:
+    error = made(kind)
+    other = crossed(error)
+    assert type(other) is kind
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)
+    for name in ("status", "type", "code", "param", "message", "retry_after_s"):
+        assert getattr(other, name) == getattr(error, name)
+
+
+def test_an_error_of_another_constructor_crosses_with_all_that_it_says() -> None:
+    assert crossed(OverloadedError("full", retry_after_s=2.0)).retry_after_s == 2.0
+    unknown = UnknownVoiceError("bass", ["alto"])
+    assert crossed(unknown).message == unknown.message
+
+
+@pytest.mark.parametrize("thing", CROSSING, ids=lambda thing: type(thing).__name__)
+def test_data_crosses(thing: Any) -> None:
+    assert_equal(crossed(thing), thing)
+
+
+@pytest.mark.parametrize("module", [types, base], ids=lambda module: module.__name__)
+def test_no_dataclass_of_the_vocabulary_is_forgotten(module: Any) -> None:
+    declared = {
+        found
+        for _, found in inspect.getmembers(module, is_dataclass)
+        if isinstance(found, type) and found.__module__ == module.__name__
+    }
+    assert declared - {base.TextCheck} <= {type(thing) for thing in CROSSING}
+
+
+@pytest.mark.parametrize("family", families(), ids=FAMILIES)
+def test_declarations_cross(family: spec.Family) -> None:
+    assert crossed(family) == family
+
+
+@pytest.mark.parametrize("name", ["toy", "hibari"])
+def test_prompts_of_families_cross(name: str) -> None:
+    family = spec.Ref(FAMILIES[name]).resolve()
+    prompter = family.prompter.resolve()(LoadContext())
+    request = SpeechRequest("Hello there.", sampling=family.sampling)
+    prompt = prompter.build(request, prompter.capabilities.voices[0], 1)
+    assert_equal(crossed(prompt), prompt)
