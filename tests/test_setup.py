@@ -122,7 +122,7 @@ def checkout(tmp_path: Path, environment: Path) -> Generator[Checkout, None, Non
     (tmp_path / "backend.py").write_text(
         BACKEND.format(tests=str(Path(__file__).parent), requires=REQUIRES)
     )
-    (tmp_path / "constraints.txt").write_text(f"numpy==2.4.6\ntorch=={PINNED}\n")
+    (tmp_path / "constraints.txt").write_text(f"numpy==2.4.6\ntorch=={PINNED}\ntriton==3.7.1\n")
     write_wheel(tmp_path / "registry", "torch", PINNED)
     write_wheel(tmp_path / "index" / "torch", "torch", f"{PINNED}+cpu")
     shutil.copytree(environment, tmp_path / ".venv", symlinks=True)
@@ -175,6 +175,9 @@ def test_a_pytorch_that_is_there_is_never_replaced(
     (checkout.folder / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
     checkout.setup(has_gpu=has_gpu)
     assert checkout.installed() == version
+    constraints = (checkout.folder / ".venv" / ".constraints.txt").read_text().split()
+    has_triton = version.partition("+")[0] == PINNED
+    assert ("triton==3.7.1" in constraints) == has_triton, "each version names its own"
 
 
 def test_pytorch_is_not_installed_where_nobody_wants_it(checkout: Checkout) -> None:

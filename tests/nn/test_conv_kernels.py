@@ -1,6 +1,5 @@
 """The codec's kernels against PyTorch lines in float64, on a GPU or in Triton's interpreter."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -8,9 +7,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+from tests.kernels import why_not_here
+
+if reason := why_not_here():
+    pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn.kernels.causal_conv import Rows, Snake, Taps, Tile, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples

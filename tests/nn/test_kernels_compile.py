@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
+pytest.importorskip("triton", reason="Triton is not installed")
 
 import triton
 from triton.backends.compiler import GPUTarget

@@ -1,15 +1,14 @@
 """Fused products against the PyTorch lines they stand for, on a GPU or in Triton's interpreter."""
 
-import os
-
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+from tests.kernels import why_not_here
+
+if reason := why_not_here():
+    pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn.kernels.fused_linear import Products, scale
 

@@ -242,7 +242,7 @@ def _draw(
 def order_of_kth(logit, inside, num_kept, BITS: tl.constexpr):
     """Find the num_kept-th largest, two bits at a time, among integers ordered as the logits."""
     bits = logit.to(tl.uint32, bitcast=True)
-    order = tl.where(bits >> 31 != 0, ~bits, bits | 0x80000000)
+    order = tl.where(bits >> 31 != 0, bits ^ 0xFFFFFFFF, bits | 0x80000000)
     order = tl.where(inside, order >> (32 - BITS), 0)
     smallest = tl.zeros([], tl.uint32)
     for step in tl.static_range(BITS // 2):

@@ -1,6 +1,5 @@
 """The decoder for GPUs: as the exact one, whoever else is there and however frames are grouped."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -10,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("triton", reason="Triton comes with PyTorch for GPUs")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("needs a GPU, or TRITON_INTERPRET=1 from the start", allow_module_level=True)
+from tests.kernels import why_not_here
+
+if reason := why_not_here():
+    pytest.skip(reason, allow_module_level=True)
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.qwen3_tts.codec import CodecDecoder
