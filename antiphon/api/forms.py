@@ -1,20 +1,140 @@
-"""Lets a route that takes a JSON object take a form with the same fields too."""
+"""Bodies that may bring files: forms, or JSON where there is no file, read into the same fields.
 
-from collections.abc import Callable, Coroutine
+Forms are read into memory, within the limit of a body: recordings do not touch the disk.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi.routing import APIRoute
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.api.multipart import MULTIPART, media_type, read_multipart
+from antiphon.api.validation import NOT_AN_OBJECT
+from antiphon.audio.media_type import media_type_of
+from antiphon.errors import InvalidRequestError
 
-Fields = dict[str, str | bytes]
+MAX_PARTS = 100
+MULTIPART = "multipart/form-data"
+MEDIA_TYPES = ("mpeg", "wav", "x-wav", "ogg", "aac", "flac", "webm", "mp4")
+
+_FORMS = (MULTIPART, "application/x-www-form-urlencoded")
+_CONTAINERS = ("application/octet-stream", "application/ogg", "video/mp4", "video/webm")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a form.
+
+    Attributes:
+        content: all of it.
+        declared_type: its media type, as the client has it; ``""`` if it says none.
+    """
+
+    content: bytes
+    declared_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a body; those that are empty or null are not there.
+
+    Attributes:
+        values: by name; of those that came more than once, the last.
+        num_given: how often each came.
+    """
+
+    values: Mapping[str, Any]
+    num_given: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    async def of(cls, request: Request) -> "Fields":
+        """Read a body; the server's limit bounds all its parts together.
+
+        Raises:
+            InvalidRequestError: it is neither a form nor a JSON object.
+            HTTPException: it is a form that cannot be read.
+        """
+        if request.headers.get("content-type", "").lower().startswith(_FORMS):
+            values, num_given = await _form(request)
+        else:
+            num_given = Counter[str]()
+            try:
+                values = await request.json()
+            except (ValueError, RecursionError) as error:
+                raise InvalidRequestError(_WRONG_BODY, code="invalid_json") from error
+            if not isinstance(values, dict):
+                raise InvalidRequestError(NOT_AN_OBJECT)
+        given = {name: value for name, value in values.items() if value not in (None, "")}
+        return cls(given, num_given)
+
+    def text(self, name: str) -> str | None:
+        """Return a text, ``None`` if it is not there.
+
+        Raises:
+            InvalidRequestError: it is something else.
+        """
+        value = self.values.get(name)
+        if isinstance(value, Upload):
+            try:
+                return value.content.decode()
+            except UnicodeDecodeError:
+                value = value.content
+        if value is not None and not isinstance(value, str):
+            raise _wrong(name, "it must be a string")
+        return value
+
+    def required_text(self, name: str) -> str:
+        """Return a text.
+
+        Raises:
+            InvalidRequestError: it is not there, or something else.
+        """
+        value = self.text(name)
+        if value is None:
+            raise missing(name)
+        return value
+
+    def recording(self, name: str) -> tuple[bytes, str] | None:
+        """Return an audio file and its media type, which is told by its content.
+
+        Raises:
+            InvalidRequestError: it is no file, or says that it is something else than audio.
+        """
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, Upload):
+            raise _wrong(name, "it must be a file of a form (multipart/form-data)")
+        declared = value.declared_type.partition(";")[0].strip().lower()
+        if declared and not declared.startswith("audio/") and declared not in _CONTAINERS:
+            allowed = ", ".join(f"audio/{each}" for each in MEDIA_TYPES)
+            raise _wrong(name, f"its type is '{declared[:60]}'; it must be one of {allowed}")
+        return value.content, media_type_of(value.content)
+
+
+def missing(name: str) -> InvalidRequestError:
+    """Return the error for a field that has to be there."""
+    return InvalidRequestError(
+        f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter"
+    )
+
+
+_WRONG_BODY = (
+    "The request body must be a form, sent with 'Content-Type: multipart/form-data', or a JSON"
+    " object."
+)
 
 
 class FormRoute(APIRoute):
-    """Reads multipart/form-data as if it were a JSON object.
+    """Lets a route that takes a JSON object take multipart/form-data with the same members.
 
     A file's content becomes bytes, a field that is left empty is left out.
     """
@@ -23,9 +143,9 @@ class FormRoute(APIRoute):
         handle_json = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            if media_type(request) != MULTIPART:
+            if not request.headers.get("content-type", "").lower().startswith(MULTIPART):
                 return await handle_json(request)
-            return await handle_json(_FormRequest(request, await _fields(request)))
+            return await handle_json(_FormRequest(request, (await Fields.of(request)).values))
 
         return handle
 
@@ -33,11 +153,14 @@ class FormRoute(APIRoute):
 class _FormRequest(Request):
     """A request whose JSON body is a form's fields."""
 
-    def __init__(self, request: Request, fields: Fields) -> None:
+    def __init__(self, request: Request, fields: Mapping[str, Any]) -> None:
         headers = [each for each in request.scope["headers"] if each[0] != b"content-type"]
         headers.append((b"content-type", b"application/json"))
         super().__init__({**request.scope, "headers": headers}, request.receive)
-        self._fields = fields
+        self._fields = {
+            name: value.content if isinstance(value, Upload) else value
+            for name, value in fields.items()
+        }
 
     async def body(self) -> bytes:
         return b"{}"  # it has been read already, by the form
@@ -46,16 +169,39 @@ class _FormRequest(Request):
         return self._fields
 
 
-async def _fields(request: Request) -> Fields:
-    """Read the form.
+class _InMemoryParser(MultiPartParser):
+    spool_max_size = sys.maxsize  # Starlette's own puts larger files into the temporary folder
 
-    Raises:
-        HTTPException: it is no form.
-    """
-    fields: Fields = {}
-    async with read_multipart(request) as form:
+
+async def _form(request: Request) -> tuple[dict[str, Any], Counter[str]]:
+    fields: dict[str, Any] = {}
+    num_given = Counter[str]()
+    form = await _parsed(request)
+    try:
         for name, value in form.multi_items():
-            content = await value.read() if isinstance(value, UploadFile) else value
-            if content:
-                fields[name] = content
-    return fields
+            num_given[name] += 1
+            if isinstance(value, UploadFile):
+                content = await value.read()
+                fields[name] = Upload(content, value.content_type or "") if content else None
+            else:
+                fields[name] = value
+    finally:
+        await form.close()
+    return fields, num_given
+
+
+async def _parsed(request: Request) -> FormData:
+    """Parse a form; the server's limit of a body bounds all its parts together."""
+    max_bytes = request.app.state.server.settings.server.max_body_bytes
+    if not request.headers["content-type"].lower().startswith(MULTIPART):
+        return await request.form(max_fields=MAX_PARTS, max_part_size=max_bytes)
+    try:
+        async with aclosing(request.stream()) as stream:
+            limits = {"max_files": MAX_PARTS, "max_fields": MAX_PARTS, "max_part_size": max_bytes}
+            return await _InMemoryParser(request.headers, stream, **limits).parse()
+    except MultiPartException as error:
+        raise HTTPException(400, error.message) from error
+
+
+def _wrong(name: str, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid '{name}': {reason}.", param=name)

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 
 from antiphon.api.deps import Server
+from antiphon.api.forms import Fields, missing
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import consent_body
-from antiphon.api.uploads import Fields, missing
 from antiphon.errors import InvalidRequestError
 
 router = APIRouter(prefix="/v1/audio/voice_consents", tags=["voices"])

@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 
 from antiphon.api.deps import Server
+from antiphon.api.forms import Fields
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
-from antiphon.api.uploads import Fields
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.runtime import LoadedModel
 from antiphon.types import Voice

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import httpcore2
 
+from antiphon.api.forms import Fields, Upload
 from antiphon.api.schemas.voices import new_voice, uploaded_voice
-from antiphon.api.uploads import Fields, Upload
 from antiphon.audio.recording import read_recording
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError, InvalidRequestError

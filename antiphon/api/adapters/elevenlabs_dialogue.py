@@ -3,18 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
-from antiphon.api.adapters.elevenlabs import JSON, JSON_LINES, speech_request
-from antiphon.api.adapters.files import file_pieces
-from antiphon.api.adapters.timed_audio import timed_lines, timed_whole
-from antiphon.api.deps import Server, SpeechId
-from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput, SpeechQuery
-from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse, WholeResponse
+from antiphon.api.adapters.elevenlabs import Call, ElevenLabsCall
+from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue, TurnTime
 
@@ -26,58 +21,40 @@ PAUSE_S = 0.25
 
 @router.post("/v1/text-to-dialogue", response_class=Response)
 @router.post("/v1/text-to-dialogue/stream", response_class=Response)
-async def convert(
-    query: Annotated[SpeechQuery, Query()], body: DialogueBody, server: Server, speech_id: SpeechId
-) -> Response:
+async def convert(call: ElevenLabsCall, body: DialogueBody) -> Response:
     """Speak a dialogue; either way the file is streamed."""
-    format = body.over(query).format()
-    dialogue = await _dialogue(body.over(query), body, server, speech_id)
-    pieces = file_pieces(dialogue.events(), format, server)
-    return StreamedResponse(pieces, {"request-id": speech_id}, format.media_type)
+    call = call.over(body)
+    return call.file((await _dialogue(call, body)).events())
 
 
 @router.post("/v1/text-to-dialogue/with-timestamps", response_class=Response)
-async def convert_with_timestamps(
-    query: Annotated[SpeechQuery, Query()], body: DialogueBody, server: Server, speech_id: SpeechId
-) -> Response:
+async def convert_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Response:
     """Speak a dialogue, and tell when each speaker and each character is heard."""
-    format = body.over(query).format()
-    dialogue = await _dialogue(body.over(query), body, server, speech_id)
-    segments = _Segments(body.inputs, dialogue.heard)
-
-    async def collect() -> tuple[list[bytes], dict[str, str]]:
-        events = dialogue.events()
-        return [await timed_whole(events, body.text, format, server, segments.told)], {}
-
-    return WholeResponse(collect, {"request-id": speech_id}, JSON)
+    call = call.over(body)
+    dialogue = await _dialogue(call, body)
+    return call.json(dialogue.events(), body.text, _Segments(body.inputs, dialogue.heard).told)
 
 
 @router.post("/v1/text-to-dialogue/stream/with-timestamps", response_class=Response)
-async def stream_with_timestamps(
-    query: Annotated[SpeechQuery, Query()], body: DialogueBody, server: Server, speech_id: SpeechId
-) -> Response:
+async def stream_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Response:
     """Speak a dialogue as JSON objects, one a line; a speaker's times come when they are known."""
-    format = body.over(query).format()
-    dialogue = await _dialogue(body.over(query), body, server, speech_id)
+    call = call.over(body)
+    dialogue = await _dialogue(call, body)
     segments = _Segments(body.inputs, dialogue.heard)
-    lines = timed_lines(dialogue.events(), body.text, format, server, segments.told)
-    return StreamedResponse(lines, {"request-id": speech_id}, JSON_LINES)
+    return call.json_lines(dialogue.events(), body.text, segments.told)
 
 
-async def _dialogue(
-    query: SpeechQuery, body: DialogueBody, server: ServerState, id: str
-) -> Dialogue:
+async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
     turns = []
     for index, said in enumerate(body.inputs):
         if not said.text.strip():
             raise InvalidRequestError(
                 f"Invalid 'inputs.{index}.text': it is empty.", param=f"inputs.{index}.text"
             )
-        request = await speech_request(
-            said.voice_id, query, query.format(), server, f"{id}/{index}"
-        )
+        request = await replace(call, id=f"{call.id}/{index}").request(said.voice_id)
         turns.append(replace(request, input=said.text, normalize=body.normalize))
-    return Dialogue(server.speech, turns, server.speech.stream, PAUSE_S)
+    speech = call.server.speech
+    return Dialogue(speech, turns, speech.stream, PAUSE_S)
 
 
 class _Segments:

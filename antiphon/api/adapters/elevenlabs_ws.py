@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
 from antiphon.api.adapters.alignment import Alignment, SpokenText
-from antiphon.api.adapters.elevenlabs import speech_request
+from antiphon.api.adapters.elevenlabs import Call
 from antiphon.api.adapters.errors import ELEVENLABS
 from antiphon.api.audio_outbox import Playback
 from antiphon.api.deps import Server
@@ -49,7 +49,7 @@ async def _serve(
     query = parsed(websocket.query_params, SpeechQuery)
     format = query.format()
     socket = Socket(websocket, server.settings.server.max_idle_s)
-    request = await speech_request(voice_id, query, format, server, new_speech_id())
+    request = await Call(query, server, new_speech_id()).request(voice_id)
     await SpeechSession(server.speech).check(request)
     await socket.accept()
     conversation = StreamConversation(socket, server, request, format, has_contexts=has_contexts)

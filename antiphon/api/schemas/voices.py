@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.api.uploads import Fields, missing
+from antiphon.api.forms import Fields, missing
 from antiphon.errors import InvalidRequestError
 from antiphon.voices.consents import StoredConsent
 from antiphon.voices.names import checked_text
