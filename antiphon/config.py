@@ -16,13 +16,13 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 PEER_MODELS = ("kokoro",)
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """Base of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class ModelSettings(Section):
+class ModelSettings(SettingsSection):
     """Which model is served, and on what."""
 
     source: str | None = Field(
@@ -61,7 +61,7 @@ def _named_source(value: Any) -> Any:
     return {"source": source, "name": name} if is_named else {"source": source}
 
 
-class ModelsSettings(Section):
+class ModelsSettings(SettingsSection):
     """Further models of the same server, and how many are in memory at once."""
 
     more: tuple[Annotated[ModelSettings, BeforeValidator(_named_source)], ...] = Field(
@@ -84,7 +84,7 @@ class ModelsSettings(Section):
         return bool(self.max_loaded or self.idle_s)
 
 
-class SpeechSettings(Section):
+class SpeechSettings(SettingsSection):
     """What the speech API accepts."""
 
     max_input_characters: int = Field(
@@ -110,7 +110,7 @@ class SpeechSettings(Section):
     )
 
 
-class ReferenceSettings(Section):
+class ReferenceSettings(SettingsSection):
     """Where recordings of voices to be cloned may come from, and how large they may be."""
 
     allow_urls: bool = Field(False, description="Fetch recordings from http(s) addresses.")
@@ -129,7 +129,7 @@ class ReferenceSettings(Section):
     max_duration_s: float = Field(30.0, gt=0)
 
 
-class DataSettings(Section):
+class DataSettings(SettingsSection):
     """What the server keeps: voices that are uploaded, and consents."""
 
     dir: Path | None = Field(
@@ -154,7 +154,7 @@ class DataSettings(Section):
         return (self.dir or _user_data_folder()).expanduser()
 
 
-class JobSettings(Section):
+class JobSettings(SettingsSection):
     """Long texts that are spoken in the background."""
 
     max_jobs: int = Field(1000, ge=0, description="Most jobs that are kept, those at an end too.")
@@ -185,7 +185,7 @@ def _user_data_folder() -> Path:
     return Path("~/.local/share/antiphon")
 
 
-class ServerSettings(Section):
+class ServerSettings(SettingsSection):
     """The HTTP server."""
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every one.")
@@ -231,7 +231,7 @@ class ServerSettings(Section):
         return keys
 
 
-class LimitSettings(Section):
+class LimitSettings(SettingsSection):
     """How much is taken in at once, and how long anybody is waited for."""
 
     max_requests: int = Field(1000, ge=1, description="HTTP requests under way at once.")
@@ -282,7 +282,7 @@ class LimitSettings(Section):
     )
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     """Everything that can be set."""
 
     model: ModelSettings = ModelSettings()

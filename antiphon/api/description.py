@@ -1,6 +1,5 @@
 """The API's own description: what the loaded models take, and what every route may answer."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -56,7 +55,6 @@ class DescribedApi(FastAPI):
         families = {family.name: family for family in self.loaded_families()}
         document = super().openapi()
         self.openapi_schema = None  # the framework has kept what is not finished
-        document = _with_short_names(document)
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 _complete(path, method, operation)
@@ -70,22 +68,6 @@ class DescribedApi(FastAPI):
         if families:
             self.openapi_schema = document
         return document
-
-
-def _with_short_names(document: Schema) -> Schema:
-    """Return a copy in which no schema is named after its module, as those of equal names are."""
-    text, titles = json.dumps(document), []
-    for name in document["components"]["schemas"]:
-        short = name.rpartition("__")[2]
-        module = name.rpartition("__")[0].rpartition("__")[2]
-        if module and short != name:
-            plain = short if module == "speech" else f"{module.title().replace('_', '')}{short}"
-            text = text.replace(f'"{name}"', f'"{plain}"').replace(f'/{name}"', f'/{plain}"')
-            titles.append(plain)
-    copy: Schema = json.loads(text)
-    for name in titles:
-        copy["components"]["schemas"][name]["title"] = name
-    return copy
 
 
 def _name_operations(document: Schema) -> None:

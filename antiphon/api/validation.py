@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from antiphon.errors import InvalidRequestError, shortened
+
+M = TypeVar("M", bound=BaseModel)
 
 NOT_AN_OBJECT = (
     "The request body must be a JSON object, sent with 'Content-Type: application/json'."
@@ -39,6 +43,19 @@ _EXPECTED_BY_TYPE = {
     "enum": "one of {expected}",
     "literal_error": "one of {expected}",
 }
+
+
+def validated(model: type[M], members: Mapping[str, Any], place: str = "body") -> M:
+    """Return a model of members.
+
+    Raises:
+        InvalidRequestError: names the field and what is allowed.
+    """
+    try:
+        return model.model_validate(members)
+    except ValidationError as error:
+        found = [{**each, "loc": (place, *each["loc"])} for each in error.errors()]
+        raise invalid_request(found) from error
 
 
 def invalid_request(errors: Iterable[Mapping[str, Any]]) -> InvalidRequestError:

@@ -69,7 +69,7 @@ class Exchange:
             self.done.set_result(None)
 
 
-class Connection(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """A connection to a server; `exchange` is what it is carrying."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class SpeechClient:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._idle: list[Connection] = []
+        self._idle: list[LoadConnection] = []
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
         """Send one request and return what became of it."""
@@ -170,14 +170,14 @@ class SpeechClient:
         for connection in self._idle:
             connection.close()
 
-    async def _connection(self) -> Connection:
+    async def _connection(self) -> LoadConnection:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_idle:  # the server may have closed it meanwhile
                 return connection
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            Connection, self._target.host, self._target.port
+            LoadConnection, self._target.host, self._target.port
         )
         return connection
 

@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class LoadShare:
     """What one process does.
 
     Attributes:
@@ -68,7 +68,7 @@ def client_processes(num_processes: int, target: Target, texts: Sequence[str]) -
         def run(load: HttpLoad) -> list[PartResult]:
             starts_s = time.monotonic() + _SECONDS_TO_START
             parts = [
-                Part(load=each, target=target, texts=texts, starts_s=starts_s)
+                LoadShare(load=each, target=target, texts=texts, starts_s=starts_s)
                 for each in load.split(num_processes)
             ]
             return list(pool.map(run_part, parts))
@@ -78,7 +78,7 @@ def client_processes(num_processes: int, target: Target, texts: Sequence[str]) -
         yield run
 
 
-def run_part(part: Part) -> PartResult:
+def run_part(part: LoadShare) -> PartResult:
     """Do one process's work."""
     started_s, started_cpu_s = time.monotonic(), time.process_time()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -87,7 +87,7 @@ def run_part(part: Part) -> PartResult:
     return PartResult(records, (time.process_time() - started_cpu_s) / wall_s)
 
 
-async def drive(part: Part) -> list[Record]:
+async def drive(part: LoadShare) -> list[Record]:
     """Send all requests of a part and wait until each has been answered or has failed."""
     client = SpeechClient(part.target)
     try:
@@ -102,7 +102,7 @@ async def drive(part: Part) -> list[Record]:
         client.close()
 
 
-async def _stream(part: Part, client: SpeechClient, numbers: Iterator[int]) -> list[Record]:
+async def _stream(part: LoadShare, client: SpeechClient, numbers: Iterator[int]) -> list[Record]:
     """Send one request after another while there are numbers and time."""
     load, records, pause_s = part.load, list[Record](), 0.0
     for number in numbers:
@@ -118,7 +118,7 @@ async def _stream(part: Part, client: SpeechClient, numbers: Iterator[int]) -> l
     return records
 
 
-async def _strangers(part: Part, client: SpeechClient) -> list[Record]:
+async def _strangers(part: LoadShare, client: SpeechClient) -> list[Record]:
     """Send each request when it is due, whatever became of those before it."""
     load, calls = part.load, list[asyncio.Task[Record]]()
     for order, arrival_s in enumerate(arrivals_s(load)):

@@ -12,7 +12,7 @@ from antiphon.bench.bound import measure_bound
 from antiphon.bench.machine import provenance
 from antiphon.bench.playback import underrun_s
 from antiphon.bench.random_model import CHARACTERS_PER_TOKEN
-from antiphon.bench.summary import Percentiles, Playback
+from antiphon.bench.summary import Percentiles, PlaybackSummary
 from antiphon.config import ModelSettings
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
@@ -89,7 +89,7 @@ class Result:
     audio_s_per_s: float
     first_audio_ms: Percentiles
     chunk_gap_ms: Percentiles | None
-    playback: Playback
+    playback: PlaybackSummary
     first_audio_ms_p50: float
     first_audio_ms_p95: float
 
@@ -129,7 +129,7 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
     audio_s = sum(sum(each.durations_s) for each in times)
     num_frames = sum(each.num_frames for each in times)
     first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in times)
-    playback = Playback.of([underrun_s(each.arrivals_s, each.durations_s) for each in times])
+    playback = PlaybackSummary.of([underrun_s(each.arrivals_s, each.durations_s) for each in times])
     assert first_ms is not None
     assert playback is not None
     return Result(

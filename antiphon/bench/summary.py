@@ -41,7 +41,7 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Playback:
+class PlaybackSummary:
     """What listeners would have heard who began to play at once (or after the prebuffer).
 
     Attributes:
@@ -57,7 +57,7 @@ class Playback:
     underrun_s_max: float
 
     @classmethod
-    def of(cls, halts_s: Sequence[float]) -> "Playback | None":
+    def of(cls, halts_s: Sequence[float]) -> "PlaybackSummary | None":
         """Summarize each stream's seconds of silence; ``None`` if there is no stream."""
         if not halts_s:
             return None
@@ -115,7 +115,7 @@ class HttpResult:
     real_time_factor: Percentiles | None
     latency_ms: Percentiles | None
     chunk_gap_ms: Percentiles | None
-    playback: Playback | None
+    playback: PlaybackSummary | None
     mean_streams: float
     late_ms: Percentiles | None
     client_cpu_share: float
@@ -158,7 +158,7 @@ def summarize(
         chunk_gap_ms=_ms(
             after_s - before_s for each in whole for before_s, after_s in pairwise(each.arrivals_s)
         ),
-        playback=Playback.of(halts_s),
+        playback=PlaybackSummary.of(halts_s),
         mean_streams=sum(_overlap(each, window) for each in records) / window_s,
         late_ms=_ms(each.sent_s - each.due_s for each in records),
         client_cpu_share=client_cpu_share,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from antiphon.config import Section, Settings
+    from antiphon.config import Settings, SettingsSection
 
 
 def config(
@@ -35,7 +35,7 @@ def as_toml(settings: "Settings") -> Iterator[str]:
         yield from _section_lines(section, vars(settings)[section])
 
 
-def _section_lines(section_name: str, section: "Section") -> Iterator[str]:
+def _section_lines(section_name: str, section: "SettingsSection") -> Iterator[str]:
     from antiphon.config_sources import ENVIRONMENT_PREFIX
 
     for name, value in section.model_dump(mode="json").items():

@@ -25,7 +25,7 @@ STDOUT = "-"
 
 
 @dataclass(slots=True)
-class Progress:
+class SpeakProgress:
     """How much has been made, and how fast."""
 
     started_s: float
@@ -77,7 +77,7 @@ def speak(
             console.status("starting") as status,
             _opened(output) as file,
         ):
-            progress = Progress(time.perf_counter())
+            progress = SpeakProgress(time.perf_counter())
             for _ in _written(antiphon, request, format, file, progress):
                 status.update(str(progress))
             done = str(progress)
@@ -115,7 +115,7 @@ def _written(
     request: SpeechRequest,
     format: AudioFormat,
     file: BinaryIO,
-    progress: Progress,
+    progress: SpeakProgress,
 ) -> Generator[None, None, None]:
     """Write the audio, and yield after each piece; a file that can seek gets its header last."""
     encoder = None

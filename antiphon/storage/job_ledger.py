@@ -23,7 +23,7 @@ from antiphon.errors import (
 from antiphon.storage.database import Database, new_id
 from antiphon.storage.job import Job, JobFault, JobLimits, JobProgress, JobResult, JobState
 from antiphon.storage.job_database import COLUMNS, SCHEMA, UNREADABLE, job_of
-from antiphon.storage.leases import Clock, Leases, Runner
+from antiphon.storage.leases import Clock, LeaseHolder, Leases
 from antiphon.types import OPERATOR, Caller
 
 logger = logging.getLogger(__name__)
@@ -63,9 +63,9 @@ class JobLedger:
         self._runners = folder / "runners"
         self._leases = Leases(self._runners, clock)
 
-    def runner(self) -> Runner:
+    def runner(self) -> LeaseHolder:
         """Return an identity to acquire jobs with."""
-        return Runner(self._runners)
+        return LeaseHolder(self._runners)
 
     def add(self, body: str, owner: str | None = None, num_bytes: int = 0) -> Job:
         """Put a job at the end of the queue.
@@ -153,7 +153,7 @@ class JobLedger:
         return self._even_if_full(deleted)
 
     def acquire(
-        self, runner: Runner, on_given_up: Callable[[Job], None] = lambda job: None
+        self, runner: LeaseHolder, on_given_up: Callable[[Job], None] = lambda job: None
     ) -> Job | None:
         """Take the oldest job that waits, or whose server has died; ``None`` if there is none.
 
@@ -179,7 +179,7 @@ class JobLedger:
         return None
 
     def report(
-        self, id: str, runner: Runner, progress: JobProgress, num_bytes: int | None = None
+        self, id: str, runner: LeaseHolder, progress: JobProgress, num_bytes: int | None = None
     ) -> bool:
         """Say how far a job is, and that its runner lives; ``False`` if it is another's now."""
         with self._database.write() as db:
@@ -190,7 +190,7 @@ class JobLedger:
             )
             return done.rowcount == 1
 
-    def release(self, runner: Runner) -> None:
+    def release(self, runner: LeaseHolder) -> None:
         """Let the next server have at once what this runner works on; that is no crash."""
         held = "runner = ? AND state = 'running'"
         if not self._database.query(f"SELECT id FROM jobs WHERE {held}", runner.name):
@@ -204,7 +204,7 @@ class JobLedger:
         )
 
     def finish(
-        self, id: str, runner: Runner, outcome: JobResult | JobFault, progress: JobProgress
+        self, id: str, runner: LeaseHolder, outcome: JobResult | JobFault, progress: JobProgress
     ) -> bool:
         """End a job; ``False`` if it is another's now."""
         files = outcome.files if isinstance(outcome, JobResult) else ()

@@ -25,7 +25,7 @@ LEASE_S = 30.0
 Clock = Callable[[], float]
 
 
-class Runner:
+class LeaseHolder:
     """The identity of whoever works on jobs, with the lock that shows that it lives."""
 
     def __init__(self, folder: Path) -> None:

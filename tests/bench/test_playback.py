@@ -1,4 +1,4 @@
-"""Playback arithmetic agrees with a player that is played through second by second."""
+"""PlaybackSummary arithmetic agrees with a player that is played through second by second."""
 
 from hypothesis import given
 from hypothesis import strategies as st

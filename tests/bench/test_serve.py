@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from antiphon.bench.connection import SpeechClient
-from antiphon.bench.driver import Part, drive
+from antiphon.bench.driver import LoadShare, drive
 from antiphon.bench.load import HttpLoad
 from antiphon.bench.record import Record
 from antiphon.bench.serve import HttpPlan, measure, target_of
@@ -26,7 +26,7 @@ KEYED = Settings(model=ModelSettings(source="toy"), server=ServerSettings(api_ke
 def records(server: RunningServer, load: HttpLoad, **fields: Any) -> list[Record]:
     """Drive a load in this process."""
     target = target_of(server.base_url, api_key=None, fields={"response_format": "pcm"} | fields)
-    part = Part(load=load, target=target, texts=TEXTS, starts_s=time.monotonic())
+    part = LoadShare(load=load, target=target, texts=TEXTS, starts_s=time.monotonic())
     return asyncio.run(drive(part))
 
 

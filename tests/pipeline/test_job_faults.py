@@ -16,7 +16,7 @@ from antiphon.pipeline.speech.job_work import DiskBudget
 from antiphon.storage import disk_reserve as reserve_module
 from antiphon.storage.job import Job, JobLimits, JobState
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.storage.leases import Runner
+from antiphon.storage.leases import LeaseHolder
 from antiphon.telemetry.logs import JsonFormatter, TextFormatter, request_id
 from tests.pipeline.speech.test_jobs import NUM_SEGMENTS, Shop, expected_file, in_shop
 
@@ -118,7 +118,7 @@ def test_a_result_is_on_the_disk_before_its_job_is_completed(
         fsync(descriptor)
         synced.add(os.fstat(descriptor).st_ino)
 
-    def noting_finish(ledger: JobLedger, id: str, runner: Runner, *rest: Any) -> bool:
+    def noting_finish(ledger: JobLedger, id: str, runner: LeaseHolder, *rest: Any) -> bool:
         (result,) = files_below(tmp_path / "media")
         folders = (result.parent, result.parent.parent, tmp_path)
         told.append({each.stat().st_ino for each in (result, *folders)} <= synced)

@@ -18,7 +18,7 @@ from antiphon.api.adapters.names import known_voice
 from antiphon.api.audio_outbox import Playback
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
-from antiphon.api.schemas.speech import Text
+from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.schemas.speech_ws import InputText, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
@@ -27,12 +27,6 @@ from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.service import (
-    MAX_SAMPLE_RATE_HZ,
-    MAX_SPEED,
-    MIN_SAMPLE_RATE_HZ,
-    MIN_SPEED,
-)
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 from antiphon.types import Ended, SpeechRequest
 
@@ -58,8 +52,8 @@ class SpeakQuery(BaseModel):
     model: Text | None = Field(None, description="A voice.")
     encoding: Encoding | None = None
     container: Literal["none", "wav", "ogg"] | None = None
-    sample_rate: int | None = Field(None, ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)
-    speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)
+    sample_rate: SampleRate | None = None
+    speed: Speed = 1.0
     callback: str | None = Field(None, description="Refused: answers are not sent elsewhere.")
 
     @field_validator("callback")

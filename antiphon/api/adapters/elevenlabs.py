@@ -10,7 +10,7 @@ from antiphon.api.adapters.files import file_pieces
 from antiphon.api.adapters.names import known_language, known_model, known_voice
 from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, timed_whole
 from antiphon.api.deps import Server, SpeechId
-from antiphon.api.schemas.elevenlabs import DialogueBody, SpeechBody, SpeechQuery
+from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.types import SpeechRequest, SpeechStream
@@ -26,7 +26,7 @@ class Call:
     server: ServerState
     id: str
 
-    def over(self, body: SpeechBody | DialogueBody) -> "Call":
+    def over(self, body: ElevenlabsSpeechBody | DialogueBody) -> "Call":
         """Return the call with the parameters of its body, which come before those of the URL."""
         return replace(self, query=body.over(self.query))
 
@@ -81,7 +81,7 @@ ElevenLabsCall = Annotated[Call, Depends(_call)]
 
 @router.post("/v1/text-to-speech/{voice_id}", response_class=Response)
 @router.post("/v1/text-to-speech/{voice_id}/stream", response_class=Response)
-async def convert(voice_id: str, call: ElevenLabsCall, body: SpeechBody) -> Response:
+async def convert(voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody) -> Response:
     """Speak a text; either way the file is streamed."""
     call, request = await _whole_request(voice_id, call, body)
     return call.file(call.server.speech.stream(request))
@@ -89,7 +89,7 @@ async def convert(voice_id: str, call: ElevenLabsCall, body: SpeechBody) -> Resp
 
 @router.post("/v1/text-to-speech/{voice_id}/with-timestamps", response_class=Response)
 async def convert_with_timestamps(
-    voice_id: str, call: ElevenLabsCall, body: SpeechBody
+    voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody
 ) -> Response:
     """Speak a text and tell when each character is spoken, as one JSON object.
 
@@ -100,13 +100,17 @@ async def convert_with_timestamps(
 
 
 @router.post("/v1/text-to-speech/{voice_id}/stream/with-timestamps", response_class=Response)
-async def stream_with_timestamps(voice_id: str, call: ElevenLabsCall, body: SpeechBody) -> Response:
+async def stream_with_timestamps(
+    voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody
+) -> Response:
     """Speak a text and tell when each character is spoken, a JSON object a line."""
     call, request = await _whole_request(voice_id, call, body)
     return call.json_lines(call.server.speech.stream(request), body.text)
 
 
-async def _whole_request(voice_id: str, call: Call, body: SpeechBody) -> tuple[Call, SpeechRequest]:
+async def _whole_request(
+    voice_id: str, call: Call, body: ElevenlabsSpeechBody
+) -> tuple[Call, SpeechRequest]:
     call = call.over(body)
     request = await call.request(voice_id)
     return call, replace(request, input=body.text, speed=body.speed, normalize=body.normalize)

@@ -12,16 +12,10 @@ from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_pieces
 from antiphon.api.deps import Server, SpeechId
-from antiphon.api.schemas.speech import Text
+from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.pipeline.speech.service import (
-    MAX_SAMPLE_RATE_HZ,
-    MAX_SPEED,
-    MIN_SAMPLE_RATE_HZ,
-    MIN_SPEED,
-)
 from antiphon.types import SpeechRequest
 
 router = APIRouter(tags=["vapi"])
@@ -37,7 +31,7 @@ class VoiceQuery(BaseModel):
     voice: Text | None = None
     model: Text | None = None
     language: Text | None = None
-    speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)
+    speed: Speed = 1.0
 
 
 class VoiceMessage(BaseModel):
@@ -47,9 +41,7 @@ class VoiceMessage(BaseModel):
 
     type: Literal["voice-request"]
     text: Text
-    sample_rate_hz: int = Field(
-        24000, validation_alias="sampleRate", ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ
-    )
+    sample_rate_hz: SampleRate = Field(24000, validation_alias="sampleRate")
 
 
 class VoiceRequest(BaseModel):

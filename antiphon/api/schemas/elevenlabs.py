@@ -12,16 +12,11 @@ from pydantic import (
     field_validator,
 )
 
-from antiphon.api.schemas.speech import Text
+from antiphon.api.schemas.speech import Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.service import (
-    MAX_SAMPLE_RATE_HZ,
-    MAX_SPEED,
-    MIN_SAMPLE_RATE_HZ,
-    MIN_SPEED,
-)
+from antiphon.pipeline.speech.service import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ
 
 _FORMAT = re.compile(r"(mp3|pcm|wav|opus|ulaw|alaw)_(\d{4,5})(_\d+)?")
 DEFAULT_FORMAT = "mp3_44100_128"
@@ -33,7 +28,7 @@ class VoiceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    speed: float | None = Field(None, ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)
+    speed: Speed | None = None
 
 
 class SpeechQuery(BaseModel):
@@ -66,7 +61,7 @@ class SpeechQuery(BaseModel):
         return WireFormat.of(AudioFormat(found[1]), rate_hz)
 
 
-class _Spoken(BaseModel):
+class _TextBody(BaseModel):
     """What speech and dialogues have in common; members that mean nothing here are ignored."""
 
     model_config = ConfigDict(frozen=True)
@@ -104,7 +99,7 @@ class _Spoken(BaseModel):
         return self.apply_text_normalization == "on"
 
 
-class SpeechBody(_Spoken):
+class ElevenlabsSpeechBody(_TextBody):
     """A text and how to speak it."""
 
     text: Text
@@ -125,7 +120,7 @@ class DialogueInput(BaseModel):
     voice_id: Text
 
 
-class DialogueBody(_Spoken):
+class DialogueBody(_TextBody):
     """Texts in the order in which they are spoken."""
 
     inputs: list[DialogueInput] = Field(min_length=1, max_length=MAX_DIALOGUE_INPUTS)

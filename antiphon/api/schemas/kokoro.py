@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core.core_schema import ValidationInfo
 
 from antiphon.api.schemas.speech import Text
-from antiphon.api.validation import invalid_request
+from antiphon.api.validation import validated
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.pauses import split_pauses
 from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
@@ -80,11 +80,7 @@ class KokoroMembers(BaseModel):
             InvalidRequestError: one is wrong, or cannot be honoured.
         """
         known = {name: value for name, value in members.items() if name in cls.model_fields}
-        try:
-            return cls.model_validate(known)
-        except ValidationError as error:
-            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-            raise invalid_request(found) from error
+        return validated(cls, known)
 
     def over(self, request: SpeechRequest, languages: tuple[str, ...]) -> SpeechRequest:
         """Return a request with what these say of it.

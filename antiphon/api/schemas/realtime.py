@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from antiphon.api.schemas.speech import Text, VoiceName
+from antiphon.api.schemas.speech import Speed, Text, VoiceName
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
 
 PCM_HZ = 24_000
 
@@ -42,10 +41,10 @@ class Output(_Ignoring):
 
     voice: VoiceName | None = None
     format: Annotated[OutputFormat | None, BeforeValidator(_format_object)] = None
-    speed: float | None = Field(None, ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)
+    speed: Speed | None = None
 
 
-class Audio(_Ignoring):
+class SessionAudio(_Ignoring):
     """Of both directions, the one that we serve."""
 
     output: Output = Output()
@@ -54,7 +53,7 @@ class Audio(_Ignoring):
 class Speaking(_Ignoring):
     """How to speak, in the two places where clients say it."""
 
-    audio: Audio = Audio()
+    audio: SessionAudio = SessionAudio()
     voice: VoiceName | None = None
 
     @property

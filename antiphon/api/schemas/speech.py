@@ -61,6 +61,8 @@ def _voice_name(value: Any) -> Any:
     return value
 
 
+Speed = Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)]
+SampleRate = Annotated[int, Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)]
 Text = Annotated[str, AfterValidator(_valid_unicode)]
 VoiceName = Annotated[
     Text,
@@ -107,7 +109,7 @@ class SpeechBody(BaseModel):
     )
     instructions: Text | None = Field(None, description="How to speak, for models that listen.")
     response_format: AudioFormat = Field(AudioFormat.MP3, description="The format of the file.")
-    speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED, description="Pitch is kept.")
+    speed: Speed = Field(1.0, description="Pitch is kept.")
     stream: bool | None = Field(
         None,
         description="true: as it is made, in the way that stream_format, the Accept header or the"
@@ -116,11 +118,8 @@ class SpeechBody(BaseModel):
     stream_format: Literal["audio", "sse"] | None = Field(
         None, description="audio (the default): raw bytes; sse: server-sent events."
     )
-    sample_rate: int | None = Field(
-        None,
-        ge=MIN_SAMPLE_RATE_HZ,
-        le=MAX_SAMPLE_RATE_HZ,
-        description="Of the result, in Hz; default: the model's own.",
+    sample_rate: SampleRate | None = Field(
+        None, description="Of the result, in Hz; default: the model's own."
     )
     language: Text | None = Field(None, description="'auto' lets the model decide.")
     seed: int | None = Field(

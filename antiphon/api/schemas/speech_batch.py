@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
-from antiphon.api.validation import invalid_request
+from antiphon.api.validation import validated
 from antiphon.pipeline.speech.well_formed import check_members
 
 _DELIVERY = ("stream", "stream_format")
@@ -47,7 +47,7 @@ class SpeechBatchBody(BaseModel):
             for name, value in (self.model_extra or {}).items()
             if name not in (*overridden, *_DELIVERY, "input")
         }
-        return _speech({**fields, "input": _ANY_TEXT})
+        return validated(SpeechBody, {**fields, "input": _ANY_TEXT})
 
     def item(self, index: int) -> SpeechBody:
         """Return one of the requests.
@@ -58,7 +58,7 @@ class SpeechBatchBody(BaseModel):
         fields = {**(self.model_extra or {}), **_given(self.items[index])}
         for name in _DELIVERY:
             fields.pop(name, None)
-        return _speech(fields)
+        return validated(SpeechBody, fields)
 
 
 class SpeechBatchUsage(BaseModel):
@@ -97,14 +97,6 @@ class SpeechBatchAnswer(BaseModel):
     total: int
     succeeded: int
     failed: int
-
-
-def _speech(fields: Mapping[str, Any]) -> SpeechBody:
-    try:
-        return SpeechBody.model_validate(fields)
-    except ValidationError as error:
-        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-        raise invalid_request(found) from error
 
 
 def _given(item: Mapping[str, Any]) -> dict[str, Any]:

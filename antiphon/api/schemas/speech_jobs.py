@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.error import ErrorDetail
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.api.validation import invalid_request
+from antiphon.api.validation import validated
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.storage.job import Job, JobState
@@ -77,11 +77,7 @@ class SpeechJobBody(BaseModel):
         shared = {
             name: value for name, value in (self.model_extra or {}).items() if name not in _OWN
         }
-        try:
-            return SpeechBody.model_validate({**shared, "input": part.input})
-        except ValidationError as error:
-            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-            raise invalid_request(found) from error
+        return validated(SpeechBody, {**shared, "input": part.input})
 
     def kept(self, seed: int, ignored: Collection[str]) -> "SpeechJobBody":
         """Return what is worth keeping: the same with a seed, and without what nobody knows."""

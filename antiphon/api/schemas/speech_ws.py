@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.api.validation import invalid_request
+from antiphon.api.validation import M, validated
 from antiphon.audio.encode import AudioFormat
 from antiphon.types import SpeechRequest
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class SessionConfig(SpeechBody):
@@ -53,8 +51,4 @@ def parsed(message: Mapping[str, Any], model: type[M]) -> M:
         InvalidRequestError: names the field and what is allowed.
     """
     members = {name: value for name, value in message.items() if name != "type"}
-    try:
-        return model.model_validate(members)
-    except ValidationError as error:
-        found = [{**each, "loc": ("message", *each["loc"])} for each in error.errors()]
-        raise invalid_request(found) from error
+    return validated(model, members, "message")

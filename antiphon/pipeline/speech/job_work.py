@@ -76,11 +76,7 @@ class JobAccount:
             self.has_changed.set()
 
     def ended(self, ended: Ended) -> None:
-        usage = ended.usage
-        self.usage = Usage(
-            self.usage.input_tokens + usage.input_tokens,
-            self.usage.output_tokens + usage.output_tokens,
-        )
+        self.usage += ended.usage
         self.reason = ended.reason if self.reason == "stop" else self.reason
         self.unspoken = joined(self.unspoken, ended.unspoken)
 
