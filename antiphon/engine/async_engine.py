@@ -23,12 +23,12 @@ _Item: TypeAlias = EngineEvent | AntiphonError
 
 logger = logging.getLogger(__name__)
 
-_QUIET_S = 0.5  # without work, after which there is time for more
+_IDLE_S = 0.5  # without work, after which integrity is checked
 
 
 @dataclass(frozen=True, slots=True)
-class _Mailbox:
-    """Where a request's events go: a queue that lives on the listener's event loop."""
+class _OutputQueue:
+    """A queue of one request's events, on the event loop of its consumer."""
 
     loop: asyncio.AbstractEventLoop
     items: "asyncio.Queue[_Item]"
@@ -37,7 +37,7 @@ class _Mailbox:
 @dataclass(frozen=True, slots=True)
 class _Add:
     request: EngineRequest
-    mailbox: _Mailbox
+    output: _OutputQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,14 @@ class AsyncEngine:
         Args:
             runner: computes the steps; closed with the engine.
             name: of the thread.
-            limits: of what is let in and worked on.
-            policy: of whom a step serves.
+            limits: of admission and of a step's work.
+            policy: of codec chunks.
         """
         self._core = EngineCore(runner, limits=limits, policy=policy)
         self.heartbeat = Heartbeat()
-        self._inbox: queue.SimpleQueue[_Command] = queue.SimpleQueue()
-        self._mailboxes: dict[str, _Mailbox] = {}
-        self._outbox: list[tuple[_Mailbox, _Item]] = []
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._outputs: dict[str, _OutputQueue] = {}
+        self._pending: list[tuple[_OutputQueue, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._failure: str | None = None
         self._is_closed = False
@@ -107,29 +107,29 @@ class AsyncEngine:
 
         Args:
             request_id: names it.
-            prompt: what it says.
-            is_live: whether somebody listens meanwhile; else it is bulk work, which waits for those
-                that somebody listens to.
+            prompt: of the model.
+            is_live: whether a listener plays it while it is made; otherwise its priority is
+                offline, behind all live requests.
 
         Raises:
             InvalidRequestError: a request of this id is open already, or it is too long.
-            OverloadedError: one stream more would make others stutter.
-            EngineError: the engine failed, and every open request is told; or the model failed
-                on this request alone. The log says how.
+            OverloadedError: one stream more would cause gaps in others.
+            EngineError: the engine failed, which ends every open request; or the model failed
+                on this request alone. The log has the cause.
         """
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
         if not self._failure:
             self._core.scheduler.check(prompt, is_live=is_live)
         self._open_ids.add(request_id)
-        mailbox = _Mailbox(asyncio.get_running_loop(), asyncio.Queue())
-        self._inbox.put(_Add(EngineRequest(request_id, prompt, is_live), mailbox))
+        output = _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
+        self._commands.put(_Add(EngineRequest(request_id, prompt, is_live), output))
         is_over = False
         try:
-            if self._is_closed:  # looked at after the letter is posted: else it may lie there
+            if self._is_closed:  # read after the command is queued, or it may never be seen
                 raise EngineError("The engine has been closed.")
             while True:
-                item = await mailbox.items.get()
+                item = await output.items.get()
                 is_over = isinstance(item, Ended | AntiphonError)
                 if isinstance(item, AntiphonError):
                     raise item
@@ -140,21 +140,21 @@ class AsyncEngine:
                     yield item
                     return
                 num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
-                self._inbox.put(_Read(request_id, num_frames))
+                self._commands.put(_Read(request_id, num_frames))
                 yield item
         finally:
             if not is_over:
-                self._inbox.put(_Abort(request_id))
-            self._open_ids.discard(request_id)  # after it: the id may be another's at once
+                self._commands.put(_Abort(request_id))
+            self._open_ids.discard(request_id)  # after the abort: the id may be used again at once
 
     def append(self, request_id: str, piece: Piece) -> None:
         """Give a request more text; does nothing if it has ended."""
-        self._inbox.put(_Append(request_id, piece))
+        self._commands.put(_Append(request_id, piece))
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
         self._is_closed = True
-        self._inbox.put(_Stop())
+        self._commands.put(_Stop())
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
@@ -169,37 +169,37 @@ class AsyncEngine:
             with self.heartbeat.step():
                 events = self._core.step()
             for request_id, event in events:
-                self._tell(request_id, event)
-            self._deliver()
+                self._emit(request_id, event)
+            self._flush()
 
     def _take_commands(self) -> bool:
-        """Carry out what arrives until it is time for a step; False means stop."""
+        """Execute commands until it is time for a step; False means stop."""
         while True:
             wait_s = self._core.wait_s()
             if wait_s != 0.0:
-                self._deliver()
+                self._flush()
             try:
                 if wait_s is None:
                     command = self._next_command()
                 else:
-                    command = self._inbox.get(block=wait_s != 0.0, timeout=wait_s or None)
+                    command = self._commands.get(block=wait_s != 0.0, timeout=wait_s or None)
             except queue.Empty:
                 return True
             if isinstance(command, _Stop):
                 self._core.scheduler.check_integrity()
                 return False
-            self._carry_out(command)
+            self._execute(command)
             self._core.wake()
 
     def _next_command(self) -> _Command:
-        """Wait for something to happen; look into the books when nobody has to wait for that."""
+        """Wait for a command; check integrity once while the engine is idle."""
         try:
-            return self._inbox.get(timeout=_QUIET_S)
+            return self._commands.get(timeout=_IDLE_S)
         except queue.Empty:
             self._core.scheduler.check_integrity()
-            return self._inbox.get()
+            return self._commands.get()
 
-    def _carry_out(self, command: _Add | _Append | _Read | _Abort) -> None:
+    def _execute(self, command: _Add | _Append | _Read | _Abort) -> None:
         scheduler = self._core.scheduler
         if isinstance(command, _Read):
             scheduler.read(command.request_id, command.num_frames)
@@ -207,55 +207,55 @@ class AsyncEngine:
             scheduler.append(command.request_id, command.piece)
         elif isinstance(command, _Add):
             request = command.request
-            self._deliver()  # to one before of the same id, which may have just been aborted
-            self._mailboxes[request.id] = command.mailbox
+            self._flush()  # events of an earlier request of this id, which may be aborted by now
+            self._outputs[request.id] = command.output
             try:
                 scheduler.add(request)
             except AntiphonError as error:
-                self._tell(request.id, error)
+                self._emit(request.id, error)
         elif scheduler.abort(command.request_id):
-            self._tell(command.request_id, Ended("abort"))
+            self._emit(command.request_id, Ended("abort"))
 
-    def _tell(self, request_id: str, item: _Item) -> None:
-        mailbox = self._mailboxes[request_id]
+    def _emit(self, request_id: str, item: _Item) -> None:
+        output = self._outputs[request_id]
         if isinstance(item, Ended | AntiphonError):
-            del self._mailboxes[request_id]
-        self._outbox.append((mailbox, item))
+            del self._outputs[request_id]
+        self._pending.append((output, item))
 
-    def _deliver(self) -> None:
-        """Hand out what there is to tell: one call for each event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Mailbox, _Item]]] = {}
-        for mailbox, item in self._outbox:
-            by_loop.setdefault(mailbox.loop, []).append((mailbox, item))
-        self._outbox.clear()
-        for loop, letters in by_loop.items():
+    def _flush(self) -> None:
+        """Hand all events over: one call for each event loop."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_OutputQueue, _Item]]] = {}
+        for output, item in self._pending:
+            by_loop.setdefault(output.loop, []).append((output, item))
+        self._pending.clear()
+        for loop, items in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_put_all, letters)
-            except RuntimeError:  # the listeners' loop is closed: nobody is left to tell
+                loop.call_soon_threadsafe(_put_all, items)
+            except RuntimeError:  # the consumers' loop is closed
                 self._forget(loop)
 
     def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
-        for request_id, mailbox in tuple(self._mailboxes.items()):
-            if mailbox.loop is loop:
-                del self._mailboxes[request_id]
+        for request_id, output in tuple(self._outputs.items()):
+            if output.loop is loop:
+                del self._outputs[request_id]
                 self._core.scheduler.abort(request_id)
 
     def _end_all(self) -> None:
-        """Tell every request that it is over, and go on answering those that still arrive."""
+        """End every request, and those that still arrive after a failure."""
         reason: Ended = Ended("error" if self._failure else "abort")
-        for request_id in tuple(self._mailboxes):
-            self._tell(request_id, reason)
-        self._deliver()
+        for request_id in tuple(self._outputs):
+            self._emit(request_id, reason)
+        self._flush()
         while self._failure:
-            command = self._inbox.get()
+            command = self._commands.get()
             if isinstance(command, _Stop):
                 return
             if isinstance(command, _Add):
-                self._mailboxes[command.request.id] = command.mailbox
-                self._tell(command.request.id, reason)
-                self._deliver()
+                self._outputs[command.request.id] = command.output
+                self._emit(command.request.id, reason)
+                self._flush()
 
 
-def _put_all(letters: Sequence[tuple[_Mailbox, _Item]]) -> None:
-    for mailbox, item in letters:
-        mailbox.items.put_nowait(item)
+def _put_all(items: Sequence[tuple[_OutputQueue, _Item]]) -> None:
+    for output, item in items:
+        output.items.put_nowait(item)

@@ -12,7 +12,7 @@ POSITION_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 _WEIGHT = 0.1  # of a new measurement
 _SLOW_WEIGHT = 0.02  # the same, of what is not in every step
-_MAX_RATIO = 4.0  # of measured to expected; beyond it something else has happened
+_MAX_RATIO = 4.0  # of measured to expected; beyond it the cause is not the step
 _NUM_TO_TRUST = 16
 _NUM_DEVIATIONS = 2.0
 
@@ -41,10 +41,10 @@ class StepShape:
 class Curve:
     """Seconds by size, of a kind of work whose sizes are rounded up to buckets.
 
-    More work never takes less time: a measurement lifts what comes after it and lowers what comes
-    before it. Nor does it take more than its share, since it could be done in parts: what was slow
-    once, and is kept from being measured again because of that, is not believed for ever. A bucket
-    that was never measured is off by the same factor as the last one that was.
+    The curve is monotonic: a measurement raises larger buckets and lowers smaller ones to it. It is
+    at most proportional too, since work can be done in parts; so a bucket that was slow once and is
+    avoided since then recovers when smaller ones are measured. Buckets without a measurement are
+    scaled by the same factor as the latest one.
     """
 
     def __init__(self, buckets: Sequence[int], guess: Callable[[int], float]) -> None:
@@ -91,8 +91,8 @@ class Curve:
 class CostModel:
     """Learns from the steps of one engine.
 
-    A measurement is of a whole step; rows, prefill and chunks share its surprise in proportion. A
-    first surprise is the rows', since every step has them.
+    A measurement is of a whole step; rows, prefill and chunks share its deviation in proportion.
+    The first one counts for the rows in full, since every step has them.
 
     Attributes:
         mean_step_s: of the latest steps.
@@ -116,11 +116,11 @@ class CostModel:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether enough was measured to refuse somebody because of it."""
+        """Whether enough was measured to refuse requests by it."""
         return self._num_observed >= _NUM_TO_TRUST
 
     def row_bucket(self, num_rows: int) -> int:
-        """Return how many rows a step may have without taking longer than with ``num_rows``."""
+        """Return the bucket of ``num_rows``: rows that a step can have in the same time."""
         return self._rows.bucket(num_rows)
 
     def rows_s(self, num_rows: int) -> float:

@@ -1,12 +1,12 @@
-"""The one door by which whatever model code raises is caught."""
+"""The one place where any exception of model code is caught."""
 
 from collections.abc import Callable
 
 
 def fault_of(function: Callable[[], object]) -> Exception | None:
-    """Call what runs model code; return what it raised, or ``None``."""
+    """Call model code; return what it raised, or ``None``."""
     try:
         function()
-    except Exception as error:  # noqa: BLE001 - nobody knows what a model may raise
+    except Exception as error:  # noqa: BLE001 - a model may raise anything
         return error
     return None

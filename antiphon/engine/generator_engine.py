@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Generator
 from antiphon.concurrency import num_usable_cores
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
-from antiphon.engine.generator_scheduler import GeneratorScheduler, Speaker
+from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.engine.heartbeat import Heartbeat
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt, SpeechGenerator
@@ -23,19 +23,21 @@ _CLOSED = "The model has been closed."
 
 
 class _Job:
-    """A generator, and the listener's side of it, which may be on any event loop."""
+    """A generator, and its consumer, which may be on any event loop."""
 
-    def __init__(self, pieces: Generator[AudioChunk, None, None], speaker: Speaker) -> None:
+    def __init__(
+        self, pieces: Generator[AudioChunk, None, None], request: GeneratorRequest
+    ) -> None:
         self.pieces = pieces
-        self.speaker = speaker
-        self.has_left = False
+        self.request = request
+        self.is_aborted = False
         self.chunk: AudioChunk | None = None
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.Future[AudioChunk | None] = self._loop.create_future()
         self._context = contextvars.copy_context()
 
     def want(self) -> "asyncio.Future[AudioChunk | None]":
-        """Return what the next chunk will be told by, and make it in the caller's context."""
+        """Return a future of the next chunk, which is made in the caller's context."""
         self._next = self._loop.create_future()
         self._context = contextvars.copy_context()
         return self._next
@@ -44,19 +46,19 @@ class _Job:
         """Compute `chunk`; it is ``None`` at the end."""
         self.chunk = self._context.run(next, self.pieces, None)
 
-    def tell(self, outcome: AudioChunk | Exception | None) -> None:
-        """Hand over what has become of the chunk, from any thread."""
+    def resolve(self, outcome: AudioChunk | Exception | None) -> None:
+        """Resolve the future, from any thread."""
         try:
             self._loop.call_soon_threadsafe(_settle, self._next, outcome)
-        except RuntimeError:  # the listener's loop is closed: nobody is left to tell
-            logger.debug("a chunk was made for nobody")
+        except RuntimeError:
+            logger.debug("a chunk is dropped: the event loop of its consumer is closed")
 
 
 class GeneratorEngine:
     """Computes as many chunks at a time as there are threads, in a `GeneratorScheduler`'s order.
 
-    A generator that raises ends its own stream only. The threads are daemons: one that never comes
-    back keeps neither the engine from closing nor the process from ending.
+    A generator that raises ends its own stream only. The threads are daemons: one that hangs delays
+    neither the engine's closing nor the process's exit.
     """
 
     def __init__(
@@ -74,8 +76,8 @@ class GeneratorEngine:
             generator: closed with the engine.
             name: of the threads.
             num_threads: default: the number of cores that we may use.
-            max_streams: listeners who are spoken to at the same time, however fast it goes.
-            limits: of what is let in.
+            max_streams: streams that are played at the same time, whatever the throughput.
+            limits: of what is admitted.
         """
         num_threads = num_threads or num_usable_cores()
         self._generator = generator
@@ -99,7 +101,7 @@ class GeneratorEngine:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds that the longest chunk under way has taken so far, 0 if there is none."""
+        """Seconds that the longest chunk in flight has taken so far, 0 if there is none."""
         return max(each.stalled_s for each in self._heartbeats)
 
     async def generate(
@@ -113,26 +115,26 @@ class GeneratorEngine:
     ) -> AsyncGenerator[AudioChunk, None]:
         """Stream a prompt's audio; no chunk is made before it is wanted.
 
-        Closing the stream frees what it holds; a chunk that is under way is dropped.
+        Closing the stream frees what it holds; a chunk in flight is dropped.
 
         Args:
-            stream_id: names the stream that this is a part of.
-            prompt: what it says.
-            is_live: whether somebody listens meanwhile; else it is bulk work, which waits for those
-                that somebody listens to.
-            is_later: whether it goes on with a stream that was let in.
+            stream_id: of the stream that it makes a part of.
+            prompt: of the model.
+            is_live: whether a listener plays it while it is made; otherwise its priority is
+                offline, behind all live requests.
+            is_later: whether it continues a stream that was admitted.
             speed: at which it is played.
 
         Raises:
-            OverloadedError: one stream more would make others stutter.
+            OverloadedError: one stream more would cause gaps in others.
             EngineError: the engine has been closed.
         """
         pieces = self._generator.generate(prompt)
         with self._changed:
-            speaker = self._scheduler.add(
+            request = self._scheduler.add(
                 stream_id, prompt.num_tokens, is_live=is_live, is_later=is_later, speed=speed
             )
-            job = self._jobs[speaker.order] = _Job(pieces, speaker)
+            job = self._jobs[request.order] = _Job(pieces, request)
         try:
             while (chunk := await self._ask(job)) is not None:
                 yield chunk
@@ -140,18 +142,18 @@ class GeneratorEngine:
             self._leave(job)
 
     async def close(self) -> None:
-        """End everything; a chunk under way is waited for, but not for ever."""
+        """End everything; a chunk in flight is waited for, for a few seconds."""
         with self._changed:
             self._is_closed = True
             for job in self._jobs.values():
-                if job.speaker.asked_s is not None:
-                    job.tell(EngineError(_CLOSED))
+                if job.request.wanted_s is not None:
+                    job.resolve(EngineError(_CLOSED))
             self._changed.notify_all()
         ends_s = time.monotonic() + _CLOSE_S
         for thread in self._threads:
             await asyncio.to_thread(thread.join, max(ends_s - time.monotonic(), 0.0))
         if any(thread.is_alive() for thread in self._threads):
-            logger.error("a chunk has not come to its end: its thread is left behind")
+            logger.error("a chunk did not end in time: its thread is abandoned")
         self._generator.close()
 
     def _ask(self, job: _Job) -> "asyncio.Future[AudioChunk | None]":
@@ -159,17 +161,17 @@ class GeneratorEngine:
         with self._changed:
             if self._is_closed:
                 raise EngineError(_CLOSED)
-            self._scheduler.ask(job.speaker)
+            self._scheduler.want(job.request)
             self._changed.notify()
         return chunk
 
     def _leave(self, job: _Job) -> None:
         with self._changed:
-            job.has_left = True
-            self._scheduler.leave(job.speaker)
-            del self._jobs[job.speaker.order]
-            is_running = job.speaker.is_running
-            self._changed.notify_all()  # there may be room for somebody
+            job.is_aborted = True
+            self._scheduler.remove(job.request)
+            del self._jobs[job.request.order]
+            is_running = job.request.is_running
+            self._changed.notify_all()  # there may be capacity for another stream
         if not is_running:  # else its thread closes it
             _close(job)
 
@@ -180,20 +182,20 @@ class GeneratorEngine:
             outcome = job.chunk if fault is None else fault
             audio_s = outcome.duration_s if isinstance(outcome, AudioChunk) else 0.0
             with self._changed:
-                self._scheduler.end(job.speaker, audio_s, is_complete=outcome is None)
-                has_left = job.has_left
-                self._changed.notify_all()  # more bulk work may run, or what was learned makes room
-            if has_left:
+                self._scheduler.update(job.request, audio_s, is_complete=outcome is None)
+                is_aborted = job.is_aborted
+                self._changed.notify_all()  # an offline request may run, or capacity was learned
+            if is_aborted:
                 _close(job)
             else:
-                job.tell(outcome)
+                job.resolve(outcome)
 
     def _next_job(self) -> _Job | None:
-        """Wait for a turn; ``None``: there will be none any more."""
+        """Wait for a request to run; ``None``: the engine is closed."""
         with self._changed:
             while not self._is_closed:
-                if (speaker := self._scheduler.next()) is not None:
-                    return self._jobs[speaker.order]
+                if (request := self._scheduler.schedule()) is not None:
+                    return self._jobs[request.order]
                 self._changed.wait()
         return None
 
@@ -206,7 +208,7 @@ def _close(job: _Job) -> None:
 def _settle(
     future: "asyncio.Future[AudioChunk | None]", outcome: AudioChunk | Exception | None
 ) -> None:
-    if future.done():  # its listener has left
+    if future.done():  # its consumer has left
         return
     if isinstance(outcome, Exception):
         future.set_exception(outcome)

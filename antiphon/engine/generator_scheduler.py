@@ -1,4 +1,4 @@
-"""Decides which generator makes its next chunk, and who is let in; knows no thread and no model."""
+"""Plans which generator makes its next chunk, and admits requests; knows no thread and no model."""
 
 import heapq
 import time
@@ -6,71 +6,71 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import inf
 
-from antiphon.engine.admission import AdmissionLimits, check_wait
-from antiphon.engine.generator_pace import GeneratorPace, Progress
-from antiphon.engine.scheduling_policy import PlaybackPolicy, heard_until_s
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.generator_cost_model import GeneratorCostModel, Progress
+from antiphon.engine.request import PlaybackClock
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 
-_BULK_PATIENCE_S = 5.0
+_OFFLINE_PATIENCE_S = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class Listener:
-    """Who hears a stream, which may be made in several parts.
+class GeneratorStream:
+    """A stream that a listener plays; it may be made by several requests, one after another.
 
     Attributes:
         speed: at which it is played.
-        parts: speakers that make it, in order; none that has left.
-        has_begun: whether one of them has ever had a turn.
-        deadline_s: when all audio so far will have been heard; ``inf``: there was none yet.
+        requests: that make it, in order.
+        has_begun: whether one of its requests has ever run.
+        clock: of its listener.
     """
 
     speed: float
-    parts: list["Speaker"] = field(default_factory=list)
+    requests: list["GeneratorRequest"] = field(default_factory=list)
     has_begun: bool = False
-    deadline_s: float = inf
+    clock: PlaybackClock = field(default_factory=PlaybackClock)
 
 
 @dataclass(slots=True, eq=False)
-class Speaker:
-    """A generator at work on one prompt.
+class GeneratorRequest:
+    """A prompt that a generator works on.
 
     Attributes:
-        stream_id: names the stream that it makes a part of.
-        listener: to the stream; ``None``: it is bulk work.
+        stream_id: of the stream that it makes a part of.
+        stream: that stream; ``None``: the request's priority is offline.
         order: of arrival.
-        progress: what it has made.
-        is_running: whether its turn is under way.
-        asked_s: since when its next chunk is wanted; ``None``: it is not.
+        progress: what it has cost and made.
+        is_running: whether a chunk of it is being computed.
+        wanted_s: since when its next chunk is wanted; ``None``: it is not.
     """
 
     stream_id: str
-    listener: Listener | None
+    stream: GeneratorStream | None
     order: int
     progress: Progress
     is_running: bool = False
-    asked_s: float | None = None
+    wanted_s: float | None = None
 
 
 class GeneratorScheduler:
     """The playback clock for models that own their loop.
 
-    A generator is advanced by one chunk at a time, when that chunk is wanted; whoever does not read
-    is not worked for. A chunk that is under way is not interrupted. Of those that are wanted:
+    A generator is run for one chunk at a time, when that chunk is wanted. A run is not interrupted.
+    Of the chunks that are wanted:
 
-    1. Listeners come first who have less slack than a round takes: everybody's next chunk once, and
-       the longest run of all. The one nearest to silence is the first of them.
-    2. Then whoever waits for a first sound, in order of arrival, as long as all that have begun can
-       be kept gapless.
-    3. Then all others by slack. Bulk work is among them, in order of arrival, as if it were a
-       listener who had five seconds of slack when its chunk was asked for: so it fills the time
-       that listeners leave. When these seconds are over, only those go before it who would halt
-       meanwhile, and after five more nobody does.
+    1. Those of streams with less slack than a round takes come first, the earliest deadline first.
+       A round is one chunk of each stream and the longest run of all.
+    2. Then first chunks, in order of arrival, as long as all streams that have begun can be kept
+       without gaps.
+    3. Then all others by slack. An offline request counts as a stream that had 5 s of slack when
+       its chunk was wanted, so it fills the time that streams leave. After that time only streams
+       that would have a gap go before it, and after 5 s more none does.
 
-    Bulk work leaves one thread to listeners while there are any, if there is more than one.
+    Offline requests leave one thread to streams while there are any, if there are several threads.
 
-    Who comes is let in if the machine can keep pace with one stream more. Otherwise, and where many
-    wait for their first sound, it may wait if that will not take too long; or it is refused. A
-    later part of a stream was let in with its beginning.
+    A request is admitted if the machine can keep up with one stream more. Otherwise, and where many
+    wait for their first chunk, it may wait if that should not take too long; or it is refused. A
+    request that continues a stream was admitted with its beginning.
     """
 
     def __init__(
@@ -81,31 +81,36 @@ class GeneratorScheduler:
         policy: PlaybackPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with nobody.
+        """Begin without requests.
 
         Args:
             num_threads: that compute at the same time.
-            max_streams: listeners who are spoken to at the same time, however fast it goes.
-            limits: of what is let in.
+            max_streams: that are played at the same time, whatever the throughput.
+            limits: of what is admitted.
             policy: says what slack is comfortable.
             clock: gives seconds.
         """
-        self.pace = GeneratorPace(clock)
+        self.costs = GeneratorCostModel(clock)
         self._num_threads = num_threads
         self._max_streams = max_streams
         self._limits = limits or AdmissionLimits()
         self._policy = policy or PlaybackPolicy()
         self._clock = clock
         self._num_arrived = 0
-        self._num_bulk_running = 0
-        self._listeners: dict[str, Listener] = {}
-        self._bulk: dict[int, Speaker] = {}
-        self._bulk_asking: list[int] = []  # a heap of orders; those that have left lie there too
+        self._num_offline_running = 0
+        self._streams: dict[str, GeneratorStream] = {}
+        self._offline: dict[int, GeneratorRequest] = {}
+        self._offline_wanted: list[int] = []  # a heap of orders; aborted ones are still in it
 
     @property
     def num_open(self) -> int:
-        """Speakers that have not left."""
-        return len(self._bulk) + sum(len(each.parts) for each in self._listeners.values())
+        """Requests that have not left."""
+        return len(self._offline) + sum(len(each.requests) for each in self._streams.values())
+
+    @property
+    def num_waiting(self) -> int:
+        """Streams that wait for their first run."""
+        return sum(not each.has_begun for each in self._streams.values())
 
     def add(
         self,
@@ -115,210 +120,209 @@ class GeneratorScheduler:
         is_live: bool = True,
         is_later: bool = False,
         speed: float = 1.0,
-    ) -> Speaker:
-        """Let a request in.
+    ) -> GeneratorRequest:
+        """Admit a request.
 
         Args:
-            stream_id: names the stream that it makes a part of.
-            num_tokens: that it reads.
-            is_live: whether somebody listens meanwhile.
-            is_later: whether it goes on with a stream that was let in.
+            stream_id: of the stream that it makes a part of.
+            num_tokens: of its text.
+            is_live: whether a listener plays it while it is made; otherwise it is offline.
+            is_later: whether it continues a stream that was admitted.
             speed: at which it is played.
 
         Raises:
-            OverloadedError: says when to come again.
+            OverloadedError: says when to retry.
         """
         if not is_live:
-            self._check_bulk()
+            self._check_offline()
         elif not is_later:
             self._check_live(speed)
-        speaker = Speaker(stream_id, None, self._num_arrived, Progress(num_tokens))
+        request = GeneratorRequest(stream_id, None, self._num_arrived, Progress(num_tokens))
         self._num_arrived += 1
         if not is_live:
-            self._bulk[speaker.order] = speaker
-            return speaker
-        listener = self._listeners.setdefault(stream_id, Listener(speed))
-        if is_later and not listener.parts:  # what went before may have been heard by now
-            listener.has_begun, listener.deadline_s = True, self._clock()
-        listener.parts.append(speaker)
-        speaker.listener = listener
-        return speaker
+            self._offline[request.order] = request
+            return request
+        stream = self._streams.setdefault(stream_id, GeneratorStream(speed))
+        if is_later and not stream.requests:  # the parts before may have been played by now
+            stream.has_begun, stream.clock.deadline_s = True, self._clock()
+        stream.requests.append(request)
+        request.stream = stream
+        return request
 
-    def ask(self, speaker: Speaker) -> None:
-        """Want a speaker's next chunk."""
-        assert speaker.asked_s is None, "it is wanted already"
-        assert not speaker.is_running, "one chunk at a time"
-        speaker.asked_s = self._clock()
-        if speaker.listener is None:
-            heapq.heappush(self._bulk_asking, speaker.order)
+    def want(self, request: GeneratorRequest) -> None:
+        """Ask for a request's next chunk."""
+        assert request.wanted_s is None, "it is wanted already"
+        assert not request.is_running, "one chunk at a time"
+        request.wanted_s = self._clock()
+        if request.stream is None:
+            heapq.heappush(self._offline_wanted, request.order)
 
-    def next(self) -> Speaker | None:
-        """Begin a turn, and return whose it is; ``None``: nobody's may begin."""
+    def schedule(self) -> GeneratorRequest | None:
+        """Begin a run of the request that is returned; ``None``: there is none to run."""
         now_s = self._clock()
         comfort_s = self._comfort_s()
-        asking = [
-            part
-            for listener in self._listeners.values()
-            if listener.has_begun
-            for part in listener.parts
-            if part.asked_s is not None
+        candidates = [
+            request
+            for stream in self._streams.values()
+            if stream.has_begun
+            for request in stream.requests
+            if request.wanted_s is not None
         ]
         if (first := self._first_to_begin()) is not None:
-            asking.append(first)
-        if (bulk := self._first_bulk()) is not None:
-            asking.append(bulk)
-        if not asking:
+            candidates.append(first)
+        if (offline := self._next_offline()) is not None:
+            candidates.append(offline)
+        if not candidates:
             return None
-        chosen = min(asking, key=lambda each: self._rank(each, now_s, comfort_s))
-        chosen.asked_s, chosen.is_running = None, True
-        if chosen.listener is not None:
-            chosen.listener.has_begun = True
+        chosen = min(candidates, key=lambda each: self._rank(each, now_s, comfort_s))
+        chosen.wanted_s, chosen.is_running = None, True
+        if chosen.stream is not None:
+            chosen.stream.has_begun = True
         else:
-            heapq.heappop(self._bulk_asking)
-            self._num_bulk_running += 1
-        self.pace.begin(chosen.progress)
+            heapq.heappop(self._offline_wanted)
+            self._num_offline_running += 1
+        self.costs.begin(chosen.progress)
         return chosen
 
-    def end(self, speaker: Speaker, audio_s: float, *, is_complete: bool = False) -> None:
-        """End a turn, also of a speaker that has left.
+    def update(
+        self, request: GeneratorRequest, audio_s: float, *, is_complete: bool = False
+    ) -> None:
+        """End a run, also of a request that was aborted.
 
         Args:
-            speaker: whose turn it was.
+            request: that has run.
             audio_s: duration of the chunk.
-            is_complete: whether there was none any more.
+            is_complete: whether there was no further chunk.
         """
-        speaker.is_running = False
-        self.pace.end(speaker.progress, audio_s)
-        if (listener := speaker.listener) is None:
-            self._num_bulk_running -= 1
+        request.is_running = False
+        self.costs.end(request.progress, audio_s)
+        if (stream := request.stream) is None:
+            self._num_offline_running -= 1
         elif not is_complete:
-            played_s = audio_s / listener.speed
-            listener.deadline_s = heard_until_s(listener.deadline_s, self._clock(), played_s)
+            stream.clock.extend(self._clock(), audio_s / stream.speed)
         if is_complete:
-            self.pace.complete(speaker.progress)
+            self.costs.complete(request.progress)
 
-    def leave(self, speaker: Speaker) -> None:
-        """Forget a speaker, wherever it is; its turn, if one is under way, still has to end."""
-        speaker.asked_s = None
-        if (listener := speaker.listener) is None:
-            del self._bulk[speaker.order]
+    def remove(self, request: GeneratorRequest) -> None:
+        """Forget a request that is complete or aborted; a run in flight still has to be updated."""
+        request.wanted_s = None
+        if (stream := request.stream) is None:
+            del self._offline[request.order]
             return
-        listener.parts.remove(speaker)
-        if not listener.parts:
-            del self._listeners[speaker.stream_id]
+        stream.requests.remove(request)
+        if not stream.requests:
+            del self._streams[request.stream_id]
 
     def wait_s(self, speed: float = 1.0) -> float:
-        """Return how long a listener who came now would wait for a first turn, as far as is known.
+        """Return the predicted wait of a new stream for its first run; 0 if nothing is known.
 
         Args:
-            speed: at which it would play.
+            speed: at which it would be played.
         """
-        if not self.pace.speed:
+        if not self.costs.throughput:
             return 0.0
         start_s = self._start_s()
-        if self._has_room(speed):
+        if self._has_capacity(speed):
             return start_s
-        # All that have begun get on alike, and whoever ends makes room for the next in line.
+        # All streams that have begun advance alike, and each that ends is replaced by the next.
         lefts_s: dict[bool, list[float]] = {True: [], False: []}
-        for listener in self._listeners.values():
-            left_s = sum(self.pace.audio_left_s(each.progress) for each in listener.parts)
-            lefts_s[listener.has_begun].append(left_s)
+        for stream in self._streams.values():
+            left_s = sum(self.costs.audio_left_s(each.progress) for each in stream.requests)
+            lefts_s[stream.has_begun].append(left_s)
         ends_s, num_begun = lefts_s[True] or [0.0], len(lefts_s[True])
         heapq.heapify(ends_s)
         for left_s in lefts_s[False]:
             heapq.heapreplace(ends_s, ends_s[0] + left_s)
-        return max(start_s, ends_s[0] * num_begun / self.pace.speed)
+        return max(start_s, ends_s[0] * num_begun / self.costs.throughput)
 
     def _check_live(self, speed: float) -> None:
         wait_s = self.wait_s(speed)
-        if not self._has_room(speed) or wait_s > self._limits.max_wait_s:
-            check_wait(self._limits, self._num_waiting, wait_s, is_live=True)
+        if not self._has_capacity(speed) or wait_s > self._limits.max_wait_s:
+            self._limits.check(self.num_waiting, wait_s, is_live=True)
 
-    def _check_bulk(self) -> None:
-        num_ahead, wait_s = len(self._bulk), 0.0
-        if num_ahead >= self._limits.max_waiting_bulk and self.pace.speed:
-            lefts_s = (self.pace.audio_left_s(each.progress) for each in self._bulk.values())
-            wait_s = sum(lefts_s) / num_ahead / self.pace.speed  # until one of them has ended
-        check_wait(self._limits, num_ahead, wait_s, is_live=False)
+    def _check_offline(self) -> None:
+        num_ahead, wait_s = len(self._offline), 0.0
+        if num_ahead >= self._limits.max_waiting_offline and self.costs.throughput:
+            lefts_s = (self.costs.audio_left_s(each.progress) for each in self._offline.values())
+            wait_s = sum(lefts_s) / num_ahead / self.costs.throughput  # until one has ended
+        self._limits.check(num_ahead, wait_s, is_live=False)
 
-    @property
-    def _num_waiting(self) -> int:
-        """Listeners who wait for a first turn."""
-        return sum(not each.has_begun for each in self._listeners.values())
+    def _has_capacity(self, speed: float) -> bool:
+        """Whether one stream more, besides all open ones, could be played without gaps."""
+        return self._fits(self._streams.values(), speed)
 
-    def _has_room(self, speed: float) -> bool:
-        """Whether a listener more, besides all who are here, could be kept gapless."""
-        return self._fits(self._listeners.values(), speed)
-
-    def _first_to_begin(self) -> Speaker | None:
-        """Return who may have a first turn: the one that has waited longest, if there is room."""
-        begun: list[Listener] = []
-        waiting: Listener | None = None
-        for listener in self._listeners.values():
-            if listener.has_begun:
-                begun.append(listener)
-            elif waiting is None and listener.parts[0].asked_s is not None:
-                waiting = listener
+    def _first_to_begin(self) -> GeneratorRequest | None:
+        """Return the request that may have a first run: the one that has waited longest."""
+        begun: list[GeneratorStream] = []
+        waiting: GeneratorStream | None = None
+        for stream in self._streams.values():
+            if stream.has_begun:
+                begun.append(stream)
+            elif waiting is None and stream.requests[0].wanted_s is not None:
+                waiting = stream
         if waiting is None or not self._fits(begun, waiting.speed):
             return None
-        return waiting.parts[0]
+        return waiting.requests[0]
 
-    def _fits(self, listeners: Collection[Listener], speed: float) -> bool:
-        """Whether there is room for one more; nobody is refused by an idle machine."""
-        if not listeners:
+    def _fits(self, streams: Collection[GeneratorStream], speed: float) -> bool:
+        """Whether one stream more fits beside ``streams``; beside none it always does."""
+        if not streams:
             return True
-        if len(listeners) >= self._max_streams:
+        if len(streams) >= self._max_streams:
             return False
-        load = sum(each.speed for each in listeners) + speed
-        return not self.pace.speed or load <= self._limits.max_load * self.pace.speed
+        load = sum(each.speed for each in streams) + speed
+        return not self.costs.throughput or load <= self._limits.max_load * self.costs.throughput
 
     def _start_s(self) -> float:
-        """Time until all who wait have begun and can wait again, and a thread is free for one more.
+        """Return the time until all waiting streams have begun and a thread is free for one more.
 
-        That takes a first chunk of each, and audio up to where its listener is comfortable.
+        Each needs its first chunk, and audio up to where its slack is comfortable.
         """
-        num_waiting = self._num_waiting
+        num_waiting = self.num_waiting
         num_ahead = max(num_waiting + 1 - self._num_threads, 0)
-        load = sum(each.speed for each in self._listeners.values()) - num_waiting / 2
-        used = min(load / self.pace.speed, self._limits.max_load)  # half of them, on average
-        begin_s = self.pace.start_work_s + self._comfort_s() / self.pace.speed
+        load = sum(each.speed for each in self._streams.values()) - num_waiting / 2
+        used = min(load / self.costs.throughput, self._limits.max_load)  # half of them, on average
+        begin_s = self.costs.start_work_s + self._comfort_s() / self.costs.throughput
         return num_ahead * begin_s / (1 - used)
 
     def _comfort_s(self) -> float:
-        """Slack with which a listener can wait until everybody has had a turn."""
-        round_s = len(self._listeners) * self.pace.mean_run_s / self._num_threads
-        return self._policy.comfort_s + self.pace.long_run_s + round_s
+        """Return the slack with which a stream can wait for a round."""
+        round_s = len(self._streams) * self.costs.mean_run_s / self._num_threads
+        return self._policy.comfort_s + self.costs.long_run_s + round_s
 
-    def _rank(self, speaker: Speaker, now_s: float, comfort_s: float) -> tuple[int, float, int]:
-        """Return what sorts those who ask, as the class says."""
-        assert speaker.asked_s is not None
-        listener = speaker.listener
-        if listener is None:
-            return *self._bulk_rank(speaker.asked_s + _BULK_PATIENCE_S, now_s), speaker.order
-        if listener.deadline_s == inf:
-            return 1, 0.0, speaker.order
-        deadline_s = listener.deadline_s
-        for earlier in listener.parts:
-            if earlier is speaker:
+    def _rank(
+        self, request: GeneratorRequest, now_s: float, comfort_s: float
+    ) -> tuple[int, float, int]:
+        """Return the sort key of a request whose chunk is wanted; see the class."""
+        assert request.wanted_s is not None
+        stream = request.stream
+        if stream is None:
+            deadline_s = request.wanted_s + _OFFLINE_PATIENCE_S
+            return *self._offline_rank(deadline_s, now_s), request.order
+        if stream.clock.deadline_s == inf:
+            return 1, 0.0, request.order
+        deadline_s = stream.clock.deadline_s
+        for earlier in stream.requests:
+            if earlier is request:
                 break
-            deadline_s += self.pace.audio_left_s(earlier.progress) / listener.speed
-        return (0 if deadline_s < now_s + comfort_s else 2), deadline_s, speaker.order
+            deadline_s += self.costs.audio_left_s(earlier.progress) / stream.speed
+        return (0 if deadline_s < now_s + comfort_s else 2), deadline_s, request.order
 
-    def _bulk_rank(self, deadline_s: float, now_s: float) -> tuple[int, float]:
-        """Return what sorts bulk work among listeners: none halts for it until it is very late."""
+    def _offline_rank(self, deadline_s: float, now_s: float) -> tuple[int, float]:
+        """Return the sort key among streams; none has a gap for it until it is very late."""
         if deadline_s > now_s:
             return 2, deadline_s
-        is_very_late = deadline_s + _BULK_PATIENCE_S < now_s
-        return 0, (deadline_s if is_very_late else now_s + self.pace.long_run_s)
+        is_very_late = deadline_s + _OFFLINE_PATIENCE_S < now_s
+        return 0, (deadline_s if is_very_late else now_s + self.costs.long_run_s)
 
-    def _first_bulk(self) -> Speaker | None:
-        """Return the bulk work that is next, if it may have one thread more."""
-        max_running = max(1, self._num_threads - bool(self._listeners))
-        if self._num_bulk_running >= max_running:
+    def _next_offline(self) -> GeneratorRequest | None:
+        """Return the next offline request, if they may have one thread more."""
+        max_running = max(1, self._num_threads - bool(self._streams))
+        if self._num_offline_running >= max_running:
             return None
-        while self._bulk_asking:
-            speaker = self._bulk.get(self._bulk_asking[0])
-            if speaker is not None:
-                return speaker
-            heapq.heappop(self._bulk_asking)  # it has left
+        while self._offline_wanted:
+            request = self._offline.get(self._offline_wanted[0])
+            if request is not None:
+                return request
+            heapq.heappop(self._offline_wanted)  # it was aborted
         return None

@@ -1,10 +1,10 @@
-"""The engine's one mutable object per request."""
+"""The engine's one mutable object per request: every change of its state is a method here."""
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 from typing import Any
 
-from antiphon.engine.block_pool import BlockName
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import FinishReason
@@ -13,48 +13,85 @@ from antiphon.types import FinishReason
 class Status(Enum):
     """Where a request is in its life."""
 
-    WAITING = auto()  # for a slot, at first or because it has been preempted
+    WAITING = auto()  # in the queue for a slot, at first or because it has been preempted
     RUNNING = auto()  # holds a slot
-    DRAINING = auto()  # makes no frame any more; its last audio is not yet planned
-    DRAINED = auto()  # holds nothing; its last audio is under way
+    DRAINING = auto()  # its last frame is planned; holds a slot for the codec chunks to be planned
+    DRAINED = auto()  # holds nothing; its last codec chunks are in flight
     ENDED = auto()
+
+
+@dataclass(slots=True)
+class BlockTable:
+    """The blocks of a request; written by the `BlockManager`.
+
+    Attributes:
+        block_hashes: of the prompt's full blocks.
+        blocks: that are held, in the order of their positions.
+        num_cached: full blocks at the beginning that are in the prefix cache.
+        num_computed: positions that are prefilled, the plan being made included.
+        num_required: positions that must be prefilled before the next frame.
+        frames_capacity: frames, from the request's first on, that the blocks have room for.
+    """
+
+    block_hashes: tuple[bytes, ...] = ()
+    blocks: list[int] = field(default_factory=list)
+    num_cached: int = 0
+    num_computed: int = 0
+    num_required: int = 0
+    frames_capacity: int = 0
+
+    @property
+    def is_prefilled(self) -> bool:
+        """Whether all positions before the next frame are computed once the plan is done."""
+        return self.num_computed >= self.num_required
+
+
+@dataclass(slots=True)
+class PlaybackClock:
+    """What a listener has to play.
+
+    Attributes:
+        deadline_s: when all audio so far will have been played; ``inf``: there is none yet, or
+            there is no listener.
+    """
+
+    deadline_s: float = inf
+
+    def extend(self, now_s: float, duration_s: float) -> None:
+        """Add audio that is there now; it is played after the buffered audio, or at once."""
+        begins_s = now_s if self.deadline_s == inf else max(self.deadline_s, now_s)
+        self.deadline_s = begins_s + duration_s
 
 
 @dataclass(slots=True, eq=False)
 class EngineRequest:
     """A request inside the engine; only the engine's thread touches it.
 
-    Numbers of frames count from the request's beginning, through all the slots that it has had.
+    Numbers of frames count from the request's beginning, through all slots that it has had.
 
     Attributes:
-        id: names it.
-        prompt: what it says.
-        is_live: whether somebody listens while it is made; else it is bulk work.
+        id: unique among the open requests.
+        prompt: of the model.
+        is_live: whether a listener plays it while it is made; otherwise its priority is offline.
         arrived_s: when it was added.
         status: where it is in its life.
         slot: that it holds.
-        reason: why it ends, once that is known.
-        num_frames_planned: made, or launched, or about to be.
-        num_frames: made.
-        num_frames_read: taken by the listener's side.
-        num_frames_decoded: planned to become audio, rounded up at the end.
-        num_frames_heard: that have become audio and were handed over.
-        num_frames_allowed: with the text that is there; ``None``: as many as it takes.
-        frames_limit: of the whole request; ``None``: no limit.
-        frames_bound: that may be planned now, by all that bounds them; see `update_bound`.
-        frames_held: that blocks are held for.
-        frames: made so far, for when it comes back to a slot.
-        pieces: text that has arrived, all of it.
-        num_pieces_planned: of these, that the request's slot knows of.
-        names: of its prompt's full blocks.
-        blocks: its table.
-        num_published: full blocks of the table that others may find.
-        num_positions_planned: prefilled, or about to be.
-        num_positions_needed: that must be prefilled before the next frame.
-        chunk_frames: that its next chunk of audio should have.
-        deadline_s: when its listener will have heard all audio planned so far; ``inf``: never.
-        num_steps_left_out: in a row, though it could have run.
-        num_in_flight: steps under way that it has a part in.
+        finish_reason: why it ends, once that is known.
+        num_in_flight: steps in flight that it has a row or a codec chunk in.
+        frames: made so far; a request that is preempted is resumed with them.
+        num_frames_planned: made, in flight, or in the plan being made.
+        num_frames_read: that the consumer has taken.
+        num_frames_decoded: in planned codec chunks; the last chunk may reach past the end.
+        num_frames_delivered: whose audio was handed over.
+        max_frames: of the whole request; ``None``: no limit.
+        planning_limit: frames that may be planned now, by all that bounds them.
+        max_unread_frames: that the consumer may be behind.
+        has_codec: whether the runner decodes its frames.
+        pieces: text that arrived after the prompt.
+        num_pieces_planned: of these, that the slot has been given.
+        chunk_frames: frames of its next codec chunk.
+        clock: of its listener.
+        table: of its blocks.
     """
 
     id: str
@@ -63,52 +100,90 @@ class EngineRequest:
     arrived_s: float = 0.0
     status: Status = Status.WAITING
     slot: int | None = None
-    reason: FinishReason | None = None
+    finish_reason: FinishReason | None = None
+    num_in_flight: int = 0
+    frames: list[Any] = field(default_factory=list)
     num_frames_planned: int = 0
-    num_frames: int = 0
     num_frames_read: int = 0
     num_frames_decoded: int = 0
-    num_frames_heard: int = 0
-    num_frames_allowed: int | None = field(init=False)
-    frames_limit: int | None = field(init=False)
-    frames_bound: int = 0
-    frames_held: int = 0
-    frames: list[Any] = field(default_factory=list)
+    num_frames_delivered: int = 0
+    max_frames: int | None = field(init=False)
+    planning_limit: int = 0
+    max_unread_frames: int = 0
+    has_codec: bool = False
     pieces: list[Piece] = field(default_factory=list)
     num_pieces_planned: int = 0
-    names: tuple[BlockName, ...] = ()
-    blocks: list[int] = field(default_factory=list)
-    num_published: int = 0
-    num_positions_planned: int = 0
-    num_positions_needed: int = 0
     chunk_frames: int = 0
-    deadline_s: float = float("inf")
-    num_steps_left_out: int = 0
-    num_in_flight: int = 0
+    clock: PlaybackClock = field(default_factory=PlaybackClock)
+    table: BlockTable = field(default_factory=BlockTable)
 
     def __post_init__(self) -> None:
-        self.num_frames_allowed = self.prompt.num_frames_allowed
-        self.frames_limit = self.prompt.sampling.max_frames
+        self.max_frames = self.prompt.sampling.max_frames
 
-    def update_bound(self, max_unread_frames: int, *, has_codec: bool) -> None:
-        """Work out how many frames may be planned: to be called when what bounds them changes."""
-        bound = self.num_frames_read + max_unread_frames
-        if has_codec:
-            bound = min(bound, self.num_frames_decoded + FRAME_STORE_FRAMES)
-        for limit in (self.num_frames_allowed, self.frames_limit):
-            if limit is not None:
-                bound = min(bound, limit)
-        self.frames_bound = bound
+    def arrive(self, now_s: float, max_unread_frames: int, *, has_codec: bool) -> None:
+        """Enter the scheduler."""
+        self.arrived_s = now_s
+        self.max_unread_frames, self.has_codec = max_unread_frames, has_codec
+        self._update_limit()
+
+    def read(self, num_frames: int) -> None:
+        """Note that the consumer has taken frames, or audio of as many."""
+        self.num_frames_read += num_frames
+        self._update_limit()
+
+    def append(self, piece: Piece) -> None:
+        """Add text."""
+        self.pieces.append(piece)
+        self._update_limit()
+
+    def take_pieces(self) -> list[Piece]:
+        """Return the pieces that the slot has not been given yet."""
+        pieces = self.pieces[self.num_pieces_planned :]
+        self.num_pieces_planned = len(self.pieces)
+        return pieces
+
+    def start(self, slot: int) -> None:
+        """Take a slot: to make frames, or only to have the last ones decoded."""
+        self.slot = slot
+        self.status = Status.RUNNING if self.finish_reason is None else Status.DRAINING
+
+    def plan_frame(self) -> None:
+        """Make one frame in the plan being made."""
+        self.num_frames_planned += 1
+        self.num_in_flight += 1
+
+    def plan_chunk(self, num_frames: int) -> None:
+        """Decode frames in the plan being made."""
+        self.num_frames_decoded += num_frames
+        self.num_in_flight += 1
+        self._update_limit()
+
+    def finish(self, reason: FinishReason) -> None:
+        """Note that no frame follows; frames planned beyond the end are dropped."""
+        self.finish_reason = reason
+        self.num_frames_planned, self.planning_limit = self.num_frames, 0
+
+    def drain(self) -> None:
+        """Plan no further frame."""
+        self.status, self.planning_limit = Status.DRAINING, 0
+
+    def preempt(self) -> None:
+        """Lose the slot and wait for another one, which will be given all pieces again."""
+        self.slot, self.status, self.num_pieces_planned = None, Status.WAITING, 0
+
+    def leave(self, status: Status) -> None:
+        """Give the slot up for good."""
+        self.slot, self.status = None, status
 
     @property
-    def is_first_sound_due(self) -> bool:
-        """Whether a listener waits for whom no audio is planned yet."""
-        return self.is_live and self.num_frames_decoded == 0
+    def num_frames(self) -> int:
+        """Frames made so far."""
+        return len(self.frames)
 
     @property
-    def num_frames_undecoded(self) -> int:
-        """Frames that are no audio yet, and are not about to be."""
-        return self.num_frames_planned - self.num_frames_decoded
+    def num_frames_allowed(self) -> int | None:
+        """Frames that the text so far is enough for; ``None``: the text is complete."""
+        return (self.pieces[-1] if self.pieces else self.prompt).num_frames_allowed
 
     @property
     def has_text(self) -> bool:
@@ -116,31 +191,55 @@ class EngineRequest:
         return self.num_frames_allowed is None or self.num_frames_allowed > 0
 
     @property
-    def is_all_heard(self) -> bool:
-        """Whether it has ended, and all of its audio was handed over."""
-        return self.reason is not None and self.num_frames_heard >= self.num_frames
+    def is_text_used_up(self) -> bool:
+        """Whether the next frame needs text that has not arrived."""
+        allowed = self.num_frames_allowed
+        return allowed is not None and self.num_frames_planned >= allowed
 
     @property
-    def is_prefilled(self) -> bool:
-        """Whether all positions before its next frame are computed, once the plan is done."""
-        return self.num_positions_planned >= self.num_positions_needed
+    def is_first_audio_due(self) -> bool:
+        """Whether a listener waits and no audio is planned yet."""
+        return self.is_live and self.num_frames_decoded == 0
+
+    @property
+    def num_frames_undecoded(self) -> int:
+        """Frames, planned ones included, that are in no codec chunk yet."""
+        return self.num_frames_planned - self.num_frames_decoded
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether it has finished and all of its audio was handed over."""
+        return self.finish_reason is not None and self.num_frames_delivered >= self.num_frames
 
     @property
     def may_run(self) -> bool:
-        """Whether nothing but room in a step is missing for its next frame."""
-        return self.num_frames_planned < self.frames_bound
+        """Whether its next frame needs only a row in a step."""
+        return self.num_frames_planned < self.planning_limit
 
     @property
-    def is_fully_planned(self) -> bool:
-        """Whether the last frame that the request may have is under way."""
-        return self.frames_limit is not None and self.num_frames_planned >= self.frames_limit
+    def is_last_frame_planned(self) -> bool:
+        """Whether the frames planned reach its limit, or it drains."""
+        if self.status is Status.DRAINING:
+            return True
+        return self.max_frames is not None and self.num_frames_planned >= self.max_frames
 
     @property
     def may_start(self) -> bool:
-        """Whether a slot would be of use: not while a frame of an earlier slot is under way."""
+        """Whether it can use a slot: not while a frame of an earlier slot is in flight."""
         if self.num_in_flight:
             return False
-        return self.num_frames_planned == 0 or self.may_run or self.reason is not None
+        return self.num_frames_planned == 0 or self.may_run or self.finish_reason is not None
+
+    def _update_limit(self) -> None:
+        if self.finish_reason is not None or self.status not in (Status.WAITING, Status.RUNNING):
+            return
+        limit = self.num_frames_read + self.max_unread_frames
+        if self.has_codec:
+            limit = min(limit, self.num_frames_decoded + FRAME_STORE_FRAMES)
+        for bound in (self.num_frames_allowed, self.max_frames):
+            if bound is not None:
+                limit = min(limit, bound)
+        self.planning_limit = limit
 
 
 def slot_of(request: EngineRequest) -> int:

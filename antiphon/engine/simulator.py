@@ -1,4 +1,4 @@
-"""Hours of traffic in a virtual time: the engine's own scheduler over a device of formulas."""
+"""Hours of traffic in virtual time: the engine's own scheduler over a device of formulas."""
 
 import heapq
 from collections.abc import Callable
@@ -57,17 +57,17 @@ class DeviceModel:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Who comes.
+    """The requests of a simulation.
 
     Attributes:
         duration_s: in which requests arrive.
-        rate_hz: of arrivals at random; or
-        num_clients: who each ask again as soon as they have been answered.
+        rate_hz: of random arrivals (an open loop); or
+        num_clients: that each send a request when their last one has ended (a closed loop).
         median_frames: of a request; they vary by half of it, up and down.
-        max_frames: that none is longer than.
+        max_frames: of the longest request.
         num_positions: least and most, of prompts.
-        bulk_share: of requests that nobody listens to.
-        seed: of all that is drawn.
+        offline_share: of requests without a listener.
+        seed: of all random numbers.
     """
 
     duration_s: float
@@ -76,20 +76,20 @@ class Traffic:
     median_frames: int = 75
     max_frames: int = 600
     num_positions: tuple[int, int] = (20, 100)
-    bulk_share: float = 0.0
+    offline_share: float = 0.0
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of it.
+    """The result of a simulation.
 
     Attributes:
         num_ended: requests that were answered.
-        num_rejected: that were turned away.
-        first_sound_s: of listeners; the 50th, 95th and 99th of a hundred.
-        gapless: share of the listeners' streams that never fell silent.
-        longest_gap_s: silence in the middle of a stream.
+        num_rejected: requests that were refused.
+        first_audio_s: of live requests: percentiles 50, 95 and 99.
+        gapless: share of the live streams without a gap.
+        longest_gap_s: in the middle of a live stream.
         audio_s_per_s: of all requests.
         mean_rows: of steps that made frames.
         mean_step_s: of all steps.
@@ -97,7 +97,7 @@ class Report:
 
     num_ended: int
     num_rejected: int
-    first_sound_s: tuple[float, float, float]
+    first_audio_s: tuple[float, float, float]
     gapless: float
     longest_gap_s: float
     audio_s_per_s: float
@@ -106,7 +106,7 @@ class Report:
 
 
 class VirtualClock:
-    """A time that passes when it is told to."""
+    """A clock that advances when it is set."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -131,7 +131,7 @@ class _Step:
 
 
 class SimulatedDevice:
-    """A `Runner` whose steps take as long as a model says; a prompt says when its speech stops."""
+    """A `Runner` whose steps take as long as a `DeviceModel` says; a prompt gives its frames."""
 
     def __init__(
         self,
@@ -179,18 +179,18 @@ class SimulatedDevice:
 
 @dataclass(slots=True)
 class _Listener:
-    """Who hears a stream, as it comes."""
+    """A listener who plays a stream as it arrives."""
 
     arrived_s: float
     is_live: bool
-    first_sound_s: float | None = None
+    first_audio_s: float | None = None
     silent_at_s: float = 0.0
     longest_gap_s: float = 0.0
     audio_s: float = 0.0
 
-    def hear(self, chunk: AudioChunk, now_s: float) -> None:
-        if self.first_sound_s is None:
-            self.first_sound_s = now_s - self.arrived_s
+    def on_audio(self, chunk: AudioChunk, now_s: float) -> None:
+        if self.first_audio_s is None:
+            self.first_audio_s = now_s - self.arrived_s
             self.silent_at_s = now_s
         self.longest_gap_s = max(self.longest_gap_s, now_s - self.silent_at_s)
         self.silent_at_s = max(self.silent_at_s, now_s) + chunk.duration_s
@@ -219,7 +219,7 @@ class Simulation:
             self._arrivals.append(0.0)
 
     def run(self) -> None:
-        """Run until everybody has been answered."""
+        """Run until every request has ended."""
         while self._arrivals or self.core.has_work:
             wait_s = self.core.wait_s()
             due_s = self.clock.now_s + (float("inf") if wait_s is None else wait_s)
@@ -230,14 +230,14 @@ class Simulation:
                 continue
             self.clock.now_s = due_s
             for name, event in self.core.step():
-                self._hear(name, event)
+                self._handle(name, event)
             if self.check:
                 self.check(self.core)
 
     def _arrive(self, arrived_s: float) -> None:
         traffic, random = self.traffic, self._random
         if traffic.rate_hz:
-            self._come_back(arrived_s + random.expovariate(traffic.rate_hz))
+            self._arrive_at(arrived_s + random.expovariate(traffic.rate_hz))
         length = traffic.median_frames * random.lognormvariate(0.0, 0.5)
         prompt = Prompt(
             data=min(max(1, round(length)), traffic.max_frames),
@@ -248,27 +248,27 @@ class Simulation:
         )
         self._num_arrived += 1
         name = str(self._num_arrived)
-        is_live = random.random() >= traffic.bulk_share
+        is_live = random.random() >= traffic.offline_share
         try:
             self.core.scheduler.add(EngineRequest(name, prompt, is_live))
         except OverloadedError as error:
             self.num_rejected += 1
             if not traffic.rate_hz:
-                self._come_back(arrived_s + (error.retry_after_s or 1.0))
+                self._arrive_at(arrived_s + (error.retry_after_s or 1.0))
             return
         self.core.wake()
         self._open[name] = _Listener(arrived_s, is_live)
 
-    def _hear(self, name: str, event: object) -> None:
+    def _handle(self, name: str, event: object) -> None:
         if isinstance(event, AudioChunk):
-            self._open[name].hear(event, self.clock.now_s)
+            self._open[name].on_audio(event, self.clock.now_s)
             self.core.scheduler.read(name, event.num_frames)
         elif isinstance(event, Ended):
             self.ended.append(self._open.pop(name))
             if not self.traffic.rate_hz:
-                self._come_back(self.clock.now_s)
+                self._arrive_at(self.clock.now_s)
 
-    def _come_back(self, at_s: float) -> None:
+    def _arrive_at(self, at_s: float) -> None:
         if at_s < self.traffic.duration_s:
             heapq.heappush(self._arrivals, at_s)
 
@@ -285,12 +285,12 @@ def simulate(
     """Run traffic over an engine.
 
     Args:
-        traffic: who comes.
+        traffic: the requests.
         num_slots: of the device.
-        model: how quick the device is.
+        model: of the device's speed.
         cache: its blocks; ``None``: it needs none.
-        policy: of whom a step serves.
-        limits: of what is let in and worked on.
+        policy: of codec chunks.
+        limits: of admission and of a step's work.
     """
     clock = VirtualClock()
     device = SimulatedDevice(clock, num_slots, model=model, cache=cache)
@@ -298,15 +298,15 @@ def simulate(
     simulation = Simulation(core, clock, traffic)
     simulation.run()
     core.scheduler.check_integrity()
-    heard = [each for each in simulation.ended if each.is_live and each.first_sound_s is not None]
-    first_s = sorted(each.first_sound_s or 0.0 for each in heard) or [0.0]
+    heard = [each for each in simulation.ended if each.is_live and each.first_audio_s is not None]
+    first_s = sorted(each.first_audio_s or 0.0 for each in heard) or [0.0]
     p50, p95, p99 = (
         first_s[min(len(first_s) - 1, len(first_s) * part // 100)] for part in (50, 95, 99)
     )
     return Report(
         num_ended=len(simulation.ended),
         num_rejected=simulation.num_rejected,
-        first_sound_s=(p50, p95, p99),
+        first_audio_s=(p50, p95, p99),
         gapless=fmean(each.longest_gap_s <= 1e-9 for each in heard) if heard else 1.0,
         longest_gap_s=max((each.longest_gap_s for each in heard), default=0.0),
         audio_s_per_s=sum(each.audio_s for each in simulation.ended) / clock.now_s,

@@ -1,31 +1,72 @@
-"""Who holds a slot, and blocks with it; and who must give them up for others."""
+"""Slots of an engine: the queue for them, who holds one, and preemption when blocks run out."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from math import inf
 
-from antiphon.engine.block_tables import BlockTables
+from antiphon.engine.block_manager import BlockManager
 from antiphon.engine.plan import CacheShape, CodecShape, Start
 from antiphon.engine.request import EngineRequest, Status, slot_of
-from antiphon.engine.request_queue import RequestQueue
 from antiphon.engine.step_plan_builder import StepPlanBuilder
 
-_BULK_SHARE = 8  # one slot in so many is bulk work's, even if listeners wait
-_MAX_BULK_WAIT_S = 5.0  # after which bulk work asks for its share
-_NO_END = 1 << 62
+_OFFLINE_SHARE = 8  # one slot in so many is reserved for offline requests
+_MAX_OFFLINE_WAIT_S = 5.0  # after which an offline request may claim that share
+
+
+class RequestQueue:
+    """Requests that wait for a slot: first come, first served, live ones before offline ones."""
+
+    def __init__(self) -> None:
+        self._live: deque[EngineRequest] = deque()
+        self._offline: deque[EngineRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self._live) + len(self._offline)
+
+    @property
+    def num_live(self) -> int:
+        """Live requests in the queue."""
+        return len(self._live)
+
+    @property
+    def oldest_offline(self) -> EngineRequest | None:
+        """The next of the offline requests."""
+        return self._offline[0] if self._offline else None
+
+    def add(self, request: EngineRequest) -> None:
+        """Put a new request at the end of its priority."""
+        self._queue_of(request).append(request)
+
+    def add_preempted(self, request: EngineRequest) -> None:
+        """Put a request that lost its slot before all others of its priority."""
+        self._queue_of(request).appendleft(request)
+
+    def remove(self, request: EngineRequest) -> None:
+        """Take a request out."""
+        self._queue_of(request).remove(request)
+
+    def in_order(self, *, is_offline_first: bool = False) -> Iterator[EngineRequest]:
+        """Yield live requests, then offline ones, the first of which may go before all."""
+        num_first = 1 if is_offline_first else 0
+        offline_first = islice(self._offline, num_first)
+        return chain(offline_first, self._live, islice(self._offline, num_first, None))
+
+    def _queue_of(self, request: EngineRequest) -> deque[EngineRequest]:
+        return self._live if request.is_live else self._offline
 
 
 class SlotAllocator:
-    """The slots of an engine, and all who hold or want one.
+    """Gives requests slots, and blocks with them; takes them back.
 
     Attributes:
-        waiting: for a slot.
+        waiting: the queue for slots.
         running: by slot.
-        draining: by slot; they make no frame any more, and hold no blocks.
-        prefilling: of those that run, whose prompts are not computed yet; in order of their starts.
-        releases: slots that were given up since the last plan.
-        max_running: requests that may run at once, though there may be more slots.
-        tables: of blocks; ``None`` if the runner needs none.
+        draining: by slot; their last frames are planned, and they hold no blocks.
+        prefilling: running requests whose prompts are not computed yet, in order of their starts.
+        max_running: requests that may run at once, which may be fewer than there are slots.
+        blocks: ``None`` if the runner needs none.
+        num_preemptions: so far.
     """
 
     def __init__(
@@ -35,108 +76,104 @@ class SlotAllocator:
         self.running: dict[int, EngineRequest] = {}
         self.draining: dict[int, EngineRequest] = {}
         self.prefilling: list[EngineRequest] = []
-        self.releases: list[int] = []
         self.max_running = num_slots
-        self.tables = BlockTables(cache) if cache else None
+        self.blocks = BlockManager(cache) if cache else None
+        self.num_preemptions = 0
         self._num_slots = num_slots
         self._frame_s = codec.frame_s if codec else 0.0
         self._free_slots = deque(range(num_slots))
+        self._releases: list[int] = []
         self._without_text: list[EngineRequest] = []
 
     @property
-    def num_bulk(self) -> int:
-        """Bulk requests among those that run."""
+    def num_offline(self) -> int:
+        """Offline requests that run."""
         return sum(not each.is_live for each in self.running.values())
 
     @property
-    def bulk_share(self) -> int:
-        """Slots that bulk work need not give up."""
-        return max(1, self._num_slots // _BULK_SHARE)
-
-    @property
-    def num_bulk_kept(self) -> int:
-        """Slots that bulk work has and need not give up."""
-        return min(self.num_bulk, self.bulk_share)
-
-    @property
-    def free_share(self) -> float:
-        """Share of the slots that are left when those who wait have theirs; may be negative."""
-        return (len(self._free_slots) - len(self.waiting)) / self._num_slots
+    def num_offline_reserved(self) -> int:
+        """Slots of running offline requests that are not taken away for live ones."""
+        return min(self.num_offline, self._offline_share)
 
     @property
     def may_start(self) -> bool:
-        """Whether somebody waits, and could possibly be given a slot."""
+        """Whether a request waits and could be given a slot, by preemption if need be."""
         return bool(self.waiting) and bool(self._free_slots or self.waiting.num_live)
 
-    def enter(self, request: EngineRequest) -> None:
-        """Let a new request wait.
+    @property
+    def has_releases(self) -> bool:
+        """Whether slots were given up since the last plan."""
+        return bool(self._releases)
+
+    def add(self, request: EngineRequest) -> None:
+        """Queue a new request.
 
         Raises:
-            InvalidRequestError: there is no room for it, even alone.
+            InvalidRequestError: it needs more blocks than there are.
         """
-        request.frames_held = _NO_END if self.tables is None else 0
-        if self.tables:
-            max_frames = self.tables.max_frames(request.prompt)
-            limit = request.frames_limit
-            request.frames_limit = max_frames if limit is None else min(limit, max_frames)
-            self.tables.enter(request)
+        if self.blocks:
+            self.blocks.add(request)
         self.waiting.add(request)
 
-    def with_blocks(
-        self, rows: Sequence[EngineRequest], draft: StepPlanBuilder
+    def take_releases(self) -> list[int]:
+        """Return the slots that were given up since the last plan."""
+        releases, self._releases = self._releases, []
+        return releases
+
+    def append_blocks(
+        self, rows: Sequence[EngineRequest], builder: StepPlanBuilder
     ) -> list[EngineRequest]:
-        """Hold the blocks that frames of ``rows`` need; return who is left of them."""
-        if self.tables is None:
+        """Take the blocks that the next frames of ``rows`` need; return the rows not preempted."""
+        if self.blocks is None:
             return list(rows)
-        short = [each for each in rows if each.num_frames_planned >= each.frames_held]
+        short = [each for each in rows if each.num_frames_planned >= each.table.frames_capacity]
         is_complete = True
-        while len(short) > self.tables.pool.num_available:
+        while len(short) > self.blocks.pool.num_available:
             victim = self._victim(self.running.values())
-            assert victim is not None, "nobody holds the blocks"
-            self._preempt(victim, draft)
+            assert victim is not None, "no request holds blocks, and there are none"
+            self._preempt(victim, builder)
             short = [each for each in short if each is not victim]
             is_complete = False
         for each in short:
-            draft.blocks[slot_of(each)] = self.tables.grow(each)
+            builder.blocks[slot_of(each)] = (self.blocks.append_block(each),)
         if is_complete:
             return list(rows)
         return [each for each in rows if each.status is Status.RUNNING]
 
-    def start_waiting(self, draft: StepPlanBuilder) -> None:
-        """Fill slots, strictly in order: nobody overtakes whoever needs many blocks."""
-        self._begin_those_with_text(draft)
+    def start_waiting(self, builder: StepPlanBuilder) -> None:
+        """Start requests in the order of the queue; one that needs many blocks is not overtaken."""
+        self._allocate_for_late_text(builder)
         while self.may_start:
-            line = self.waiting.in_order(is_bulk_first=self._is_bulk_owed(draft.now_s))
-            request = next((each for each in line if each.may_start), None)
-            if request is None or not self._make_slot(request, draft):
+            queue = self.waiting.in_order(is_offline_first=self._is_offline_due(builder.now_s))
+            request = next((each for each in queue if each.may_start), None)
+            if request is None or not self._ensure_slot(request, builder):
                 return
-            if not self._make_room(request, draft):
+            if not self._ensure_blocks(request, builder):
                 return
             self.waiting.remove(request)
-            self._start(request, draft)
+            self._start(request, builder)
 
     def drain(self, request: EngineRequest) -> None:
-        """Let a running request give up all but its slot; its last frame is planned."""
+        """Free all but the slot of a running request whose last frame is planned."""
         slot = slot_of(request)
-        del self.running[slot]
-        self._give_up_blocks(request)
-        self.draining[slot] = request
-        request.status, request.frames_bound = Status.DRAINING, 0
+        self.draining[slot] = self.running.pop(slot)
+        self._free_blocks(request)
+        request.drain()
 
-    def leave(self, request: EngineRequest, status: Status) -> None:
-        """Let a request give up all that it holds."""
+    def free(self, request: EngineRequest, status: Status) -> None:
+        """Free all that a request holds, or take it out of the queue."""
         if request.slot is not None:
             self.running.pop(request.slot, None)
             self.draining.pop(request.slot, None)
             self._free_slots.append(request.slot)
-            self.releases.append(request.slot)
-            self._give_up_blocks(request)
+            self._releases.append(request.slot)
+            self._free_blocks(request)
         elif request.status is Status.WAITING:
             self.waiting.remove(request)
-        request.slot, request.status = None, status
+        request.leave(status)
 
     def check_integrity(self) -> None:
-        """Assert that every slot and block is free or held by one who is known, none is lost."""
+        """Assert that every slot and block is either free or held by a known request."""
         holders = {**self.running, **self.draining}
         assert len(holders) == len(self.running) + len(self.draining), "a slot is held twice"
         assert sorted([*self._free_slots, *holders]) == list(range(self._num_slots))
@@ -144,101 +181,110 @@ class SlotAllocator:
         assert all(each.status is Status.RUNNING for each in self.running.values())
         assert all(each.status is Status.DRAINING for each in self.draining.values())
         for each in (*self.waiting.in_order(), *self.draining.values()):
-            assert not each.blocks, "blocks are held by one who makes no frame"
+            assert not each.table.blocks, "a request that makes no frame holds blocks"
         assert all(each.status is Status.RUNNING for each in self.prefilling)
-        if self.tables:
-            self.tables.pool.check_integrity([each.blocks for each in self.running.values()])
+        if self.blocks:
+            tables = [each.table.blocks for each in self.running.values()]
+            self.blocks.pool.check_integrity(tables)
 
-    def _start(self, request: EngineRequest, draft: StepPlanBuilder) -> None:
-        slot = request.slot = self._free_slots.popleft()
+    @property
+    def _offline_share(self) -> int:
+        return max(1, self._num_slots // _OFFLINE_SHARE)
+
+    def _start(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
+        slot = self._free_slots.popleft()
         num_decoded = min(request.num_frames_decoded, request.num_frames)
-        draft.starts.append(Start(slot, request.prompt, tuple(request.frames), num_decoded))
-        if request.reason is not None:
-            request.status = Status.DRAINING
+        builder.starts.append(Start(slot, request.prompt, tuple(request.frames), num_decoded))
+        request.start(slot)
+        if request.status is Status.DRAINING:
             self.draining[slot] = request
             return
-        request.status = Status.RUNNING
         self.running[slot] = request
         if request.has_text:
-            self._begin(request, draft)
-        elif self.tables:
+            self._allocate_blocks(request, builder)
+        elif self.blocks:
             self._without_text.append(request)
 
-    def _begin(self, request: EngineRequest, draft: StepPlanBuilder) -> None:
-        if self.tables:
-            self.tables.begin(request)
-            draft.blocks[slot_of(request)] = tuple(request.blocks)
-        if not request.is_prefilled:
+    def _allocate_blocks(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
+        if self.blocks:
+            self.blocks.allocate(request)
+            builder.blocks[slot_of(request)] = tuple(request.table.blocks)
+        if not request.table.is_prefilled:
             self.prefilling.append(request)
         elif request.may_run:
-            draft.rows.append(request)
+            builder.rows.append(request)
 
-    def _begin_those_with_text(self, draft: StepPlanBuilder) -> None:
+    def _allocate_for_late_text(self, builder: StepPlanBuilder) -> None:
+        """Allocate blocks for requests that got their slots before they had any text."""
         for request in tuple(self._without_text):
-            if request.status is not Status.RUNNING or request.blocks:
+            if request.status is not Status.RUNNING or request.table.blocks:
                 self._without_text.remove(request)
-            elif request.has_text and self._make_room(request, draft):
+            elif request.has_text and self._ensure_blocks(request, builder):
                 self._without_text.remove(request)
-                self._begin(request, draft)
+                self._allocate_blocks(request, builder)
 
-    def _is_bulk_owed(self, now_s: float) -> bool:
-        oldest = self.waiting.oldest_bulk
-        if oldest is None or now_s - oldest.arrived_s < _MAX_BULK_WAIT_S:
+    def _is_offline_due(self, now_s: float) -> bool:
+        oldest = self.waiting.oldest_offline
+        if oldest is None or now_s - oldest.arrived_s < _MAX_OFFLINE_WAIT_S:
             return False
-        return self.num_bulk < self.bulk_share
+        return self.num_offline < self._offline_share
 
-    def _make_slot(self, request: EngineRequest, draft: StepPlanBuilder) -> bool:
-        """See to a free slot; a listener gets that of bulk work beyond its share."""
+    def _ensure_slot(self, request: EngineRequest, builder: StepPlanBuilder) -> bool:
+        """See to a free slot; a live request gets that of an offline one beyond their share."""
         if self._free_slots and self._may_run(request):
             return True
-        if not request.is_live or self.num_bulk <= self.bulk_share:
+        if not request.is_live or self.num_offline <= self._offline_share:
             return False
-        bulk = (each for each in self.running.values() if not each.is_live)
-        self._preempt(min(bulk, key=lambda each: each.num_frames), draft)
+        offline = (each for each in self.running.values() if not each.is_live)
+        self._preempt(min(offline, key=lambda each: each.num_frames), builder)
         return self._may_run(request)
 
     def _may_run(self, request: EngineRequest) -> bool:
-        """Whether one more may run; a listener always may where there is only bulk work."""
+        """Whether one more may run; the first live request always may."""
         num_running = len(self.running)
-        return num_running < self.max_running or (request.is_live and num_running == self.num_bulk)
-
-    def _make_room(self, request: EngineRequest, draft: StepPlanBuilder) -> bool:
-        """See to the blocks that a request begins with, and one more for each that runs."""
-        if self.tables is None or request.reason is not None or not request.has_text:
+        if num_running < self.max_running:
             return True
-        while self.tables.num_missing(request) + len(draft.rows) > self.tables.pool.num_available:
+        return request.is_live and num_running == self.num_offline
+
+    def _ensure_blocks(self, request: EngineRequest, builder: StepPlanBuilder) -> bool:
+        """See to the blocks that a request starts with, and one more for each row of the step."""
+        if self.blocks is None or request.finish_reason is not None or not request.has_text:
+            return True
+        while self.blocks.num_missing(request) + len(builder.rows) > self.blocks.pool.num_available:
             idle = self._victim(each for each in self.running.values() if not each.may_run)
             if idle is None:
                 return False
-            self._preempt(idle, draft)
+            self._preempt(idle, builder)
         return True
 
     def _victim(self, requests: Iterable[EngineRequest]) -> EngineRequest | None:
-        """Return whose blocks are missed least: idle, or bulk, or with most audio in hand."""
+        """Return the request to preempt: idle, or offline, or with the most audio buffered."""
 
         def patience(request: EngineRequest) -> tuple[bool, bool, float, float]:
             deadline_s = 0.0
-            if request.deadline_s < inf:
-                deadline_s = request.deadline_s + request.num_frames_undecoded * self._frame_s
+            if request.clock.deadline_s < inf:
+                undecoded_s = request.num_frames_undecoded * self._frame_s
+                deadline_s = request.clock.deadline_s + undecoded_s
             return not request.may_run, not request.is_live, deadline_s, request.arrived_s
 
-        return max((each for each in requests if each.blocks), key=patience, default=None)
+        holders = (each for each in requests if each.table.blocks)
+        return max(holders, key=patience, default=None)
 
-    def _preempt(self, request: EngineRequest, draft: StepPlanBuilder) -> None:
-        """Take a request's slot and blocks; it comes back before all who came after it."""
+    def _preempt(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
+        """Take a request's slot and blocks, and queue it again."""
         slot = slot_of(request)
-        assert all(start.slot != slot for start in draft.starts), "it has only just started"
-        draft.drop(request)
-        draft.releases.append(slot)
+        assert all(start.slot != slot for start in builder.starts), "it has only just started"
+        builder.drop(request)
+        builder.releases.append(slot)
         del self.running[slot]
         self._free_slots.append(slot)
-        self._give_up_blocks(request)
-        request.slot, request.status = None, Status.WAITING
-        request.num_pieces_planned = 0
-        self.waiting.add(request, is_back=True)
+        self._free_blocks(request)
+        request.preempt()
+        self.waiting.add_preempted(request)
+        self.num_preemptions += 1
 
-    def _give_up_blocks(self, request: EngineRequest) -> None:
+    def _free_blocks(self, request: EngineRequest) -> None:
         if request in self.prefilling:
             self.prefilling.remove(request)
-        if self.tables:
-            self.tables.free(request)
+        if self.blocks:
+            self.blocks.free(request)

@@ -1,4 +1,4 @@
-"""A plan while it is being made, and who has a part in it afterwards."""
+"""A plan while it is being made, and the requests in it until its step is updated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from antiphon.engine.request import EngineRequest, slot_of
 
 @dataclass(slots=True)
 class StepPlanBuilder:
-    """A plan that is being made.
+    """A plan that is being made; see `StepPlan`.
 
     Attributes:
         now_s: when it was begun.
         rows: requests that make a frame.
-        decoding: requests whose audio is decoded, one for each of ``codec_chunks``.
+        decoding: requests of ``codec_chunks``, in the same order.
     """
 
     now_s: float
@@ -28,13 +28,13 @@ class StepPlanBuilder:
     decoding: list[EngineRequest] = field(default_factory=list)
 
     def drop(self, request: EngineRequest) -> None:
-        """Leave a request out that was to make a frame."""
+        """Remove a request that was to make a frame."""
         self.blocks.pop(slot_of(request), None)
         if request in self.rows:
             self.rows.remove(request)
 
-    def plan(self) -> StepPlan:
-        """Return what the runner is told."""
+    def build(self) -> StepPlan:
+        """Return the plan for the runner."""
         return StepPlan(
             tuple(self.releases),
             tuple(self.starts),
@@ -48,7 +48,7 @@ class StepPlanBuilder:
 
 @dataclass(frozen=True, slots=True)
 class InFlightStep:
-    """Who has a part in a step that was planned and not yet updated."""
+    """The requests of a step that was planned and not yet updated."""
 
     rows: Sequence[EngineRequest]
     decoding: Sequence[EngineRequest]

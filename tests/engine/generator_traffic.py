@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.bench.playback import underrun_s
 from antiphon.engine.admission import AdmissionLimits
-from antiphon.engine.generator_scheduler import GeneratorScheduler, Speaker
+from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import OverloadedError
 
 CHUNKS_S = (0.2, 0.4, 0.8)
@@ -83,7 +83,7 @@ class Traffic:
         *,
         is_live: bool = True,
         speed: float = 1.0,
-    ) -> Speaker:
+    ) -> GeneratorRequest:
         """Somebody comes now, and wants sentences of these durations.
 
         Raises:
@@ -93,7 +93,7 @@ class Traffic:
         self.heard[name] = Heard(self.now_s)
         self._runs[speaker.order] = runs(sentences_s, self.cost)
         self._names[speaker.order] = name
-        self.scheduler.ask(speaker)
+        self.scheduler.want(speaker)
         self._fill()
         return speaker
 
@@ -123,7 +123,7 @@ class Traffic:
 
     def _fill(self) -> None:
         while self.num_busy < self.num_threads:
-            speaker = self.scheduler.next()
+            speaker = self.scheduler.schedule()
             if speaker is None:
                 return
             self.num_busy += 1
@@ -132,24 +132,24 @@ class Traffic:
             is_over = audio_s == 0.0
             self.at(self.now_s + run_s, partial(self._end, speaker, audio_s, is_over))
 
-    def _end(self, speaker: Speaker, audio_s: float, is_over: bool) -> None:
+    def _end(self, speaker: GeneratorRequest, audio_s: float, is_over: bool) -> None:
         self.num_busy -= 1
-        self.scheduler.end(speaker, audio_s, is_complete=is_over)
+        self.scheduler.update(speaker, audio_s, is_complete=is_over)
         heard = self.heard.get(self._names[speaker.order])
         if heard is None:  # it has left
             return
         if is_over:
             heard.is_over = True
-            self.scheduler.leave(speaker)
+            self.scheduler.remove(speaker)
             return
         heard.arrivals_s.append(self.now_s)
         heard.durations_s.append(audio_s)
-        self.scheduler.ask(speaker)
+        self.scheduler.want(speaker)
 
-    def leave(self, name: str, speaker: Speaker) -> None:
+    def leave(self, name: str, speaker: GeneratorRequest) -> None:
         """A listener goes away, whatever is under way."""
         if not self.heard.pop(name).is_over:
-            self.scheduler.leave(speaker)
+            self.scheduler.remove(speaker)
             self._fill()
 
 

@@ -1,10 +1,16 @@
-"""The door: generous until something is known, then gapless before all else."""
+"""Admission: generous until something is known, then no stream that would cause gaps."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.engine.admission import Admission, AdmissionLimits, Forecast, Lengths, live_capacity
+from antiphon.engine.admission import (
+    Admission,
+    AdmissionLimits,
+    Forecast,
+    LengthEstimator,
+    live_capacity,
+)
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import EngineRequest
 from antiphon.errors import OverloadedError
@@ -12,7 +18,7 @@ from antiphon.models.base import Prompt
 from antiphon.types import Sampling
 from tests.engine.strict_device import CODEC
 
-LIMITS = AdmissionLimits(max_waiting=3, max_waiting_bulk=9, max_wait_s=2.0)
+LIMITS = AdmissionLimits(max_waiting=3, max_waiting_offline=9, max_wait_s=2.0)
 
 
 def num_let_in(admission: Admission, *, is_live: bool) -> int:
@@ -50,17 +56,17 @@ def test_a_listener_waits_for_a_place_that_is_soon_free(
 
 @given(st.floats(1e-3, 0.1), st.integers(1, 200))
 def test_capacity_is_what_fits_into_a_frame(row_s: float, num_slots: int) -> None:
-    times = CostModel()
-    assert live_capacity(times, CODEC, num_slots, 0.85) == num_slots
+    costs = CostModel()
+    assert live_capacity(costs, CODEC, num_slots, 0.85) == num_slots
     for _ in range(60):
         for rows in (1, 16, 256):
-            times.observe(StepShape(rows), row_s * (1 + rows / 16))
-    capacity = live_capacity(times, CODEC, num_slots, 0.85)
+            costs.observe(StepShape(rows), row_s * (1 + rows / 16))
+    capacity = live_capacity(costs, CODEC, num_slots, 0.85)
     assert 1 <= capacity <= num_slots
     if capacity > 1:
-        assert times.rows_s(capacity) <= 0.85 * CODEC.frame_s
+        assert costs.rows_s(capacity) <= 0.85 * CODEC.frame_s
     if capacity < num_slots:
-        more_s = times.rows_s(capacity + 1) + times.chunks_s(-(-(capacity + 1) // 4), 4)
+        more_s = costs.rows_s(capacity + 1) + costs.chunks_s(-(-(capacity + 1) // 4), 4)
         assert more_s > 0.85 * CODEC.frame_s or capacity == 1
 
 
@@ -70,12 +76,12 @@ def test_lengths_are_learned_and_never_beyond_the_limit() -> None:
         prompt = Prompt(data=None, num_tokens=num_tokens, seed=0, sampling=sampling)
         return EngineRequest("r", prompt)
 
-    lengths = Lengths()
+    lengths = LengthEstimator()
     assert lengths.num_frames_left(request(10)) == 0
     for _ in range(5):
         lengths.observe(request(10).prompt, 30)
     assert lengths.num_frames_left(request(10)) == pytest.approx(30)
     assert lengths.num_frames_left(request(1000)) == 50
     running = request(10)
-    running.num_frames = 45
+    running.frames = [0] * 45
     assert lengths.num_frames_left(running) > 0

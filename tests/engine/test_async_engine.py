@@ -218,7 +218,7 @@ def test_who_comes_while_the_engine_closes_is_told_so() -> None:
 def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
     async def main() -> None:
         engine = AsyncEngine(CountingRunner())
-        inbox, was_taken = engine._inbox, list[bool]()
+        inbox, was_taken = engine._commands, list[bool]()
 
         class Watched:
             get = inbox.get
@@ -227,7 +227,7 @@ def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
                 was_taken.append("one" in engine._open_ids)
                 inbox.put(command)
 
-        engine._inbox = Watched()  # type: ignore[assignment]
+        engine._commands = Watched()  # type: ignore[assignment]
         stream = engine.generate("one", prompt(None))
         await anext(stream)
         await stream.aclose()

@@ -37,18 +37,18 @@ def one_thread(clock: Clock, **limits: float) -> GeneratorScheduler:
 
 def spoken(scheduler: GeneratorScheduler, clock: Clock, audio_s: float, run_s: float = 0.1) -> str:
     """Let whoever is next make a chunk, ask for another, and return whose it was."""
-    speaker = scheduler.next()
+    speaker = scheduler.schedule()
     assert speaker is not None
     clock.now_s += run_s
-    scheduler.end(speaker, audio_s)
-    scheduler.ask(speaker)
+    scheduler.update(speaker, audio_s)
+    scheduler.want(speaker)
     return speaker.stream_id
 
 
 def test_whoever_is_nearest_to_silence_goes_first(clock: Clock) -> None:
     scheduler = one_thread(clock)
     for name in ("a", "b", "c"):
-        scheduler.ask(scheduler.add(name, 1))
+        scheduler.want(scheduler.add(name, 1))
     for audio_s in (9.0, 3.0, 6.0):
         spoken(scheduler, clock, audio_s)
     assert [spoken(scheduler, clock, 10.0) for _ in range(3)] == ["b", "c", "a"]
@@ -56,9 +56,9 @@ def test_whoever_is_nearest_to_silence_goes_first(clock: Clock) -> None:
 
 def test_a_first_sound_waits_for_those_in_danger_and_for_nobody_else(clock: Clock) -> None:
     scheduler = one_thread(clock)
-    scheduler.ask(scheduler.add("early", 1))
+    scheduler.want(scheduler.add("early", 1))
     assert spoken(scheduler, clock, 0.2) == "early"
-    scheduler.ask(scheduler.add("late", 1))
+    scheduler.want(scheduler.add("late", 1))
     assert spoken(scheduler, clock, 30.0) == "early", "its listener would hear nothing soon"
     assert spoken(scheduler, clock, 0.2) == "late"
     assert spoken(scheduler, clock, 30.0) == "late"
@@ -66,8 +66,8 @@ def test_a_first_sound_waits_for_those_in_danger_and_for_nobody_else(clock: Cloc
 
 def test_audio_that_is_played_quickly_does_not_last(clock: Clock) -> None:
     scheduler = one_thread(clock)
-    scheduler.ask(scheduler.add("slow", 1))
-    scheduler.ask(scheduler.add("quick", 1, speed=4.0))
+    scheduler.want(scheduler.add("slow", 1))
+    scheduler.want(scheduler.add("quick", 1, speed=4.0))
     assert spoken(scheduler, clock, 8.0) == "slow"
     assert spoken(scheduler, clock, 8.0) == "quick"
     assert spoken(scheduler, clock, 8.0) == "quick"
@@ -75,8 +75,8 @@ def test_audio_that_is_played_quickly_does_not_last(clock: Clock) -> None:
 
 def test_bulk_work_waits_for_listeners_but_not_for_ever(clock: Clock) -> None:
     scheduler = one_thread(clock)
-    scheduler.ask(scheduler.add("file", 1, is_live=False))
-    scheduler.ask(scheduler.add("talk", 1))
+    scheduler.want(scheduler.add("file", 1, is_live=False))
+    scheduler.want(scheduler.add("talk", 1))
     names = [spoken(scheduler, clock, 0.2, run_s=0.19) for _ in range(80)]
     assert names[:20] == ["talk"] * 20
     assert 2 <= names.count("file") <= 4, "once in five seconds, where listeners leave no time"
@@ -84,9 +84,9 @@ def test_bulk_work_waits_for_listeners_but_not_for_ever(clock: Clock) -> None:
 
 def test_nobody_halts_for_bulk_work_that_is_late_until_it_is_very_late(clock: Clock) -> None:
     scheduler = one_thread(clock)
-    scheduler.ask(scheduler.add("talk", 1))
+    scheduler.want(scheduler.add("talk", 1))
     assert spoken(scheduler, clock, 0.09) == "talk"
-    scheduler.ask(scheduler.add("file", 1, is_live=False))
+    scheduler.want(scheduler.add("file", 1, is_live=False))
     began_s = clock.now_s
     while spoken(scheduler, clock, 0.09) == "talk":
         pass  # whose slack is less than a run takes
@@ -96,8 +96,8 @@ def test_nobody_halts_for_bulk_work_that_is_late_until_it_is_very_late(clock: Cl
 
 def test_bulk_work_gets_what_listeners_do_not_need(clock: Clock) -> None:
     scheduler = one_thread(clock)
-    scheduler.ask(scheduler.add("file", 1, is_live=False))
-    scheduler.ask(scheduler.add("talk", 1))
+    scheduler.want(scheduler.add("file", 1, is_live=False))
+    scheduler.want(scheduler.add("talk", 1))
     spoken(scheduler, clock, 60.0)
     assert [spoken(scheduler, clock, 1.0) for _ in range(20)] == ["file"] * 20
 
@@ -105,7 +105,7 @@ def test_bulk_work_gets_what_listeners_do_not_need(clock: Clock) -> None:
 def test_bulk_work_is_done_in_order_of_arrival(clock: Clock) -> None:
     scheduler = one_thread(clock)
     for name in ("first", "second"):
-        scheduler.ask(scheduler.add(name, 1, is_live=False))
+        scheduler.want(scheduler.add(name, 1, is_live=False))
     assert [spoken(scheduler, clock, 1.0) for _ in range(3)] == ["first"] * 3
 
 
@@ -117,19 +117,19 @@ def test_bulk_work_leaves_a_thread_to_listeners(
     if is_anybody_there:
         scheduler.add("somebody", 1)  # who wants nothing at the moment
     for number in range(9):
-        scheduler.ask(scheduler.add(f"file {number}", 1, is_live=False))
-    running = [scheduler.next() for _ in range(9)]
+        scheduler.want(scheduler.add(f"file {number}", 1, is_live=False))
+    running = [scheduler.schedule() for _ in range(9)]
     assert sum(each is not None for each in running) == num_running
 
 
 def test_whoever_does_not_read_is_not_worked_for(clock: Clock) -> None:
     scheduler = one_thread(clock)
     speaker = scheduler.add("a", 1)
-    scheduler.ask(speaker)
-    assert scheduler.next() is speaker
-    scheduler.end(speaker, 1.0)
+    scheduler.want(speaker)
+    assert scheduler.schedule() is speaker
+    scheduler.update(speaker, 1.0)
     clock.now_s += 1000
-    assert scheduler.next() is None
+    assert scheduler.schedule() is None
 
 
 def test_a_later_part_is_never_refused_and_comes_after_what_is_before_it(clock: Clock) -> None:
@@ -138,46 +138,46 @@ def test_a_later_part_is_never_refused_and_comes_after_what_is_before_it(clock: 
     first = scheduler.add("talk", 16)
     with pytest.raises(OverloadedError):
         scheduler.add("other", 16)
-    scheduler.ask(first)
+    scheduler.want(first)
     spoken(scheduler, clock, 2.0)
     later = scheduler.add("talk", 16, is_later=True)
-    scheduler.ask(later)
-    assert scheduler.next() is first
-    scheduler.leave(first)
-    assert scheduler.next() is later, "there is room for it as long as its listener is here"
-    scheduler.end(later, 1.0)
-    scheduler.leave(later)
+    scheduler.want(later)
+    assert scheduler.schedule() is first
+    scheduler.remove(first)
+    assert scheduler.schedule() is later, "there is room for it as long as its listener is here"
+    scheduler.update(later, 1.0)
+    scheduler.remove(later)
     alone = scheduler.add("talk", 16, is_later=True)  # the part before it has ended
-    scheduler.ask(alone)
-    assert scheduler.next() is alone
+    scheduler.want(alone)
+    assert scheduler.schedule() is alone
 
 
 def test_whoever_leaves_leaves_nothing_behind(clock: Clock) -> None:
-    limits = AdmissionLimits(max_waiting=0, max_waiting_bulk=1)
+    limits = AdmissionLimits(max_waiting=0, max_waiting_offline=1)
     scheduler = GeneratorScheduler(1, 1, limits, clock=clock)
     for is_live in (True, False):
         for has_asked, has_turn in ((False, False), (True, False), (True, True)):
             speaker = scheduler.add("a", 1, is_live=is_live)  # there is room for one only
             if has_asked:
-                scheduler.ask(speaker)
+                scheduler.want(speaker)
             if has_turn:
-                assert scheduler.next() is speaker
-            scheduler.leave(speaker)
+                assert scheduler.schedule() is speaker
+            scheduler.remove(speaker)
             assert scheduler.num_open == 0
-            assert scheduler.next() is None
+            assert scheduler.schedule() is None
             if has_turn:
-                scheduler.end(speaker, 1.0)
+                scheduler.update(speaker, 1.0)
 
 
 @pytest.mark.parametrize("max_streams", [1, 5])
 def test_before_the_pace_is_known_only_the_line_is_bounded(clock: Clock, max_streams: int) -> None:
     scheduler = GeneratorScheduler(2, max_streams, AdmissionLimits(max_waiting=3), clock=clock)
     for number in range(max_streams):
-        scheduler.ask(scheduler.add(f"{number}", 1))
-        assert scheduler.next() is not None
+        scheduler.want(scheduler.add(f"{number}", 1))
+        assert scheduler.schedule() is not None
     for number in range(3):
-        scheduler.ask(scheduler.add(f"waits {number}", 1))
-        assert scheduler.next() is None
+        scheduler.want(scheduler.add(f"waits {number}", 1))
+        assert scheduler.schedule() is None
     with pytest.raises(OverloadedError):
         scheduler.add("one too many", 1)
 
@@ -185,7 +185,7 @@ def test_before_the_pace_is_known_only_the_line_is_bounded(clock: Clock, max_str
 def test_an_idle_machine_lets_everybody_in_however_slow_it_is() -> None:
     traffic = Traffic(cost=Cost(sentence_s=3.0, chunk_s=3.0))
     traffic.learn()
-    assert traffic.scheduler.pace.speed < 1
+    assert traffic.scheduler.costs.throughput < 1
     assert traffic.try_to_come("a", [2.0]) is None
     assert traffic.try_to_come("b", [2.0]) is not None
 
@@ -193,7 +193,7 @@ def test_an_idle_machine_lets_everybody_in_however_slow_it_is() -> None:
 def test_as_many_are_let_in_as_the_machine_can_keep_pace_with() -> None:
     traffic = Traffic(limits=AdmissionLimits(max_waiting=0, max_wait_s=100.0, max_load=0.5))
     traffic.learn()
-    speed = traffic.scheduler.pace.speed
+    speed = traffic.scheduler.costs.throughput
     assert speed == pytest.approx(2 / 0.08, rel=0.05)
     let_in = [traffic.try_to_come(f"{n}", [60.0]) is None for n in range(100)]
     assert sum(let_in) == int(speed * 0.5)
@@ -228,7 +228,7 @@ def test_under_any_load_all_that_are_let_in_play_without_halts(seed: int, load: 
     draws = random.Random(seed)
     traffic = Traffic()
     traffic.learn()
-    gap_s = 3.0 / traffic.scheduler.pace.speed / load
+    gap_s = 3.0 / traffic.scheduler.costs.throughput / load
     for number in range(150):
         is_live = draws.random() < 0.7
         text = [draws.uniform(0.8, 6.0) for _ in range(draws.randint(1, 2))]
@@ -267,4 +267,4 @@ def test_whoever_leaves_makes_room() -> None:
         assert traffic.scheduler.num_open == 0
     traffic.go()
     assert traffic.num_busy == 0
-    assert traffic.scheduler.next() is None
+    assert traffic.scheduler.schedule() is None

@@ -25,7 +25,7 @@ from tests.engine.strict_device import (
 
 NUM_SLOTS = 6
 LIMITS = SchedulerLimits(max_unread_frames=24, prefill_positions=20, idle_prefill_positions=40)
-EAGER = PlaybackPolicy(min_saving_s=0.0, free_share=-9.0, comfort_s=0.2)  # leaves out whom it can
+POLICY = PlaybackPolicy(comfort_s=0.2)
 
 
 class World:
@@ -40,7 +40,7 @@ class World:
             cache=cache,
             codec=codec,
             limits=LIMITS,
-            policy=EAGER,
+            policy=POLICY,
             clock=lambda: self.now_s,
         )
         self.words: dict[str, Words] = {}
@@ -50,7 +50,7 @@ class World:
         self.open_text: dict[str, int] = {}
         self.sent: dict[str, list[Any]] = defaultdict(list)
         self.slow: dict[str, int] = {}
-        self.under_way: deque[tuple[StepPlan, Done]] = deque()
+        self.in_flight: deque[tuple[StepPlan, Done]] = deque()
 
     def arrive(self) -> None:
         random, name = self.random, f"r{len(self.words)}"
@@ -109,15 +109,15 @@ class World:
         self.now_s += self.random.choice([0.002, 0.01, 0.05])
         plan = self.scheduler.schedule()
         if not plan.is_empty:
-            self.under_way.append((plan, self.device.launch(plan)))
-        while len(self.under_way) > (0 if plan.is_empty else 1):
-            done, pending = self.under_way.popleft()
+            self.in_flight.append((plan, self.device.launch(plan)))
+        while len(self.in_flight) > (0 if plan.is_empty else 1):
+            done, pending = self.in_flight.popleft()
             for name, event in self.scheduler.update(done, pending.result()):
                 self.take(name, event)
         self.scheduler.check_integrity()
 
     def take(self, name: str, event: EngineEvent) -> None:
-        assert name not in self.ends, "told something after its end"
+        assert name not in self.ends, "an event after its end"
         if isinstance(event, Ended):
             self.ends[name] = event
             self.open_text.pop(name, None)
@@ -131,7 +131,7 @@ class World:
             self.scheduler.read(name, num_frames)
 
     def check_all(self) -> None:
-        """Assert that everybody was told what it had to be told."""
+        """Assert that every request got the events it had to get."""
         assert set(self.ends) == set(self.words)
         for name, words in self.words.items():
             events, end, limit = self.heard[name], self.ends[name].reason, self.limits[name]
@@ -174,7 +174,7 @@ def test_random_lives(
         world.step()
     world.step()
     world.step()
-    assert not world.device.rows, "somebody was not released"
+    assert not world.device.rows, "a slot was not released"
     assert not world.scheduler.has_work
     world.check_all()
     assert world.device.num_resumed > 0 or num_blocks == 200 or num_blocks is None

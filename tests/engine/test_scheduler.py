@@ -181,7 +181,7 @@ def test_a_prompt_is_parted_between_blocks() -> None:
     assert parts == [[(0, 12)], [(12, 21), (0, 4)], [(4, 6)], []]
 
 
-def test_whoever_comes_back_is_computed_again_in_parts_beside_the_frames_of_others() -> None:
+def test_a_preempted_request_is_computed_again_in_parts_beside_the_frames_of_others() -> None:
     cache = CacheShape(num_blocks=14, block_positions=4, max_positions=48, replayed_positions=3)
     scheduler, device = Scheduler(2, cache=cache), StrictDevice(2, cache)
     for voice, name in enumerate(["first", "second"], 1):
@@ -212,7 +212,7 @@ def test_an_equal_beginning_is_computed_once_and_only_after_it_was_launched() ->
     assert [(each.start, each.end) for each in plan.prefills] == [(8, 10)]
 
 
-def test_what_a_fault_may_have_spoiled_is_shared_with_nobody() -> None:
+def test_blocks_of_a_request_that_failed_are_not_shared() -> None:
     scheduler, device = Scheduler(4, cache=CACHE), StrictDevice(4, CACHE)
     scheduler.add(paged("bad", 10, voice=1, fails_at=1))
     run(scheduler, device, 1)
@@ -230,8 +230,8 @@ def test_what_a_fault_may_have_spoiled_is_shared_with_nobody() -> None:
 def test_cancelling_frees_slot_and_blocks_at_once() -> None:
     scheduler, device = Scheduler(1, cache=CACHE), StrictDevice(1, CACHE)
     scheduler.add(paged("large", 60, voice=1))
-    under_way = scheduler.schedule()
-    step = device.launch(under_way)
+    in_flight = scheduler.schedule()
+    step = device.launch(in_flight)
     scheduler.add(paged("next", 60, voice=2))
     assert scheduler.abort("large")
     scheduler.check_integrity()
@@ -239,10 +239,10 @@ def test_cancelling_frees_slot_and_blocks_at_once() -> None:
     assert plan.releases == (0,)
     assert [each.prompt.data.name for each in plan.starts] == ["next"]
     device.launch(plan)
-    assert scheduler.update(under_way, step.result()) == []
+    assert scheduler.update(in_flight, step.result()) == []
 
 
-def test_the_listener_with_most_audio_in_hand_gives_way() -> None:
+def test_the_stream_with_the_most_audio_buffered_is_preempted() -> None:
     now = [0.0]
     small = CacheShape(num_blocks=8, block_positions=4, max_positions=32)
     scheduler = Scheduler(2, cache=small, codec=CODEC, clock=lambda: now[0])
@@ -304,27 +304,27 @@ def test_audio_is_whole_however_it_is_cut(
         assert chunks[0].num_frames == min(wanted, num_made)
 
 
-def test_listeners_go_before_bulk_work_which_still_gets_its_share() -> None:
+def test_live_requests_go_before_offline_ones_which_still_get_their_share() -> None:
     now = [0.0]
     scheduler, device = Scheduler(2, clock=lambda: now[0]), StrictDevice(2)
     for number in range(3):
-        scheduler.add(EngineRequest(f"bulk{number}", strict_prompt(Words("b", (), 99)), False))
+        scheduler.add(EngineRequest(f"offline{number}", strict_prompt(Words("b", (), 99)), False))
     run(scheduler, device, 2)
     for number in range(4):
         scheduler.add(EngineRequest(f"live{number}", strict_prompt(Words("l", (), 20)), True))
     (plan,) = run(scheduler, device, 1)
-    assert [each.prompt.data.name for each in plan.starts] == ["l"]  # one slot stays bulk work's
+    assert [each.prompt.data.name for each in plan.starts] == ["l"]  # one slot is reserved
     run(scheduler, device, 100)
-    assert set(scheduler.open_ids) <= {"bulk0", "bulk1", "bulk2"}
+    assert set(scheduler.open_ids) <= {"offline0", "offline1", "offline2"}
 
 
-def test_a_listener_is_let_in_beside_bulk_work_even_where_a_step_takes_too_long() -> None:
+def test_a_live_request_starts_beside_an_offline_one_even_where_a_step_takes_too_long() -> None:
     now = [0.0]
     scheduler = Scheduler(8, codec=CODEC, clock=lambda: now[0])
     device = StrictDevice(8, codec=CODEC)
     for _ in range(100):
-        scheduler.times.observe(StepShape(1), 0.2)
-    scheduler.add(EngineRequest("bulk", strict_prompt(Words("bulk", (), 100)), is_live=False))
+        scheduler.costs.observe(StepShape(1), 0.2)
+    scheduler.add(EngineRequest("offline", strict_prompt(Words("offline", (), 100)), is_live=False))
 
     def step() -> tuple[str, ...]:
         now[0] += 0.2
@@ -335,7 +335,7 @@ def test_a_listener_is_let_in_beside_bulk_work_even_where_a_step_takes_too_long(
                 scheduler.read(name, event.num_frames)
         return tuple(each.prompt.data.name for each in plan.starts)
 
-    assert step() == ("bulk",)
+    assert step() == ("offline",)
     scheduler.add(EngineRequest("listener", strict_prompt(Words("listener", (), 100))))
     assert step() == ("listener",)
     step()
@@ -343,8 +343,8 @@ def test_a_listener_is_let_in_beside_bulk_work_even_where_a_step_takes_too_long(
     scheduler.add(EngineRequest("next", strict_prompt(Words("next", (), 100))))
     assert step() == ("next",)
     scheduler.abort("next")
-    assert scheduler.admission.forecast.num_streams == 1, "the next would be refused at the door"
-    assert "bulk" in scheduler.open_ids
+    assert scheduler.admission.forecast.num_streams == 1, "the next would be refused"
+    assert "offline" in scheduler.open_ids
 
 
 def test_equal_requests_start_in_order_of_arrival_even_if_some_need_more_room() -> None:
@@ -364,8 +364,8 @@ def test_no_frame_is_planned_that_would_overwrite_one_not_yet_decoded(
 ) -> None:
     request = EngineRequest("r", prompt(max_frames=400, allowed=allowed))
     request.num_frames_read, request.num_frames_decoded = num_read, num_decoded
-    request.update_bound(128, has_codec=True)
-    assert request.frames_bound <= num_decoded + FRAME_STORE_FRAMES
-    assert request.frames_bound <= min(400, num_read + 128, 400 if allowed is None else allowed)
-    request.update_bound(128, has_codec=False)
-    assert request.frames_bound == min(400, num_read + 128, 400 if allowed is None else allowed)
+    request.arrive(0.0, 128, has_codec=True)
+    assert request.planning_limit <= num_decoded + FRAME_STORE_FRAMES
+    assert request.planning_limit <= min(400, num_read + 128, 400 if allowed is None else allowed)
+    request.arrive(0.0, 128, has_codec=False)
+    assert request.planning_limit == min(400, num_read + 128, 400 if allowed is None else allowed)

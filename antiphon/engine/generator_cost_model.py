@@ -5,22 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
 
-_MEMORY_S = 5.0  # of work, over which the speed is averaged
+_MEMORY_S = 5.0  # of work, over which the throughput is averaged
 _WEIGHT = 0.1  # of a new measurement, where all count alike
 _LONGEST_FADES = 0.99
 
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """What a request has taken and given so far.
+    """What a request has cost and made so far.
 
     Attributes:
-        num_tokens: that it reads.
+        num_tokens: of its text.
         audio_s: made.
         work_s: share of the machine's time that it took: a second in which two threads were busy is
             half a second for each.
         num_runs: chunks that were computed.
-        began_s: when the run under way began.
+        began_s: when the run in flight began.
         began_work_s: the same, in working time.
     """
 
@@ -32,22 +32,21 @@ class Progress:
     began_work_s: float = 0.0
 
 
-class GeneratorPace:
+class GeneratorCostModel:
     """Learns from the runs of one generator's threads; a run makes a chunk.
 
-    Time is shared among the runs that are under way together. So what several threads gain, or lose
-    to one another and to whatever else the machine does, is in the numbers, and no number is larger
-    than what the machine has really done.
+    Time is shared among the runs that are in flight together. So the numbers include what several
+    threads gain, or lose to one another and to other processes, and no throughput is larger than
+    what the machine has really reached.
 
     Attributes:
-        speed: seconds of audio that all threads together make in a second; 0: nothing is known.
+        throughput: seconds of audio that all threads together make in a second; 0: not known.
         start_work_s: working time before a request's first chunk is there.
         mean_run_s: that a thread takes for a chunk.
         long_run_s: that few runs exceed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Know nothing; ``clock`` gives seconds."""
         self._clock = clock
         self._num_running = 0
         self._now_s = clock()
@@ -57,11 +56,11 @@ class GeneratorPace:
         self.start_work_s = self.mean_run_s = self.long_run_s = 0.0
 
     @property
-    def speed(self) -> float:
+    def throughput(self) -> float:
         return self._audio_sum_s / self._work_sum_s if self._work_sum_s else 0.0
 
     def audio_left_s(self, progress: Progress) -> float:
-        """Return how much audio a request is expected to make yet."""
+        """Return how much audio a request should still make."""
         expected_s = self._audio_s_per_token * max(progress.num_tokens, 1)
         return max(expected_s - progress.audio_s, 0.0)
 
@@ -85,7 +84,7 @@ class GeneratorPace:
         progress.num_runs += 1
 
     def complete(self, progress: Progress) -> None:
-        """Learn from a request that has been spoken to its end: its parts cost unlike amounts."""
+        """Learn from a request that was spoken to its end; its chunks differ too much in cost."""
         if not (progress.audio_s > 0 and progress.work_s > 0):
             return
         kept = exp(-progress.work_s / _MEMORY_S)

@@ -1,0 +1,259 @@
+"""Blocks of the KV cache: a pool with prefix caching, and the block table of each request."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from antiphon.engine.plan import CacheShape
+from antiphon.engine.request import EngineRequest
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Prompt
+
+_KEY_BYTES = 8
+_KEY_MASK = (1 << 8 * _KEY_BYTES) - 1
+_HASH_BYTES = 16
+
+
+def block_hashes(position_keys: Iterable[int], block_positions: int) -> tuple[bytes, ...]:
+    """Return the hash of each full block of a prompt, and of all that stands before the block.
+
+    Args:
+        position_keys: see `antiphon.models.base.Prompt`.
+        block_positions: positions in a block.
+    """
+    data = b"".join((int(key) & _KEY_MASK).to_bytes(_KEY_BYTES, "little") for key in position_keys)
+    size = block_positions * _KEY_BYTES
+    hashes, parent = [], b""
+    for start in range(0, len(data) - size + 1, size):
+        parent = blake2b(parent + data[start : start + size], digest_size=_HASH_BYTES).digest()
+        hashes.append(parent)
+    return tuple(hashes)
+
+
+class BlockPool:
+    """Allocates blocks by number and counts references to them.
+
+    A block that is cached under its hash can be looked up and shared. When its reference count
+    falls to 0 it stays cached until its memory is needed: the least recently used is evicted first.
+    A block must be cached only after the step that writes it is planned.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+        self._free = deque(range(num_blocks))
+        self._ref_counts = [0] * num_blocks
+        self._hashes: dict[int, bytes] = {}
+        self._by_hash: dict[bytes, int] = {}
+        self._evictable: dict[int, None] = {}  # cached, without references; the oldest first
+
+    @property
+    def num_available(self) -> int:
+        """Blocks that `allocate` could give out now."""
+        return len(self._free) + len(self._evictable)
+
+    def count_cached(self, hashes: Sequence[bytes]) -> tuple[int, int]:
+        """Return how many blocks `lookup` would give, and how many of them are available now."""
+        blocks = self._cached_prefix(hashes)
+        return len(blocks), sum(block in self._evictable for block in blocks)
+
+    def lookup(self, hashes: Sequence[bytes]) -> list[int]:
+        """Reference the cached blocks of the longest prefix of ``hashes``; return them."""
+        blocks = self._cached_prefix(hashes)
+        for block in blocks:
+            self._evictable.pop(block, None)
+            self._ref_counts[block] += 1
+        return blocks
+
+    def allocate(self, num_blocks: int) -> list[int]:
+        """Return as many blocks with one reference each; as many must be available."""
+        assert num_blocks <= self.num_available, "more blocks are allocated than are available"
+        blocks = []
+        for _ in range(num_blocks):
+            if not self._free:
+                self._evict(next(iter(self._evictable)))
+            block = self._free.popleft()
+            self._ref_counts[block] = 1
+            blocks.append(block)
+        return blocks
+
+    def cache(self, block: int, block_hash: bytes) -> None:
+        """Let a referenced block be looked up; of two with the same hash the first stays."""
+        assert self._ref_counts[block], "a block without references is cached"
+        if block_hash not in self._by_hash and block not in self._hashes:
+            self._hashes[block] = block_hash
+            self._by_hash[block_hash] = block
+
+    def invalidate(self, hashes: Iterable[bytes]) -> None:
+        """Remove blocks from the cache; references to them stay."""
+        for block_hash in hashes:
+            if (block := self._by_hash.get(block_hash)) is None:
+                continue
+            if block in self._evictable:
+                self._evict(block)
+            else:
+                del self._by_hash[self._hashes.pop(block)]
+
+    def free(self, blocks: Sequence[int]) -> None:
+        """Drop one reference to each of ``blocks``, which are in the order of their positions."""
+        for block in reversed(blocks):  # the end of a prompt is evicted before its beginning
+            assert self._ref_counts[block], "a block is freed twice"
+            self._ref_counts[block] -= 1
+            if self._ref_counts[block] == 0:
+                if block in self._hashes:
+                    self._evictable[block] = None
+                else:
+                    self._free.append(block)
+
+    def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
+        """Assert that no block is lost, and that reference counts are those of ``tables``."""
+        ref_counts = [0] * self.num_blocks
+        for table in tables:
+            assert len(set(table)) == len(table), "a block is twice in one table"
+            for block in table:
+                ref_counts[block] += 1
+        assert ref_counts == self._ref_counts, "reference counts are wrong"
+        used = {block for block, count in enumerate(ref_counts) if count}
+        parts = [*self._free, *self._evictable, *used]
+        assert sorted(parts) == list(range(self.num_blocks)), "a block is lost, or there twice"
+        assert {each: block for block, each in self._hashes.items()} == self._by_hash
+        assert set(self._evictable) <= set(self._hashes)
+
+    def _cached_prefix(self, hashes: Sequence[bytes]) -> list[int]:
+        blocks = []
+        for block_hash in hashes:
+            if (block := self._by_hash.get(block_hash)) is None:
+                break
+            blocks.append(block)
+        return blocks
+
+    def _evict(self, block: int) -> None:
+        del self._evictable[block]
+        del self._by_hash[self._hashes.pop(block)]
+        self._free.append(block)
+
+
+class BlockManager:
+    """The block tables of all requests of one engine: cached blocks, then the request's own.
+
+    Attributes:
+        pool: of the blocks.
+        block_positions: positions that a block holds.
+        max_replayed: positions of frames made before a preemption that a step may compute again.
+        num_queried: positions of prompts that were looked up in the prefix cache.
+        num_hits: of these, that were found.
+    """
+
+    def __init__(self, shape: CacheShape) -> None:
+        self.pool = BlockPool(shape.num_blocks)
+        self.block_positions = shape.block_positions
+        self.max_replayed = shape.max_positions
+        if shape.replayed_positions is not None:
+            self.max_replayed = shape.replayed_positions
+        self.num_queried = self.num_hits = 0
+        self._max_positions = min(shape.max_positions, shape.num_blocks * shape.block_positions)
+        self._to_cache: list[EngineRequest] = []
+
+    def max_frames(self, prompt: Prompt) -> int:
+        """Return how many frames there is room for after a prompt.
+
+        Raises:
+            InvalidRequestError: for none.
+        """
+        num_frames = self._max_positions - prompt.num_positions
+        if num_frames < 1:
+            raise InvalidRequestError(
+                f"Invalid 'input': it takes {prompt.num_positions} positions; the model has room "
+                f"for {self._max_positions - 1} and an answer.",
+                param="input",
+                code="context_length_exceeded",
+            )
+        return num_frames
+
+    def add(self, request: EngineRequest) -> None:
+        """Prepare the table of a new request, which holds no blocks yet.
+
+        Raises:
+            InvalidRequestError: its prompt leaves no room for a frame.
+        """
+        prompt, room = request.prompt, self.max_frames(request.prompt)
+        request.max_frames = room if request.max_frames is None else min(request.max_frames, room)
+        hashes = block_hashes(prompt.position_keys, self.block_positions)
+        request.table.block_hashes = hashes[: prompt.num_positions // self.block_positions]
+        request.table.num_required = prompt.num_positions
+
+    def num_missing(self, request: EngineRequest) -> int:
+        """Return how many blocks must be available for `allocate`."""
+        num_found, num_evictable = self.pool.count_cached(request.table.block_hashes)
+        return self._num_blocks_for(request) - num_found + num_evictable
+
+    def allocate(self, request: EngineRequest) -> None:
+        """Take the blocks of all positions up to the next frame's, cached ones where possible."""
+        table, prompt = request.table, request.prompt
+        assert not table.blocks, "the request has its blocks already"
+        table.blocks = self.pool.lookup(table.block_hashes)
+        table.num_cached = len(table.blocks)
+        table.num_computed = len(table.blocks) * self.block_positions
+        table.num_required = prompt.num_positions + request.num_frames
+        if not request.frames:  # a preempted request finds its own blocks: no hit of the cache
+            self.num_queried += prompt.num_positions
+            self.num_hits += table.num_computed
+        table.blocks += self.pool.allocate(self._num_blocks_for(request) - len(table.blocks))
+        self._update_capacity(request)
+
+    def append_block(self, request: EngineRequest) -> int:
+        """Take one block more; return it."""
+        (block,) = self.pool.allocate(1)
+        request.table.blocks.append(block)
+        self._update_capacity(request)
+        return block
+
+    def prefill_end(self, request: EngineRequest, num_positions: int, num_replayed: int) -> int:
+        """Return where a part of a prefill ends that begins at ``num_computed``.
+
+        Args:
+            request: a part of its prompt ends between blocks, so that parts do not change its
+                keys and values, not even by rounding.
+            num_positions: that the step has room for.
+            num_replayed: the same, of frames that were made before a preemption.
+        """
+        start, num_prompt = request.table.num_computed, request.prompt.num_positions
+        end = min(request.table.num_required, start + num_positions)
+        if end < num_prompt:
+            return end - end % self.block_positions
+        return min(end, max(start, num_prompt) + num_replayed)
+
+    def prefill(self, request: EngineRequest, end: int) -> None:
+        """Note that the plan being made computes all positions before ``end``."""
+        request.table.num_computed = end
+        if request.table.num_cached < len(request.table.block_hashes):
+            self._to_cache.append(request)
+
+    def cache_written(self) -> None:
+        """Cache the blocks that the plan before this one writes."""
+        for request in self._to_cache:
+            table = request.table
+            num_written = table.num_computed // self.block_positions
+            num_full = min(num_written, len(table.block_hashes), len(table.blocks))
+            for index in range(table.num_cached, num_full):
+                self.pool.cache(table.blocks[index], table.block_hashes[index])
+            table.num_cached = max(table.num_cached, num_full)
+        self._to_cache.clear()
+
+    def invalidate(self, request: EngineRequest) -> None:
+        """Evict the prefix of a request whose numbers went bad (NaN): a block may be the cause."""
+        self.pool.invalidate(request.table.block_hashes)
+
+    def free(self, request: EngineRequest) -> None:
+        """Free the request's blocks; plans that follow may give them to others."""
+        table = request.table
+        self.pool.free(table.blocks)
+        table.blocks = []
+        table.num_cached = table.num_computed = table.frames_capacity = 0
+
+    def _num_blocks_for(self, request: EngineRequest) -> int:
+        num_positions = request.prompt.num_positions + request.num_frames + 1
+        return -(-num_positions // self.block_positions)
+
+    def _update_capacity(self, request: EngineRequest) -> None:
+        num_positions = len(request.table.blocks) * self.block_positions
+        request.table.frames_capacity = num_positions - request.prompt.num_positions
