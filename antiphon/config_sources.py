@@ -19,6 +19,10 @@ from antiphon.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "ANTIPHON_"
 
+LIBRARY_DEFAULTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
+"""oneDNN, PyTorch's convolutions on a CPU, keeps what it compiled for the last 1,024 shapes: every
+length of a recording is another shape in each layer, which took 60 to 150 MiB."""
+
 Entry: TypeAlias = tuple[str, str, Any]
 """Section, name and value of one setting."""
 
@@ -52,6 +56,12 @@ def load_settings(
         return Settings.model_validate(merged)
     except ValidationError as error:
         raise SettingsError("; ".join(_explain(dict(each)) for each in error.errors())) from error
+
+
+def set_library_defaults() -> None:
+    """Bound what libraries keep in memory; call it before they start. The environment wins."""
+    for name, value in LIBRARY_DEFAULTS.items():
+        os.environ.setdefault(name, value)
 
 
 def _known_keys() -> dict[str, tuple[str, str]]:

@@ -57,6 +57,11 @@ MAX_FUNCTION_LINES = 60
 BROAD_EXCEPT_DOORS = {"engine/faults.py", "api/errors.py"}
 
 
+TESTS = Path(__file__).parent
+WHOLE_SYSTEM = {"chaos", "clients", "deploy", "load", "quality"}
+"""Folders of tests that no folder of the package corresponds to."""
+
+
 def part_of(path: Path) -> str:
     first = path.relative_to(ROOT).parts[0]
     return first.removesuffix(".py")
@@ -162,3 +167,17 @@ def test_only_settings_come_from_the_environment() -> None:
             text = path.read_text(encoding="utf-8")
             assert "os.environ" not in text, name_of(path)
             assert "getenv" not in text, name_of(path)
+
+
+def test_tests_mirror_the_package() -> None:
+    """Folders of tests are those of the package; a file named after a module lies with it."""
+    folders_of: dict[str, set[str]] = {}
+    for path in FILES:
+        folders_of.setdefault(path.stem, set()).add(path.parent.relative_to(ROOT).as_posix())
+    folders = set[str]().union(*folders_of.values())
+    for path in sorted(TESTS.rglob("test_*.py")):
+        folder = path.parent.relative_to(TESTS).as_posix()
+        if folder not in WHOLE_SYSTEM:
+            assert folder in folders, f"{path}: the package has no folder {folder}"
+            its_folders = folders_of.get(path.stem.removeprefix("test_"), {folder})
+            assert folder in its_folders, f"{path}: the module lies in {sorted(its_folders)}"

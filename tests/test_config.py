@@ -1,12 +1,13 @@
 """Settings: sources override each other in order, and unknown keys suggest the nearest."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from antiphon.config import Settings
-from antiphon.config_sources import load_settings
+from antiphon.config_sources import LIBRARY_DEFAULTS, load_settings, set_library_defaults
 from antiphon.errors import SettingsError
 
 
@@ -19,6 +20,18 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert (settings.server.port, settings.server.host) == (3, "b")
     assert settings.server.log_level == "error"
     assert load_settings(environment={"ANTIPHON_CONFIG": str(file)}).server.port == 1
+
+
+def test_defaults_of_libraries_leave_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in LIBRARY_DEFAULTS:
+        monkeypatch.setenv(name, "")  # remembered, so that it is put back
+        monkeypatch.delenv(name)
+    set_library_defaults()
+    assert {name: os.environ[name] for name in LIBRARY_DEFAULTS} == LIBRARY_DEFAULTS
+    for name in LIBRARY_DEFAULTS:
+        monkeypatch.setenv(name, "7")
+    set_library_defaults()
+    assert {os.environ[name] for name in LIBRARY_DEFAULTS} == {"7"}
 
 
 def test_lists_and_tables_come_from_the_environment() -> None:

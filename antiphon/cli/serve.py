@@ -124,9 +124,10 @@ def serve(flags: ServeFlags) -> None:
 
     All settings can also come from the environment or a file: see `antiphon config`.
     """
-    from antiphon.config_sources import load_settings
+    from antiphon.config_sources import load_settings, set_library_defaults
     from antiphon.models.registry import resolve
 
+    set_library_defaults()
     settings = load_settings(flags.as_settings(), file=flags.config)
     for model in settings.served():
         resolve(model.source)  # a wrong name is told before anything heavy is imported
