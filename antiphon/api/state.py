@@ -86,13 +86,14 @@ class ServerState:
         stall_s = self.settings.limits.stall_s
         found = []
         for model in self.speech.models.values():
-            if model.failure is not None:
-                found.append(model.failure)
-            elif (stalled_s := model.stalled_s) > stall_s:
+            status = model.status
+            if status.failure is not None:
+                found.append(status.failure)
+            elif (stalled_s := status.stalled_s()) > stall_s:
                 found.append(f"{model.name}: a step has taken {stalled_s:.0f} seconds so far")
         return found
 
     @property
     def num_speaking(self) -> int:
         """Streams that are open, over all models and their stages."""
-        return sum(model.fabric.num_open for model in self.speech.models.values())
+        return sum(model.status.num_open for model in self.speech.models.values())

@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.faults import fault_of
-from antiphon.engine.heartbeat import Heartbeat
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
+from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended
 
 _Item: TypeAlias = EngineEvent | AntiphonError
@@ -75,6 +75,7 @@ class AsyncEngine:
         name: str = "engine",
         limits: SchedulerLimits | None = None,
         policy: PlaybackPolicy | None = None,
+        publish: Publish | None = None,
     ) -> None:
         """Start the thread.
 
@@ -83,14 +84,15 @@ class AsyncEngine:
             name: of the thread.
             limits: of admission and of a step's work.
             policy: of codec chunks.
+            publish: takes each change of the engine's status.
         """
         self._core = EngineCore(runner, limits=limits, policy=policy)
-        self.heartbeat = Heartbeat()
+        self._status = StatusPublisher(publish)
+        self._publish_open(0)
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._outputs: dict[str, _OutputQueue] = {}
         self._pending: list[tuple[_OutputQueue, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
-        self._failure: str | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -98,7 +100,7 @@ class AsyncEngine:
     @property
     def failure(self) -> str | None:
         """What broke the engine, or ``None`` while it works."""
-        return self._failure
+        return self._status.status.failure
 
     async def generate(
         self, request_id: str, prompt: Prompt, *, is_live: bool = True
@@ -119,9 +121,10 @@ class AsyncEngine:
         """
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
-        if not self._failure:
+        if not self.failure:
             self._core.scheduler.check(prompt, is_live=is_live)
         self._open_ids.add(request_id)
+        self._publish_open(1)
         output = _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
         self._commands.put(_Add(EngineRequest(request_id, prompt, is_live), output))
         is_over = False
@@ -135,7 +138,7 @@ class AsyncEngine:
                     raise item
                 if isinstance(item, Ended):
                     if item.reason == "error":
-                        whole = "The model has failed." if self._failure else "The model failed."
+                        whole = "The model has failed." if self.failure else "The model failed."
                         raise EngineError(whole)
                     yield item
                     return
@@ -146,10 +149,15 @@ class AsyncEngine:
             if not is_over:
                 self._commands.put(_Abort(request_id))
             self._open_ids.discard(request_id)  # after the abort: the id may be used again at once
+            self._publish_open(-1)
 
     def append(self, request_id: str, piece: Piece) -> None:
         """Give a request more text; does nothing if it has ended."""
         self._commands.put(_Append(request_id, piece))
+
+    def abort(self, request_id: str) -> None:
+        """End a request by an `Ended` with the reason "abort"; does nothing if it has ended."""
+        self._commands.put(_Abort(request_id))
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
@@ -157,16 +165,20 @@ class AsyncEngine:
         self._commands.put(_Stop())
         await asyncio.to_thread(self._thread.join)
 
+    def _publish_open(self, num_opened: int) -> None:
+        capacity = self._core.scheduler.admission.forecast.num_streams
+        self._status.update(opened=num_opened, capacity=capacity)
+
     def _run(self) -> None:
         if (fault := fault_of(self._run_steps)) is not None:
             logger.error("the engine failed", exc_info=fault)
-            self._failure = f"{type(fault).__name__}: {fault}"
+            self._status.update(failure=f"{type(fault).__name__}: {fault}")
         self._end_all()
         self._core.runner.close()
 
     def _run_steps(self) -> None:
         while self._take_commands():
-            with self.heartbeat.step():
+            with self._status.step():
                 events = self._core.step()
             for request_id, event in events:
                 self._emit(request_id, event)
@@ -242,11 +254,11 @@ class AsyncEngine:
 
     def _end_all(self) -> None:
         """End every request, and those that still arrive after a failure."""
-        reason: Ended = Ended("error" if self._failure else "abort")
+        reason: Ended = Ended("error" if self.failure else "abort")
         for request_id in tuple(self._outputs):
             self._emit(request_id, reason)
         self._flush()
-        while self._failure:
+        while self.failure:
             command = self._commands.get()
             if isinstance(command, _Stop):
                 return

@@ -11,10 +11,10 @@ from antiphon.concurrency import num_usable_cores
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
-from antiphon.engine.heartbeat import Heartbeat
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt, SpeechGenerator
-from antiphon.types import AudioChunk
+from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.types import AudioChunk, Ended, FinishReason
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,13 @@ class _Job:
     """A generator, and its consumer, which may be on any event loop."""
 
     def __init__(
-        self, pieces: Generator[AudioChunk, None, None], request: GeneratorRequest
+        self,
+        request_id: str,
+        pieces: Generator[AudioChunk, None, None],
+        request: GeneratorRequest,
     ) -> None:
+        self.request_id = request_id
+        self.reason: FinishReason = "stop"
         self.pieces = pieces
         self.request = request
         self.is_aborted = False
@@ -69,6 +74,7 @@ class GeneratorEngine:
         num_threads: int | None = None,
         max_streams: int = 64,
         limits: AdmissionLimits | None = None,
+        publish: Publish | None = None,
     ) -> None:
         """Start the threads.
 
@@ -78,6 +84,7 @@ class GeneratorEngine:
             num_threads: default: the number of cores that we may use.
             max_streams: streams that are played at the same time, whatever the throughput.
             limits: of what is admitted.
+            publish: takes each change of the engine's status.
         """
         num_threads = num_threads or num_usable_cores()
         self._generator = generator
@@ -85,10 +92,11 @@ class GeneratorEngine:
         self._jobs: dict[int, _Job] = {}
         self._changed = threading.Condition()
         self._is_closed = False
-        self._heartbeats = [Heartbeat() for _ in range(num_threads)]
+        self._status = StatusPublisher(publish)
+        self._status.update(capacity=max_streams)
         self._threads = [
-            threading.Thread(target=self._work, args=(each,), name=f"{name}-{index}", daemon=True)
-            for index, each in enumerate(self._heartbeats)
+            threading.Thread(target=self._work, name=f"{name}-{index}", daemon=True)
+            for index in range(num_threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -102,24 +110,26 @@ class GeneratorEngine:
     @property
     def stalled_s(self) -> float:
         """Seconds that the longest chunk in flight has taken so far, 0 if there is none."""
-        return max(each.stalled_s for each in self._heartbeats)
+        return self._status.status.stalled_s()
 
     async def generate(
         self,
-        stream_id: str,
+        request_id: str,
         prompt: Prompt,
         *,
+        stream_id: str | None = None,
         is_live: bool = True,
         is_later: bool = False,
         speed: float = 1.0,
-    ) -> AsyncGenerator[AudioChunk, None]:
-        """Stream a prompt's audio; no chunk is made before it is wanted.
+    ) -> AsyncGenerator[AudioChunk | Ended, None]:
+        """Stream a prompt's audio, last its `Ended`; no chunk is made before it is wanted.
 
         Closing the stream frees what it holds; a chunk in flight is dropped.
 
         Args:
-            stream_id: of the stream that it makes a part of.
+            request_id: names it.
             prompt: of the model.
+            stream_id: of the stream that it makes a part of; ``None``: it is one of its own.
             is_live: whether a listener plays it while it is made; otherwise its priority is
                 offline, behind all live requests.
             is_later: whether it continues a stream that was admitted.
@@ -132,14 +142,29 @@ class GeneratorEngine:
         pieces = self._generator.generate(prompt)
         with self._changed:
             request = self._scheduler.add(
-                stream_id, prompt.num_tokens, is_live=is_live, is_later=is_later, speed=speed
+                stream_id or request_id,
+                prompt.num_tokens,
+                is_live=is_live,
+                is_later=is_later,
+                speed=speed,
             )
-            job = self._jobs[request.order] = _Job(pieces, request)
+            job = self._jobs[request.order] = _Job(request_id, pieces, request)
+        self._status.update(opened=1)
         try:
             while (chunk := await self._ask(job)) is not None:
                 yield chunk
+            yield Ended(job.reason)
         finally:
             self._leave(job)
+            self._status.update(opened=-1)
+
+    def abort(self, request_id: str) -> None:
+        """End a request by an `Ended` with the reason "abort"; does nothing if it has ended."""
+        with self._changed:
+            for job in self._jobs.values():
+                if job.request_id == request_id:
+                    job.reason = "abort"
+                    job.resolve(None)
 
     async def close(self) -> None:
         """End everything; a chunk in flight is waited for, for a few seconds."""
@@ -161,6 +186,9 @@ class GeneratorEngine:
         with self._changed:
             if self._is_closed:
                 raise EngineError(_CLOSED)
+            if job.reason == "abort":
+                job.resolve(None)
+                return chunk
             self._scheduler.want(job.request)
             self._changed.notify()
         return chunk
@@ -175,9 +203,9 @@ class GeneratorEngine:
         if not is_running:  # else its thread closes it
             _close(job)
 
-    def _work(self, heartbeat: Heartbeat) -> None:
+    def _work(self) -> None:
         while (job := self._next_job()) is not None:
-            with heartbeat.step():
+            with self._status.step():
                 fault = fault_of(job.make)
             outcome = job.chunk if fault is None else fault
             audio_s = outcome.duration_s if isinstance(outcome, AudioChunk) else 0.0

@@ -1,11 +1,12 @@
-"""What a fabric does with stages: host them, open streams through them, drain them."""
+"""What a fabric does with stages: host them from data, open requests at them, publish statuses."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from antiphon.models.base import Piece, Prompt
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.stage_status import Publish, StageStatus
 from antiphon.types import AudioChunk, Ended, FrameReady
 
 StageItem: TypeAlias = FrameReady | AudioChunk | Ended
@@ -13,17 +14,35 @@ StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a stage runs.
+
+    Attributes:
+        device: as in `LoadContext`, which it overrides; ``None`` leaves it.
+    """
+
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageHandle:
+    """Names a hosted stage; only the fabric that hosts it can resolve it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class StageRequest:
-    """What every stage of a pipeline is told of one request; data, which can be pickled.
+    """A request as every stage of a pipeline gets it; data, which can be pickled.
 
     Attributes:
         id: unique among those that are open.
-        prompt: what is to be spoken, or its beginning.
-        is_live: whether somebody listens while it is made; else only its end matters.
+        prompt: of the first stage, or its beginning if text is still arriving.
+        is_live: whether a listener plays it while it is made; otherwise its priority is offline.
         stream_id: names the stream that this is a part of; ``None``: it is one of its own.
-        is_later: whether this goes on with a stream that was let in: nobody who listens is told in
-            the middle that there is no room.
-        speed: at which it will be played.
+        is_later: whether this continues a stream that was admitted, so that it is never refused.
+        speed: of playback.
+        upstream: the stages before this one, first to last, whose items it consumes.
     """
 
     id: str
@@ -32,6 +51,7 @@ class StageRequest:
     stream_id: str | None = None
     is_later: bool = False
     speed: float = 1.0
+    upstream: tuple[StageHandle, ...] = ()
 
 
 class Stage(Protocol):
@@ -49,14 +69,8 @@ class Stage(Protocol):
         """Give an open request more text; does nothing if it has ended."""
         ...
 
-    @property
-    def failure(self) -> str | None:
-        """What broke the stage for good, or ``None`` while it works."""
-        ...
-
-    @property
-    def stalled_s(self) -> float:
-        """Seconds that the step under way has taken so far, 0 between steps."""
+    def abort(self, request_id: str) -> None:
+        """End an open request by `Ended` with the reason "abort"; does nothing if it has ended."""
         ...
 
     async def close(self) -> None:
@@ -64,48 +78,52 @@ class Stage(Protocol):
         ...
 
 
+class StageBuilder(Protocol):
+    """Loads the model code of stages that share a device, and puts the driver of it around it."""
+
+    def __call__(
+        self, specs: Sequence[StageSpec], context: LoadContext, publish: Publish
+    ) -> Stage: ...
+
+
 class Fabric(Protocol):
-    """Hosts the stages of one model."""
+    """Hosts stages, of one model or of several."""
 
-    async def host(self, name: str, build: Callable[[], Stage]) -> None:
-        """Build a stage, off the event loop, and keep it under ``name``."""
-        ...
-
-    def open(self, name: str, request: StageRequest, upstream: StageStream | None) -> StageStream:
-        """Open a request's stream through the stage of this name."""
-        ...
-
-    def held(self) -> AbstractAsyncContextManager[object]:
-        """Return a context in which the stages stay loaded; entering it loads them.
+    async def host(
+        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+    ) -> StageHandle:
+        """Load stages that share a device, off the event loop.
 
         Raises:
-            ModelLoadingError: they are not there in time.
+            ModelLoadError: the checkpoint cannot be served.
         """
         ...
 
-    def append(self, name: str, request_id: str, piece: Piece) -> None:
-        """Give a request that is open at the stage of this name more text."""
+    def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
+        """Open a request at a stage, and at those before it, which it pulls."""
+        ...
+
+    def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:
+        """Give a request that is open at a stage more text."""
+        ...
+
+    def abort(self, handle: StageHandle, request_id: str) -> None:
+        """End a request that is open at a stage."""
+        ...
+
+    def status(self, handle: StageHandle) -> StageStatus:
+        """Return what a stage has published last."""
         ...
 
     @property
     def num_open(self) -> int:
-        """Streams that are open now, over all stages."""
-        ...
-
-    @property
-    def failure(self) -> str | None:
-        """What broke a stage for good, or ``None`` while all work."""
-        ...
-
-    @property
-    def stalled_s(self) -> float:
-        """Seconds that the longest step under way has taken so far, over all stages."""
+        """Requests that are open, over all stages."""
         ...
 
     async def drain(self) -> None:
-        """Return when no stream is open any more."""
+        """Return when no request is open any more."""
         ...
 
-    async def close(self) -> None:
-        """Close every stage."""
+    async def release(self, handle: StageHandle) -> None:
+        """Unload a stage."""
         ...

@@ -1,61 +1,87 @@
 """The default fabric: every stage in this process, no broker, no second process."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
 
-from antiphon.fabric.base import Stage, StageRequest, StageStream
+from antiphon.fabric.base import (
+    Placement,
+    Stage,
+    StageBuilder,
+    StageHandle,
+    StageRequest,
+    StageStream,
+)
 from antiphon.models.base import Piece
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.stage_status import StageStatus
 
 
 class LocalFabric:
-    """Keeps stages by name and counts their open streams."""
+    """Keeps stages by handle, with the status that each has published last."""
 
-    def __init__(self) -> None:
-        self._stages: dict[str, Stage] = {}
-        self._num_open = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+    def __init__(self, build: StageBuilder) -> None:
+        """Begin without stages; ``build`` makes them."""
+        self._build = build
+        self._stages: dict[StageHandle, Stage] = {}
+        self._statuses: dict[StageHandle, StageStatus] = {}
+        self._numbers = count()
+        self._drains: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
-    async def host(self, name: str, build: Callable[[], Stage]) -> None:
-        self._stages[name] = await asyncio.to_thread(build)
-
-    async def open(
-        self, name: str, request: StageRequest, upstream: StageStream | None
-    ) -> StageStream:
-        self._num_open += 1
-        self._idle.clear()
+    async def host(
+        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+    ) -> StageHandle:
+        name = "+".join(spec.name for spec in specs)
+        handle = StageHandle(f"{name}-{next(self._numbers)}")
+        placed = replace(context, device=placement.device or context.device)
+        publish = partial(self._publish, handle)
+        self._statuses[handle] = StageStatus()
         try:
-            async with aclosing(self._stages[name].open(request, upstream)) as stream:
-                async for item in stream:
-                    yield item
+            self._stages[handle] = await asyncio.to_thread(self._build, specs, placed, publish)
         finally:
-            self._num_open -= 1
-            if not self._num_open:
-                self._idle.set()
+            if handle not in self._stages:
+                del self._statuses[handle]
+        return handle
 
-    def held(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
+    def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
+        upstream: StageStream | None = None
+        if request.upstream:
+            *before, last = request.upstream
+            upstream = self.open(last, replace(request, upstream=tuple(before)))
+        return self._stages[handle].open(request, upstream)
 
-    def append(self, name: str, request_id: str, piece: Piece) -> None:
-        self._stages[name].append(request_id, piece)
+    def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:
+        self._stages[handle].append(request_id, piece)
+
+    def abort(self, handle: StageHandle, request_id: str) -> None:
+        self._stages[handle].abort(request_id)
+
+    def status(self, handle: StageHandle) -> StageStatus:
+        return self._statuses[handle]
 
     @property
     def num_open(self) -> int:
-        return self._num_open
-
-    @property
-    def failure(self) -> str | None:
-        return next((found for each in self._stages.values() if (found := each.failure)), None)
-
-    @property
-    def stalled_s(self) -> float:
-        return max((each.stalled_s for each in self._stages.values()), default=0.0)
+        return sum(each.num_open for each in tuple(self._statuses.values()))
 
     async def drain(self) -> None:
-        await self._idle.wait()
+        drain = asyncio.get_running_loop(), asyncio.Event()
+        self._drains.append(drain)
+        try:
+            while self.num_open:
+                drain[1].clear()
+                await drain[1].wait()
+        finally:
+            self._drains.remove(drain)
 
-    async def close(self) -> None:
-        for stage in self._stages.values():
-            await stage.close()
-        self._stages.clear()
+    async def release(self, handle: StageHandle) -> None:
+        await self._stages.pop(handle).close()
+        del self._statuses[handle]
+
+    def _publish(self, handle: StageHandle, status: StageStatus) -> None:
+        if handle not in self._statuses:  # a request that outlives its stage
+            return
+        self._statuses[handle] = status
+        for loop, changed in tuple(self._drains):
+            loop.call_soon_threadsafe(changed.set)

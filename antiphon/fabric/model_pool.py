@@ -1,145 +1,106 @@
-"""Stages that are loaded when a stream wants them, and leave the memory when nobody does.
+"""Which models are loaded: all of them, or those that requests want, as memory allows.
 
-`ModelPool` is what all models of a server share: it knows which of them are loaded, lets the one
-that is idle for longest make room, and sends those away that are idle for too long.
+A model that is idle for longest makes room for one that is wanted, and one that is idle for too
+long is unloaded.
 """
 
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from antiphon.errors import ModelLoadingError
-from antiphon.fabric.base import Stage, StageRequest, StageStream
-from antiphon.fabric.local import LocalFabric
-from antiphon.models.base import Piece
+from antiphon.fabric.base import Fabric, Placement, StageHandle
+from antiphon.models.spec import LoadContext, StageSpec
 
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 5.0
 
 
-class LazyFabric:
-    """The stages of one model, in this process while they are wanted."""
+@dataclass(eq=False, slots=True)
+class PooledModel:
+    """The stages of one model, and who uses them; changed by its pool only.
 
-    def __init__(self, memory: "ModelPool") -> None:
-        self._memory = memory
-        memory.fabrics.append(self)
-        self._builders: dict[str, Callable[[], Stage]] = {}
-        self._loaded: LocalFabric | None = None
-        self.num_users = 0
-        self.idle_since_s = 0.0
+    Attributes:
+        groups: its stages, first to last; those of a group share a device.
+        context: with which they are loaded.
+        placement: where.
+        handles: of the groups; empty while they are not loaded.
+        num_users: requests that hold it.
+        idle_since_s: when the last of them has left, or it was loaded.
+    """
 
-    async def host(self, name: str, build: Callable[[], Stage]) -> None:
-        self._builders[name] = build
-
-    async def open(
-        self, name: str, request: StageRequest, upstream: StageStream | None
-    ) -> StageStream:
-        async with (
-            self._memory.held(self) as loaded,
-            aclosing(loaded.open(name, request, upstream)) as stream,
-        ):
-            async for item in stream:
-                yield item
-
-    def held(self) -> AbstractAsyncContextManager[LocalFabric]:
-        return self._memory.held(self)
-
-    def append(self, name: str, request_id: str, piece: Piece) -> None:
-        if self._loaded is not None:
-            self._loaded.append(name, request_id, piece)
-
-    async def load(self) -> LocalFabric:
-        """Build all stages, off the event loop.
-
-        Raises:
-            ModelLoadError: the checkpoint cannot be served.
-        """
-        if self._loaded is None:
-            fabric = LocalFabric()
-            for name, build in self._builders.items():
-                await fabric.host(name, build)
-            self._loaded = fabric
-        return self._loaded
-
-    async def unload(self) -> None:
-        """Free what loading took; does nothing if it is free."""
-        fabric, self._loaded = self._loaded, None
-        if fabric is not None:
-            await fabric.close()
-
-    @property
-    def is_loaded(self) -> bool:
-        return self._loaded is not None
-
-    @property
-    def num_open(self) -> int:
-        return self._loaded.num_open if self._loaded else 0
-
-    @property
-    def failure(self) -> str | None:
-        return self._loaded.failure if self._loaded else None
-
-    @property
-    def stalled_s(self) -> float:
-        return self._loaded.stalled_s if self._loaded else 0.0
-
-    async def drain(self) -> None:
-        if self._loaded is not None:
-            await self._loaded.drain()
-
-    async def close(self) -> None:
-        await self._memory.forget(self)
-        await self.unload()
+    groups: Sequence[Sequence[StageSpec]]
+    context: LoadContext
+    placement: Placement = field(default_factory=Placement)
+    handles: tuple[StageHandle, ...] = ()
+    num_users: int = 0
+    idle_since_s: float = 0.0
 
 
 class ModelPool:
-    """Which models are loaded: one is loaded or unloaded at a time."""
+    """Loads models into a fabric and unloads them, one at a time."""
 
-    def __init__(self, *, max_loaded: int = 0, idle_s: float = 0.0, wait_s: float = 30.0) -> None:
-        """Begin with none.
+    def __init__(
+        self,
+        fabric: Fabric,
+        *,
+        max_loaded: int = 0,
+        idle_s: float = 0.0,
+        wait_s: float = 30.0,
+    ) -> None:
+        """Begin with no model.
 
         Args:
-            max_loaded: at once; 0: all.
-            idle_s: one that nobody wants for longer is unloaded by `sweep`; 0: never.
-            wait_s: how long a stream waits for its model.
+            fabric: hosts the stages.
+            max_loaded: models at once; 0: all.
+            idle_s: after which `sweep` unloads an idle model; 0: never.
+            wait_s: how long a request waits for its model.
         """
+        self.fabric = fabric
         self._max_loaded = max_loaded
         self._idle_s = idle_s
         self._wait_s = wait_s
         self._turn = asyncio.Lock()
         self._freed = asyncio.Event()
-        self.fabrics: list[LazyFabric] = []
-        self._loaded: list[LazyFabric] = []
-        self._loading: dict[LazyFabric, asyncio.Task[LocalFabric]] = {}
+        self._models: list[PooledModel] = []
+        self._loaded: list[PooledModel] = []
+        self._loading: dict[PooledModel, asyncio.Task[None]] = {}
+
+    def add(self, model: PooledModel) -> None:
+        """Take in a model, which is not loaded yet."""
+        self._models.append(model)
 
     @asynccontextmanager
-    async def held(self, fabric: LazyFabric) -> AsyncGenerator[LocalFabric, None]:
-        """Keep a model in memory for as long as the block lasts; load it before if it is not there.
+    async def held(self, model: PooledModel) -> AsyncGenerator[tuple[StageHandle, ...], None]:
+        """Keep a model loaded for as long as the block lasts; load it before if it is not.
 
         Raises:
-            ModelLoadingError: it is not there in time; it goes on loading.
+            ModelLoadingError: it is not loaded in time; loading goes on.
             ModelLoadError: it cannot be served.
         """
-        fabric.num_users += 1
+        model.num_users += 1
         try:
-            yield await self._get(fabric)
+            if not model.handles:
+                await self._wait_for(model)
+            yield model.handles
         finally:
-            fabric.num_users -= 1
-            if not fabric.num_users:
-                fabric.idle_since_s = asyncio.get_running_loop().time()
+            model.num_users -= 1
+            if not model.num_users:
+                model.idle_since_s = asyncio.get_running_loop().time()
                 self._freed.set()
 
     async def preload(self) -> None:
-        """Load models in the order in which they came, as many as there is room for.
+        """Load models in the order in which they were added, as many as there is room for.
 
         Raises:
             ModelLoadError: one cannot be served.
         """
-        for fabric in self.fabrics[: self._max_loaded or None]:
-            await self._load(fabric)
+        for model in self._models[: self._max_loaded or None]:
+            await self._load(model)
 
     async def sweep(self) -> None:
         """Unload what has been idle for too long, for ever."""
@@ -147,44 +108,52 @@ class ModelPool:
             await asyncio.sleep(self._idle_s / 4)
             async with self._turn:
                 too_early_s = asyncio.get_running_loop().time() - self._idle_s
-                for fabric in tuple(self._loaded):
-                    if not fabric.num_users and fabric.idle_since_s < too_early_s:
-                        await self._unload(fabric)
+                for model in tuple(self._loaded):
+                    if not model.num_users and model.idle_since_s < too_early_s:
+                        await self._unload(model)
 
-    async def forget(self, fabric: LazyFabric) -> None:
-        """Give up loading a model that is to be closed, and count it no longer."""
-        if (loading := self._loading.pop(fabric, None)) is not None:
+    async def remove(self, model: PooledModel) -> None:
+        """Unload a model for good; one that is being loaded is waited for by nothing."""
+        self._models.remove(model)
+        if (loading := self._loading.pop(model, None)) is not None:
             loading.cancel()
             await asyncio.wait([loading])
-        if fabric in self._loaded:
-            self._loaded.remove(fabric)
+        if model in self._loaded:
+            self._loaded.remove(model)
+        await self._release(model)
 
-    async def _get(self, fabric: LazyFabric) -> LocalFabric:
-        if fabric.is_loaded:
-            return await fabric.load()
-        loading = self._loading.get(fabric)
+    async def _wait_for(self, model: PooledModel) -> None:
+        loading = self._loading.get(model)
         if loading is None:
-            loading = asyncio.create_task(self._load(fabric), name="load model")
-            self._loading[fabric] = loading
-            loading.add_done_callback(lambda ended: self._ended(fabric, ended))
+            loading = asyncio.create_task(self._load(model), name="load model")
+            self._loading[model] = loading
+            loading.add_done_callback(lambda ended: self._ended(model, ended))
         await asyncio.wait([loading], timeout=self._wait_s)
         if not loading.done():
             raise ModelLoadingError("The model is being loaded.", retry_after_s=RETRY_AFTER_S)
-        return loading.result()
+        loading.result()
 
-    def _ended(self, fabric: LazyFabric, loading: "asyncio.Task[LocalFabric]") -> None:
-        self._loading.pop(fabric, None)
+    def _ended(self, model: PooledModel, loading: "asyncio.Task[None]") -> None:
+        self._loading.pop(model, None)
         if not loading.cancelled() and (error := loading.exception()) is not None:
             logger.error("a model could not be loaded: %s", error)
 
-    async def _load(self, fabric: LazyFabric) -> LocalFabric:
+    async def _load(self, model: PooledModel) -> None:
         async with self._turn:
             while self._max_loaded and len(self._loaded) >= self._max_loaded:
                 await self._make_room()
-            loaded = await fabric.load()
-            fabric.idle_since_s = asyncio.get_running_loop().time()
-            self._loaded.append(fabric)
-            return loaded
+            handles: list[StageHandle] = []
+            try:
+                for specs in model.groups:
+                    hosted = await self.fabric.host(specs, model.context, model.placement)
+                    handles.append(hosted)
+            finally:
+                if len(handles) < len(model.groups):
+                    for handle in handles:
+                        await self.fabric.release(handle)
+            model.handles = tuple(handles)
+            model.idle_since_s = asyncio.get_running_loop().time()
+            self._loaded.append(model)
 
     async def _make_room(self) -> None:
         """Unload the model that has been idle for longest, waiting until there is one."""
@@ -193,8 +162,13 @@ class ModelPool:
             await self._freed.wait()
         await self._unload(min(idle, key=lambda each: each.idle_since_s))
 
-    async def _unload(self, fabric: LazyFabric) -> None:
-        self._loaded.remove(fabric)
-        await fabric.unload()
+    async def _unload(self, model: PooledModel) -> None:
+        self._loaded.remove(model)
+        await self._release(model)
         await asyncio.to_thread(gc.collect)  # now, or the next model finds no room
-        logger.info("a model that was idle has left the memory")
+        logger.info("an idle model has been unloaded")
+
+    async def _release(self, model: PooledModel) -> None:
+        handles, model.handles = model.handles, ()
+        for handle in handles:
+            await self.fabric.release(handle)

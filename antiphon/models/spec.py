@@ -7,12 +7,15 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from antiphon.errors import how_to_install
 from antiphon.types import LoadProgress, Sampling, SpeechRequest, Voice
+
+if TYPE_CHECKING:  # the engine imports this module
+    from antiphon.engine.admission import AdmissionLimits
 
 
 class StageKind(StrEnum):
@@ -38,6 +41,7 @@ class LoadContext:
             leaves it to the family.
         is_deterministic: whether a request's numbers must not depend on its company, not even by
             rounding, whatever that costs.
+        admission: limits of the requests that a stage admits; ``None``: the defaults.
         progress: told how far loading is; ``None`` if nobody wants to know.
     """
 
@@ -47,6 +51,7 @@ class LoadContext:
     max_slots: int = 32
     cache_bytes: int | None = None
     is_deterministic: bool = False
+    admission: "AdmissionLimits | None" = None
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:

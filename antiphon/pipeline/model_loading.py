@@ -5,8 +5,10 @@ from contextlib import AsyncExitStack
 
 from antiphon.config import Settings
 from antiphon.errors import SettingsError
+from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.stage import build_stage
 from antiphon.types import LoadProgress
 
 
@@ -21,20 +23,20 @@ async def load_models(
         ModelLoadError: one cannot be served.
         SettingsError: two have the same name.
     """
-    memory = _memory(settings)
+    pool = _pool(settings)
     models: dict[str, LoadedModel] = {}
     for source in settings.served():
-        model = await LoadedModel.load(source, progress=progress, memory=memory)
+        model = await LoadedModel.load(source, progress=progress, pool=pool)
         stack.push_async_callback(model.close)
         if model.name in models:
             raise SettingsError(
                 f"models.more: two models are called '{model.name}'. Name one: NAME=SOURCE."
             )
         models[model.name] = model
-    if memory is not None:
-        if not settings.models.lazy:
-            await memory.preload()
-        sweeping = asyncio.create_task(memory.sweep(), name="sweep models")
+    if not settings.models.lazy:
+        await pool.preload()
+    if settings.models.idle_s:
+        sweeping = asyncio.create_task(pool.sweep(), name="sweep models")
         stack.callback(sweeping.cancel)
     return models
 
@@ -47,9 +49,12 @@ async def warm_up(models: dict[str, LoadedModel], settings: Settings) -> None:
         await model.warm_up()
 
 
-def _memory(settings: Settings) -> ModelPool | None:
-    """Return what the models share, ``None`` for a single one that stays."""
+def _pool(settings: Settings) -> ModelPool:
+    """Return the pool that loads all models into this process."""
     models = settings.models
-    if not (models.more or models.lazy or models.idle_s):
-        return None
-    return ModelPool(max_loaded=models.max_loaded, idle_s=models.idle_s, wait_s=models.wait_s)
+    return ModelPool(
+        LocalFabric(build_stage),
+        max_loaded=models.max_loaded,
+        idle_s=models.idle_s,
+        wait_s=models.wait_s,
+    )

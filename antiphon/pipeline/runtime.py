@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
-from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import UnknownVoiceError
-from antiphon.fabric.base import Fabric, StageItem, StageRequest
+from antiphon.fabric.base import StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.model_pool import LazyFabric, ModelPool
+from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompter
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.speech.producer import fed
-from antiphon.pipeline.stage import build_stage, group_name, hosted_together
+from antiphon.pipeline.stage import build_stage
+from antiphon.telemetry.stage_status import StageStatus
 from antiphon.telemetry.tracing import until_first
 from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
 
@@ -38,8 +38,8 @@ class LoadedModel:
         name: str,
         family: Family,
         prompter: Prompter,
-        fabric: Fabric,
-        hosted: Sequence[str],
+        pool: ModelPool,
+        stages: PooledModel,
         *,
         path: Path | None = None,
         further_names: Collection[str] = (),
@@ -50,16 +50,17 @@ class LoadedModel:
             name: that requests use.
             family: of the model.
             prompter: of the model.
-            fabric: hosts its stages.
-            hosted: names of the fabric's stages, first to last.
+            pool: loads its stages.
+            stages: that the pool loads.
             path: of its checkpoint, if it has one.
             further_names: that requests may use too; they are told to nobody.
         """
         self.name = name
         self.family = family
         self.prompter = prompter
-        self.fabric = fabric
-        self._hosted = tuple(hosted)
+        self.fabric = pool.fabric
+        self._pool = pool
+        self._stages = stages
         self.path = path
         self._further_names = frozenset(further_names)
 
@@ -70,7 +71,7 @@ class LoadedModel:
         *,
         is_colocated: bool = True,
         progress: LoadProgress | None = None,
-        memory: ModelPool | None = None,
+        pool: ModelPool | None = None,
     ) -> "LoadedModel":
         """Load a model's prompter and stages, off the event loop.
 
@@ -79,8 +80,8 @@ class LoadedModel:
             is_colocated: whether all stages share an engine, as one device wants it; otherwise
                 each is driven by itself, and frames travel between them.
             progress: told, in other threads, how far it is.
-            memory: shared by models whose stages are loaded when they are wanted; default: the
-                stages are loaded now, and stay.
+            pool: that loads the stages, now or later; default: they are loaded now, into this
+                process.
 
         Raises:
             ModelLoadError: no family serves it, or its checkpoint is wrong.
@@ -93,23 +94,27 @@ class LoadedModel:
             settings.max_slots,
             cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
             is_deterministic=settings.deterministic,
+            admission=AdmissionLimits(
+                max_waiting=settings.max_waiting,
+                max_wait_s=settings.max_wait_s,
+                max_load=settings.max_load,
+            ),
             progress=progress,
         )
         prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
-        fabric: Fabric = LocalFabric() if memory is None else LazyFabric(memory)
-        groups = hosted_together(family.pipeline, is_colocated=is_colocated)
-        admission = AdmissionLimits(
-            max_waiting=settings.max_waiting,
-            max_wait_s=settings.max_wait_s,
-            max_load=settings.max_load,
-        )
-        limits = SchedulerLimits(admission=admission)
-        for specs in groups:
-            await fabric.host(group_name(specs), partial(build_stage, specs, context, limits))
-        hosted = [group_name(specs) for specs in groups]
+        groups = [family.pipeline.stages]
+        if not is_colocated:
+            groups = [(spec,) for spec in family.pipeline.stages]
+        stages = PooledModel(groups, context)
+        if pool is None:
+            pool = ModelPool(LocalFabric(build_stage))
+            pool.add(stages)
+            await pool.preload()
+        else:
+            pool.add(stages)
         name = settings.name or served_name(settings.source)
         further = further_names(settings.source, path)
-        return cls(name, family, prompter, fabric, hosted, path=path, further_names=further)
+        return cls(name, family, prompter, pool, stages, path=path, further_names=further)
 
     def answers_to(self, name: str) -> bool:
         """Whether a request means this model by a name that is not the served one."""
@@ -120,14 +125,9 @@ class LoadedModel:
         return self.prompter.capabilities
 
     @property
-    def failure(self) -> str | None:
-        """What broke the model for good, or ``None`` while it works."""
-        return self.fabric.failure
-
-    @property
-    def stalled_s(self) -> float:
-        """Seconds that the step under way has taken so far, 0 between steps."""
-        return self.fabric.stalled_s
+    def status(self) -> StageStatus:
+        """What its stages have published last; the empty status while they are not loaded."""
+        return StageStatus.merged(self.fabric.status(each) for each in self._stages.handles)
 
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.
@@ -186,22 +186,22 @@ class LoadedModel:
             text: the rest of a text that is still arriving, the last piece closing it; closed with
                 the stream.
         """
-        async with self.fabric.held():
-            first, *rest = self._hosted
-            stream = self.fabric.open(first, request, None)
-            for name in rest:
-                stream = self.fabric.open(name, request, stream)
+        async with self._pool.held(self._stages) as handles:
+            *upstream, last = handles
+            stream = self.fabric.open(last, replace(request, upstream=tuple(upstream)))
             if text is not None:
-                stream = fed(stream, partial(self._feed, request.id, text))
+                stream = fed(stream, partial(self._feed, handles[0], request.id, text))
             async with aclosing(until_first("first chunk", stream)) as items:
                 async for item in items:
                     yield item
 
-    async def _feed(self, request_id: str, text: AsyncGenerator[Piece, None]) -> None:
+    async def _feed(
+        self, handle: StageHandle, request_id: str, text: AsyncGenerator[Piece, None]
+    ) -> None:
         is_open = True
         async with aclosing(text):
             async for piece in text:
-                self.fabric.append(self._hosted[0], request_id, piece)
+                self.fabric.append(handle, request_id, piece)
                 is_open = piece.num_frames_allowed is not None
         assert not is_open, "the last piece closes the text"
 
@@ -218,4 +218,4 @@ class LoadedModel:
 
     async def close(self) -> None:
         """Free everything."""
-        await self.fabric.close()
+        await self._pool.remove(self._stages)

@@ -14,51 +14,45 @@ from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, Prompt, SpeechGenerator
-from antiphon.models.spec import LoadContext, PipelineSpec, StageKind, StageSpec
+from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.pipeline.fused_runner import FusedRunner
+from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FrameReady
+
+_FIRST_CHUNK_FRAMES = 1
+_CHUNK_FRAMES = 4
 
 
 class GeneratorStage:
     """Pulls generators piece by piece, by their listeners' clocks."""
 
     def __init__(
-        self,
-        generator: SpeechGenerator,
-        name: str,
-        max_streams: int,
-        admission: AdmissionLimits | None = None,
+        self, generator: SpeechGenerator, name: str, context: LoadContext, publish: Publish
     ) -> None:
         self._engine = GeneratorEngine(
-            generator, name=name, max_streams=max_streams, limits=admission
+            generator,
+            name=name,
+            max_streams=context.max_slots,
+            limits=context.admission,
+            publish=publish,
         )
 
-    async def open(
-        self, request: StageRequest, upstream: StageStream | None
-    ) -> AsyncGenerator[StageItem, None]:
+    def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert upstream is None
-        chunks = self._engine.generate(
-            request.stream_id or request.id,
+        return self._engine.generate(
+            request.id,
             request.prompt,
+            stream_id=request.stream_id,
             is_live=request.is_live,
             is_later=request.is_later,
             speed=request.speed,
         )
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                yield chunk
-        yield Ended("stop")
 
     def append(self, request_id: str, piece: Piece) -> None:
         raise AssertionError("a generator's text is complete when it begins")
 
-    @property
-    def failure(self) -> str | None:
-        return None  # a generator that raises fails its own request alone
-
-    @property
-    def stalled_s(self) -> float:
-        return self._engine.stalled_s
+    def abort(self, request_id: str) -> None:
+        self._engine.abort(request_id)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -67,8 +61,9 @@ class GeneratorStage:
 class EngineStage:
     """Hands prompts to an engine, and streams what its runner makes: frames, or audio."""
 
-    def __init__(self, runner: Runner, name: str, limits: SchedulerLimits | None = None) -> None:
-        self._engine = AsyncEngine(runner, name=name, limits=limits)
+    def __init__(self, runner: Runner, name: str, context: LoadContext, publish: Publish) -> None:
+        limits = SchedulerLimits(admission=context.admission or AdmissionLimits())
+        self._engine = AsyncEngine(runner, name=name, limits=limits, publish=publish)
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         assert upstream is None
@@ -77,13 +72,8 @@ class EngineStage:
     def append(self, request_id: str, piece: Piece) -> None:
         self._engine.append(request_id, piece)
 
-    @property
-    def failure(self) -> str | None:
-        return self._engine.failure
-
-    @property
-    def stalled_s(self) -> float:
-        return self._engine.heartbeat.stalled_s
+    def abort(self, request_id: str) -> None:
+        self._engine.abort(request_id)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -95,22 +85,19 @@ class DecoderStage:
     def __init__(
         self,
         decoder: StreamingDecoder,
-        num_slots: int,
         name: str,
-        *,
-        first_chunk_frames: int = 1,
-        chunk_frames: int = 4,
+        context: LoadContext,
+        publish: Publish,
     ) -> None:
-        self._decoder = BatchedDecoder(decoder, num_slots, name=name)
-        self._first_chunk_frames = first_chunk_frames
-        self._chunk_frames = chunk_frames
+        self._decoder = BatchedDecoder(decoder, context.max_slots, name=name)
+        self._status = StatusPublisher(publish)
 
     async def open(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         assert upstream is not None
         prompt = request.prompt
-        num_wanted = prompt.first_chunk_frames or self._first_chunk_frames
+        num_wanted = prompt.first_chunk_frames or _FIRST_CHUNK_FRAMES
         frames: list[Any] = []
         async with self._opened(prompt) as stream, aclosing(upstream):
             async for item in upstream:
@@ -119,7 +106,7 @@ class DecoderStage:
                 if len(frames) >= num_wanted or (frames and isinstance(item, Ended)):
                     samples = await self._decoder.decode(stream, frames)
                     yield AudioChunk(samples, self._decoder.sample_rate_hz, len(frames))
-                    frames, num_wanted = [], self._chunk_frames
+                    frames, num_wanted = [], _CHUNK_FRAMES
                 if isinstance(item, Ended):
                     yield item
 
@@ -127,61 +114,43 @@ class DecoderStage:
     async def _opened(self, prompt: Prompt) -> AsyncGenerator[DecoderStream, None]:
         """Open a stream; it is primed with the prompt's context while the first frame is made."""
         stream = self._decoder.open()
+        self._status.update(opened=1)
         try:
             if prompt.context_frames is not None:
                 self._decoder.prime(stream, prompt.context_frames)
             yield stream
         finally:
             self._decoder.close(stream)
+            self._status.update(opened=-1, failure=self._decoder.failure)
 
     def append(self, request_id: str, piece: Piece) -> None:
         raise AssertionError("a decoder is given no text")
 
-    @property
-    def failure(self) -> str | None:
-        return self._decoder.failure
-
-    @property
-    def stalled_s(self) -> float:
-        return 0.0  # it has no steps of its own
+    def abort(self, request_id: str) -> None:
+        """Do nothing: a request ends here when it ends upstream."""
 
     async def close(self) -> None:
         await self._decoder.shut_down()
 
 
-def hosted_together(
-    pipeline: PipelineSpec, *, is_colocated: bool
-) -> tuple[tuple[StageSpec, ...], ...]:
-    """Return the groups of stages that share a device and so an engine, first to last."""
-    return (pipeline.stages,) if is_colocated else tuple((spec,) for spec in pipeline.stages)
-
-
-def group_name(specs: Sequence[StageSpec]) -> str:
-    """Return what a fabric knows a group of stages by."""
-    return "+".join(spec.name for spec in specs)
-
-
-def build_stage(
-    specs: Sequence[StageSpec], context: LoadContext, limits: SchedulerLimits | None = None
-) -> Stage:
+def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
     """Load the model code of stages of one device, and put the driver of their kind around it.
 
     Args:
         specs: of the stages, first to last.
         context: where and how they are loaded.
-        limits: of an engine's work.
+        publish: takes each change of the stage's status.
     """
-    name = group_name(specs)
+    name = "+".join(spec.name for spec in specs)
     model, *rest = [spec.factory.resolve()(context) for spec in specs]
     match [spec.kind for spec in specs]:
         case [StageKind.GENERATOR]:
-            admission = limits.admission if limits else None
-            return GeneratorStage(model, name, context.max_slots, admission)
+            return GeneratorStage(model, name, context, publish)
         case [StageKind.AUTOREGRESSIVE]:
-            return EngineStage(model, name, limits)
+            return EngineStage(model, name, context, publish)
         case [StageKind.DECODER]:
-            return DecoderStage(model, context.max_slots, name)
+            return DecoderStage(model, name, context, publish)
         case [StageKind.AUTOREGRESSIVE, StageKind.DECODER]:
-            return EngineStage(FusedRunner(model, rest[0]), name, limits)
+            return EngineStage(FusedRunner(model, rest[0]), name, context, publish)
         case kinds:
             raise AssertionError(f"stages {kinds} cannot share a device")

@@ -13,7 +13,7 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.errors import EngineError, OverloadedError
 from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk
+from antiphon.types import AudioChunk, Ended
 
 DEADLINE_S = 20.0
 """For what must happen at all; how soon is nowhere asserted."""
@@ -85,9 +85,16 @@ def on_engine(
     return noise
 
 
-async def samples(chunks: AsyncGenerator[AudioChunk, None]) -> list[float]:
-    async with aclosing(chunks):
-        return [value async for chunk in chunks for value in chunk.samples.tolist()]
+async def samples(events: AsyncGenerator[AudioChunk | Ended, None]) -> list[float]:
+    async with aclosing(events):
+        *chunks, ended = [event async for event in events]
+    assert ended == Ended("stop")
+    return [
+        value
+        for chunk in chunks
+        if isinstance(chunk, AudioChunk)
+        for value in chunk.samples.tolist()
+    ]
 
 
 def test_a_stream_in_a_crowd_is_what_it_is_alone() -> None:
@@ -144,6 +151,22 @@ def test_whoever_leaves_does_not_wait_for_the_chunk_under_way() -> None:
 
     noise = on_engine(body)
     assert noise.closed == [2, 1]
+
+
+def test_an_aborted_request_ends_at_once_even_while_a_chunk_is_computed() -> None:
+    async def body(engine: GeneratorEngine, noise: Noise) -> None:
+        async with aclosing(engine.generate("a", prompt(1, 0, "hangs"))) as events:
+            waiting = asyncio.ensure_future(anext(events))
+            await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
+            engine.abort("a")
+            assert await waiting == Ended("abort")
+        async with aclosing(engine.generate("b", prompt(2))) as events:
+            assert isinstance(await anext(events), AudioChunk)
+            engine.abort("b")
+            assert [event async for event in events] == [Ended("abort")]
+        engine.abort("b")
+
+    on_engine(body)
 
 
 def test_a_chunk_that_takes_long_is_told() -> None:

@@ -1,29 +1,33 @@
 """The local fabric counts streams, frees them in every way of leaving, and drains."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
-from antiphon.fabric.base import StageRequest, StageStream
+from antiphon.fabric.base import Placement, Stage, StageHandle, StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Piece, Prompt
+from antiphon.models.spec import LoadContext, Ref, StageKind, StageSpec
+from antiphon.telemetry.stage_status import Publish, StageStatus, StatusPublisher
 from antiphon.types import Ended, FrameReady
 
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
+SPEC = StageSpec("stage", StageKind.GENERATOR, Ref("nowhere:nothing"))
 
 
 class Counting:
     """Yields 0, 1, 2 ... or passes its upstream on; notes when it was closed."""
 
-    failure = None
-    stalled_s = 0.0
-
     def __init__(self, fail_at: int = -1) -> None:
         self.fail_at = fail_at
+        self.status = StatusPublisher()
         self.num_left = 0
 
     async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        self.status.update(opened=1)
         try:
             if upstream is not None:
                 async with aclosing(upstream):
@@ -37,19 +41,34 @@ class Counting:
             yield Ended("stop")
         finally:
             self.num_left += 1
+            self.status.update(opened=-1)
 
     def append(self, request_id: str, piece: Piece) -> None:
         """Take no notice: it has no text."""
+
+    def abort(self, request_id: str) -> None:
+        """Take no notice."""
 
     async def close(self) -> None:
         self.num_left = -1
 
 
+async def hosted(*stages: Counting) -> tuple[LocalFabric, list[StageHandle]]:
+    to_build = iter(stages)
+
+    def build(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
+        stage = next(to_build)
+        stage.status = StatusPublisher(publish)
+        return stage
+
+    fabric = LocalFabric(build)
+    handles = [await fabric.host([SPEC], LoadContext(), Placement()) for _ in stages]
+    return fabric, handles
+
+
 async def chained(first: Counting, second: Counting) -> tuple[LocalFabric, StageStream]:
-    fabric = LocalFabric()
-    await fabric.host("first", lambda: first)
-    await fabric.host("second", lambda: second)
-    return fabric, fabric.open("second", REQUEST, fabric.open("first", REQUEST, None))
+    fabric, handles = await hosted(first, second)
+    return fabric, fabric.open(handles[1], replace(REQUEST, upstream=(handles[0],)))
 
 
 def test_items_pass_through_and_draining_waits_for_the_end() -> None:
@@ -70,11 +89,13 @@ def test_items_pass_through_and_draining_waits_for_the_end() -> None:
 def test_closing_midway_closes_every_stage() -> None:
     async def main() -> None:
         first, second = Counting(), Counting()
-        fabric, stream = await chained(first, second)
+        fabric, handles = await hosted(first, second)
+        stream = fabric.open(handles[1], replace(REQUEST, upstream=(handles[0],)))
         await anext(stream)
         await stream.aclose()
         assert (first.num_left, second.num_left, fabric.num_open) == (1, 1, 0)
-        await fabric.close()
+        for handle in handles:
+            await fabric.release(handle)
         assert (first.num_left, second.num_left) == (-1, -1)
 
     asyncio.run(main())
@@ -95,6 +116,36 @@ def test_a_stream_that_was_never_begun_holds_nothing() -> None:
     async def main() -> None:
         fabric, stream = await chained(Counting(), Counting())
         await stream.aclose()
+        assert fabric.num_open == 0
+
+    asyncio.run(main())
+
+
+def test_a_stage_is_placed_on_the_device_that_its_placement_names() -> None:
+    devices = []
+
+    def build(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
+        devices.append(context.device)
+        return Counting()
+
+    async def main() -> None:
+        fabric = LocalFabric(build)
+        for placement in (Placement(), Placement("cuda:1")):
+            await fabric.host([SPEC], LoadContext(device="cpu"), placement)
+        assert devices == ["cpu", "cuda:1"]
+
+    asyncio.run(main())
+
+
+def test_the_last_published_status_is_kept_until_the_stage_is_released() -> None:
+    async def main() -> None:
+        stage = Counting()
+        fabric, (handle,) = await hosted(stage)
+        stage.status.update(capacity=3, failure="broken")
+        assert fabric.status(handle) == StageStatus(capacity=3, failure="broken")
+        stage.status.update(opened=1)
+        await fabric.release(handle)
+        stage.status.update(capacity=4)  # as a request that outlives its stage may do
         assert fabric.num_open == 0
 
     asyncio.run(main())

@@ -2,15 +2,19 @@
 
 import asyncio
 import threading
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from antiphon.errors import ModelLoadError, ModelLoadingError
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.fabric.model_pool import LazyFabric, ModelPool
+from antiphon.fabric.base import Stage, StageRequest, StageStream
+from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
+from antiphon.models.spec import LoadContext, Ref, StageKind, StageSpec
+from antiphon.telemetry.stage_status import Publish
 from antiphon.types import Ended, FrameReady
 
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
@@ -18,7 +22,7 @@ REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
 
 @dataclass
 class Ledger:
-    """Who is in memory."""
+    """Who is in pool."""
 
     loaded: list[str] = field(default_factory=list)
     most_at_once: int = 0
@@ -27,10 +31,7 @@ class Ledger:
 
 
 class Counting:
-    """Yields one frame and ends; written into the ledger while it is in memory."""
-
-    failure = None
-    stalled_s = 0.0
+    """Yields one frame and ends; written into the ledger while it is in pool."""
 
     def __init__(self, name: str, ledger: Ledger) -> None:
         assert ledger.may_build.wait(30)
@@ -49,18 +50,39 @@ class Counting:
     def append(self, request_id: str, piece: Piece) -> None:
         """Take no notice: it has no text."""
 
+    def abort(self, request_id: str) -> None:
+        """Take no notice."""
+
     async def close(self) -> None:
         self._ledger.loaded.remove(self._name)
 
 
-async def hosted(name: str, memory: ModelPool, ledger: Ledger) -> LazyFabric:
-    fabric = LazyFabric(memory)
-    await fabric.host("stage", lambda: Counting(name, ledger))
-    return fabric
+def pool_of(ledger: Ledger, *, max_loaded: int = 0, **more: float) -> ModelPool:
+    def build(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
+        return Counting(specs[0].name, ledger)
+
+    return ModelPool(LocalFabric(build), max_loaded=max_loaded, **more)
 
 
-async def speak(fabric: LazyFabric) -> None:
-    assert [item async for item in fabric.open("stage", REQUEST, None)][-1] == Ended("stop")
+def added(name: str, pool: ModelPool) -> PooledModel:
+    spec = StageSpec(name, StageKind.GENERATOR, Ref("nowhere:nothing"))
+    model = PooledModel([[spec]], LoadContext())
+    pool.add(model)
+    return model
+
+
+@asynccontextmanager
+async def opened(pool: ModelPool, model: PooledModel) -> AsyncGenerator[StageStream, None]:
+    async with (
+        pool.held(model) as (handle,),
+        aclosing(pool.fabric.open(handle, REQUEST)) as stream,
+    ):
+        yield stream
+
+
+async def speak(pool: ModelPool, model: PooledModel) -> None:
+    async with opened(pool, model) as stream:
+        assert [item async for item in stream][-1] == Ended("stop")
 
 
 def ready_ledger() -> Ledger:
@@ -71,12 +93,13 @@ def ready_ledger() -> Ledger:
 
 def test_a_model_is_loaded_once_for_all_who_want_it() -> None:
     async def main() -> None:
-        ledger, memory = ready_ledger(), ModelPool()
-        fabric = await hosted("a", memory, ledger)
+        ledger = ready_ledger()
+        pool = pool_of(ledger)
+        model = added("a", pool)
         assert not ledger.loaded
-        await asyncio.gather(*(speak(fabric) for _ in range(5)))
-        assert (ledger.num_builds, fabric.num_open) == (1, 0)
-        await fabric.close()
+        await asyncio.gather(*(speak(pool, model) for _ in range(5)))
+        assert (ledger.num_builds, pool.fabric.num_open) == (1, 0)
+        await pool.remove(model)
         assert not ledger.loaded
 
     asyncio.run(main())
@@ -84,14 +107,15 @@ def test_a_model_is_loaded_once_for_all_who_want_it() -> None:
 
 def test_there_are_never_more_than_agreed_and_everybody_has_a_turn() -> None:
     async def main() -> None:
-        ledger, memory = ready_ledger(), ModelPool(max_loaded=2)
-        fabrics = [await hosted(name, memory, ledger) for name in "abcd"]
-        await memory.preload()
+        ledger = ready_ledger()
+        pool = pool_of(ledger, max_loaded=2)
+        models = [added(name, pool) for name in "abcd"]
+        await pool.preload()
         assert ledger.loaded == ["a", "b"]
-        await asyncio.gather(*(speak(fabrics[index % 4]) for index in range(40)))
+        await asyncio.gather(*(speak(pool, models[index % 4]) for index in range(40)))
         assert ledger.most_at_once == 2
-        for fabric in fabrics:
-            await fabric.close()
+        for model in models:
+            await pool.remove(model)
         assert not ledger.loaded
 
     asyncio.run(main())
@@ -99,12 +123,13 @@ def test_there_are_never_more_than_agreed_and_everybody_has_a_turn() -> None:
 
 def test_the_one_that_was_idle_for_longest_makes_room() -> None:
     async def main() -> None:
-        ledger, memory = ready_ledger(), ModelPool(max_loaded=2)
-        a, b, c = [await hosted(name, memory, ledger) for name in "abc"]
+        ledger = ready_ledger()
+        pool = pool_of(ledger, max_loaded=2)
+        a, b, c = [added(name, pool) for name in "abc"]
         for each in (a, b, a):
-            await speak(each)
+            await speak(pool, each)
             await asyncio.sleep(0.001)
-        await speak(c)
+        await speak(pool, c)
         assert sorted(ledger.loaded) == ["a", "c"]
 
     asyncio.run(main())
@@ -112,17 +137,18 @@ def test_the_one_that_was_idle_for_longest_makes_room() -> None:
 
 def test_a_model_that_speaks_is_not_sent_away() -> None:
     async def main() -> None:
-        ledger, memory = ready_ledger(), ModelPool(max_loaded=1, wait_s=0.05)
-        a, b = [await hosted(name, memory, ledger) for name in "ab"]
-        async with aclosing(a.open("stage", REQUEST, None)) as stream:
+        ledger = ready_ledger()
+        pool = pool_of(ledger, max_loaded=1, wait_s=0.05)
+        a, b = [added(name, pool) for name in "ab"]
+        async with opened(pool, a) as stream:
             await anext(stream)
             with pytest.raises(ModelLoadingError) as refused:
-                await speak(b)
+                await speak(pool, b)
             assert refused.value.retry_after_s
             assert ledger.loaded == ["a"]
         while ledger.loaded != ["b"]:  # whoever was told to come again finds it there
             await asyncio.sleep(0.005)
-        await speak(b)
+        await speak(pool, b)
         assert ledger.num_builds == 2
 
     asyncio.run(main())
@@ -130,14 +156,15 @@ def test_a_model_that_speaks_is_not_sent_away() -> None:
 
 def test_whoever_does_not_wait_does_not_stop_the_loading() -> None:
     async def main() -> None:
-        ledger, memory = Ledger(), ModelPool(wait_s=30)
-        fabric = await hosted("a", memory, ledger)
-        impatient = asyncio.create_task(speak(fabric))
+        ledger = Ledger()
+        pool = pool_of(ledger, wait_s=30)
+        model = added("a", pool)
+        impatient = asyncio.create_task(speak(pool, model))
         await asyncio.sleep(0.01)
         impatient.cancel()
         await asyncio.wait([impatient])
         ledger.may_build.set()
-        await speak(fabric)
+        await speak(pool, model)
         assert ledger.num_builds == 1
 
     asyncio.run(main())
@@ -145,11 +172,12 @@ def test_whoever_does_not_wait_does_not_stop_the_loading() -> None:
 
 def test_idle_models_leave_and_come_back() -> None:
     async def main() -> None:
-        ledger, memory = ready_ledger(), ModelPool(idle_s=0.02)
-        fabric = await hosted("a", memory, ledger)
-        sweeping = asyncio.create_task(memory.sweep())
+        ledger = ready_ledger()
+        pool = pool_of(ledger, idle_s=0.02)
+        model = added("a", pool)
+        sweeping = asyncio.create_task(pool.sweep())
         for num_builds in (1, 2):
-            await speak(fabric)
+            await speak(pool, model)
             assert ledger.num_builds == num_builds
             while ledger.loaded:
                 await asyncio.sleep(0.005)
@@ -160,27 +188,27 @@ def test_idle_models_leave_and_come_back() -> None:
 
 def test_a_model_that_cannot_be_loaded_says_so_each_time() -> None:
     async def main() -> None:
-        fabric = LazyFabric(ModelPool())
-
-        def broken() -> Counting:
+        def broken(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
             raise ModelLoadError("no weights")
 
-        await fabric.host("stage", broken)
+        pool = ModelPool(LocalFabric(broken))
+        model = added("stage", pool)
         for _ in range(2):
             with pytest.raises(ModelLoadError, match="no weights"):
-                await speak(fabric)
-        assert fabric.num_users == 0
+                await speak(pool, model)
+        assert model.num_users == 0
 
     asyncio.run(main())
 
 
 def test_closing_while_it_loads_waits_for_nobody() -> None:
     async def main() -> None:
-        ledger, memory = Ledger(), ModelPool(wait_s=0.01)
-        fabric = await hosted("a", memory, ledger)
+        ledger = Ledger()
+        pool = pool_of(ledger, wait_s=0.01)
+        model = added("a", pool)
         with pytest.raises(ModelLoadingError):
-            await speak(fabric)
-        closing = asyncio.create_task(fabric.close())
+            await speak(pool, model)
+        closing = asyncio.create_task(pool.remove(model))
         await asyncio.sleep(0.01)
         ledger.may_build.set()
         await closing

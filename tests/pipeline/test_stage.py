@@ -53,7 +53,7 @@ def on_toy(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
             async with asyncio.timeout(DEADLINE_S):
                 await body(model)
             assert model.fabric.num_open == 0
-            assert model.failure is None
+            assert model.status.failure is None
         finally:
             await model.close()
 
