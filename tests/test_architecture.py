@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "voices": {"models", "audio", "storage", *GROUND},
     "fabric": {"models", *GROUND},
     "codec": {"engine", "models", *GROUND},
-    "engine": {"models", *GROUND},
+    "engine": {"models", "nn", *GROUND},
     "models": {"engine", "codec", "nn", "types", "errors", "storage", "audio"},
     "nn": {"types", "errors"},
     "audio": {"types", "errors"},
@@ -96,6 +96,7 @@ def test_imports_point_down(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch = part_of(path) in ("models", "nn") or name_of(path) == "bench/bound.py"
+    knows_torch |= name_of(path).startswith("engine/model_runner/")
     torch_free = not knows_torch or name_of(path) in (
         "models/registry.py",
         "models/spec.py",
@@ -107,6 +108,13 @@ def test_only_model_code_knows_torch(path: Path) -> None:
     )
     uses_torch = any(module.split(".")[0] in ("torch", "triton") for module in imports(path))
     assert not (torch_free and uses_torch)
+
+
+def test_the_planning_half_of_the_engine_knows_no_tensors() -> None:
+    for path in FILES:
+        if part_of(path) == "engine" and "engine/model_runner/" not in name_of(path):
+            tensors = ("antiphon.nn", "antiphon.engine.model_runner")
+            assert not [each for each in imports(path) if each.startswith(tensors)], name_of(path)
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from antiphon.engine.cost_model import StepShape
+from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
@@ -53,6 +53,7 @@ class EngineCore:
             codec=runner.codec,
             limits=limits,
             policy=policy,
+            costs=CostModel(runner.row_buckets),
             clock=clock,
         )
         self._clock = clock

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from antiphon.engine.plan import StepPlan
+from antiphon.engine.runner import ROW_BUCKETS
 
-ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 POSITION_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 _WEIGHT = 0.1  # of a new measurement

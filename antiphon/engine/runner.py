@@ -1,9 +1,25 @@
-"""What the engine asks of whoever computes a step."""
+"""What the engine asks of what computes a step, and a base for models that compute on the host."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, CodecShape, StepOutput, StepPlan
+from antiphon.models.base import Piece, Prompt
+
+ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+_ROW_BUCKET_STEP = 128  # beyond the last
+
+
+def row_buckets(most: int) -> tuple[int, ...]:
+    """Return the numbers of rows, up to ``most``, that a device's work is rounded up to."""
+    sizes = [*ROW_BUCKETS, *range(ROW_BUCKETS[-1] + _ROW_BUCKET_STEP, most, _ROW_BUCKET_STEP)]
+    return (*(size for size in sizes if size < most), most)
 
 
 class PendingStep(Protocol):
@@ -34,13 +50,18 @@ class Runner(Protocol):
     """Holds the model and the state of every slot; called from the engine's thread only.
 
     A frame depends on its own request alone (prompt, seed, frame number), never on which slot it
-    has or who else is in the batch. A step may be launched before the one before has been asked
-    for its result; it comes after it all the same.
+    has or what else is in the batch. A step may be launched before the result of the one before has
+    been taken; it comes after it all the same.
     """
 
     @property
     def num_slots(self) -> int:
-        """Requests that can be under way at once."""
+        """Requests that can run at once."""
+        ...
+
+    @property
+    def row_buckets(self) -> Sequence[int]:
+        """Numbers of rows, ascending, between which a step takes equally long."""
         ...
 
     @property
@@ -60,3 +81,66 @@ class Runner(Protocol):
     def close(self) -> None:
         """Free what loading took."""
         ...
+
+
+StateT = TypeVar("StateT")
+
+
+class HostRunner(ABC, Generic[StateT]):
+    """A `Runner` that computes requests one after the other, made of what one request does.
+
+    Attributes:
+        frame_store: the latest frames, ``[num_slots, FRAME_STORE_FRAMES, frame_size]``.
+    """
+
+    row_buckets = ROW_BUCKETS
+    cache: CacheShape | None = None
+    codec: CodecShape | None = None
+
+    def __init__(self, num_slots: int, frame_size: int) -> None:
+        self.num_slots = num_slots
+        self.frame_store = np.zeros((num_slots, FRAME_STORE_FRAMES, frame_size))
+        self._states: dict[int, StateT] = {}
+        self._num_frames = [0] * num_slots
+
+    @abstractmethod
+    def start(self, prompt: Prompt, frames: Sequence[NDArray[Any]]) -> StateT:
+        """Begin a request, or go on after the frames that it has made; return its state."""
+
+    @abstractmethod
+    def append(self, state: StateT, piece: Piece) -> None:
+        """Take in text that has arrived."""
+
+    @abstractmethod
+    def next_frame(self, state: StateT) -> NDArray[Any] | None:
+        """Make a frame, ``[frame_size]``; ``None`` if the request has finished."""
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def launch(self, plan: StepPlan) -> Done:
+        for slot in plan.releases:
+            del self._states[slot]
+        for start in plan.starts:
+            self._states[start.slot] = self.start(start.prompt, start.frames)
+            self._num_frames[start.slot] = 0
+            for made in start.frames:
+                self._keep(start.slot, made)
+        for append in plan.appends:
+            self.append(self._states[append.slot], append.piece)
+        frames, stopped = {}, set()
+        for slot in plan.decode_slots:
+            frame = self.next_frame(self._states[slot])
+            if frame is None:
+                stopped.add(slot)
+            else:
+                frames[slot] = frame
+                self._keep(slot, frame)
+        return Done(StepOutput(frames, frozenset(stopped)))
+
+    def close(self) -> None:
+        self._states.clear()
+
+    def _keep(self, slot: int, frame: NDArray[Any]) -> None:
+        self.frame_store[slot, self._num_frames[slot] % FRAME_STORE_FRAMES] = frame
+        self._num_frames[slot] += 1

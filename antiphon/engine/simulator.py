@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 
 from antiphon.engine.core import EngineCore
-from antiphon.engine.cost_model import ROW_BUCKETS, StepShape
+from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
@@ -18,6 +18,8 @@ from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Ended, Sampling
+
+ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ class _Step:
 
 class SimulatedDevice:
     """A `Runner` whose steps take as long as a `DeviceModel` says; a prompt gives its frames."""
+
+    row_buckets = ROW_BUCKETS
 
     def __init__(
         self,

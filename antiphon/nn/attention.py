@@ -38,12 +38,26 @@ class Attend(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class KVShape:
+    """What the keys and values of one transformer, a stack of layers, take."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+
+    @property
+    def position_size(self) -> int:
+        """Numbers that one position takes."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
 class PagedCache:
     """Keys and values in blocks, and for each slot the blocks that it holds.
 
     Position p of a slot is at offset ``p % block_positions`` of the block at
-    ``p // block_positions`` of its row of the table. The last block is spare and given to nobody:
-    what a table does not say yet points there.
+    ``p // block_positions`` of its row of the table. The last block is a null block, which no
+    slot owns: table entries that are not set yet point there.
 
     Attributes:
         tensor: ``[num_layers, 2, num_blocks + 1, block_positions, num_kv_heads, head_dim]``.
@@ -55,23 +69,11 @@ class PagedCache:
 
     @classmethod
     def zeros(
-        cls, shape: tuple[int, int, int, int, int], table_shape: tuple[int, int], like: Tensor
+        cls, shape: KVShape, num_blocks: int, block_positions: int, table: Tensor, like: Tensor
     ) -> "PagedCache":
-        """Make an empty one, in the type and on the device of ``like``.
-
-        Args:
-            shape: ``(num_layers, num_blocks, block_positions, num_kv_heads, head_dim)``.
-            table_shape: ``(num_slots, max_blocks)``.
-            like: see above.
-        """
-        num_layers, num_blocks, *rest = shape
-        tensor = like.new_zeros(num_layers, 2, num_blocks + 1, *rest)
-        table = torch.full(table_shape, num_blocks, dtype=torch.int32, device=like.device)
-        return cls(tensor, table)
-
-    @property
-    def spare_block(self) -> int:
-        return self.tensor.shape[2] - 1
+        """Make an empty one beside a table, in the type and on the device of ``like``."""
+        size = (num_blocks + 1, block_positions, shape.num_kv_heads, shape.head_dim)
+        return cls(like.new_zeros(shape.num_layers, 2, *size), table)
 
     @property
     def block_positions(self) -> int:

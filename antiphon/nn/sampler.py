@@ -22,22 +22,32 @@ _START = 0x9E3779B9  # anything but zero, which the mixing leaves as it is
 
 
 @dataclass(frozen=True, slots=True)
+class SamplingReach:
+    """What the host must know of the parameters of some rows.
+
+    Attributes:
+        max_top_k: at least the largest top-k of them.
+        uses_top_p: whether any row's ``top_p`` is below 1.
+    """
+
+    max_top_k: int
+    uses_top_p: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingRows:
     """Parameters of a batch, one row each, shape ``[num_rows]``.
 
     Attributes:
         temperature: 0 takes the likeliest token.
         top_k: tokens kept, at least 1; ties with the last one are kept too.
-        max_top_k: at least the largest of them, known to the host.
-        uses_top_p: whether any row's ``top_p`` is below 1, known to the host.
     """
 
     temperature: Tensor
     top_k: Tensor
     top_p: Tensor
     repetition_penalty: Tensor
-    max_top_k: int
-    uses_top_p: bool
+    reach: SamplingReach
 
 
 class SamplingTable:
@@ -50,6 +60,7 @@ class SamplingTable:
 
     def __init__(self, num_slots: int, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
+        self._uses_kernels = kernels.run_on(torch.empty(0, device=device))
         self.parameters = torch.ones(num_slots, 4, device=device)
         self._host_top_k = [1] * num_slots
         self._host_top_p = [1.0] * num_slots
@@ -66,27 +77,25 @@ class SamplingTable:
         device = self.parameters.device
         self.parameters[upload([*samplings], device)] = upload(rows, device)
 
-    def reach(self, slots: Sequence[int]) -> tuple[int, bool]:
-        """Return the largest top-k of ``slots``, and whether any of them uses top-p."""
-        largest = max(self._host_top_k[slot] for slot in slots)
-        return largest, any(self._host_top_p[slot] < 1.0 for slot in slots)
+    def reach(self, slots: Sequence[int]) -> SamplingReach:
+        """Return what of the slots' parameters the host must know to sample.
 
-    def rows(self, index: Tensor, max_top_k: int, uses_top_p: bool) -> SamplingRows:
-        """Gather rows.
-
-        Args:
-            index: slots, on the device.
-            max_top_k: at least the largest top-k among them.
-            uses_top_p: false only if none of them uses top-p.
+        Kernels read each row's own parameters: one graph serves them all.
         """
+        if self._uses_kernels:
+            return SamplingReach(self._vocab_size, uses_top_p=False)
+        largest = max((self._host_top_k[slot] for slot in slots), default=1)
+        return SamplingReach(largest, any(self._host_top_p[slot] < 1.0 for slot in slots))
+
+    def rows(self, index: Tensor, reach: SamplingReach) -> SamplingRows:
+        """Gather the rows of slots, ``index`` on the device; ``reach`` covers all of them."""
         temperature, top_k, top_p, repetition_penalty = self.parameters[index].unbind(1)
         return SamplingRows(
             temperature=temperature,
             top_k=top_k.long(),
             top_p=top_p,
             repetition_penalty=repetition_penalty,
-            max_top_k=max_top_k,
-            uses_top_p=uses_top_p,
+            reach=reach,
         )
 
 
@@ -122,14 +131,14 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
     is_greedy = rows.temperature == 0
     scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
     scores = _keep_top_k(scores, rows)
-    if rows.uses_top_p:
+    if rows.reach.uses_top_p:
         scores = _keep_top_p(scores, rows.top_p)
     best = torch.max(scores + torch.where(is_greedy[:, None], 0.0, noise), dim=-1)
     return best.indices, best.values
 
 
 def _keep_top_k(scores: Tensor, rows: SamplingRows) -> Tensor:
-    largest = torch.topk(scores, rows.max_top_k, dim=-1).values
+    largest = torch.topk(scores, rows.reach.max_top_k, dim=-1).values
     smallest_kept = largest.gather(-1, rows.top_k[:, None] - 1)
     return scores.masked_fill(scores < smallest_kept, -torch.inf)
 

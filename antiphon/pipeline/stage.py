@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+from antiphon.codec.fused_runner import FusedRunner
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.codec.runner import BatchedDecoder
 from antiphon.codec.slots import DecoderStream
@@ -15,7 +16,6 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, Prompt, SpeechGenerator
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
-from antiphon.pipeline.fused_runner import FusedRunner
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FrameReady
 

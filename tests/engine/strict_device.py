@@ -16,7 +16,7 @@ from antiphon.engine.plan import (
     StepOutput,
     StepPlan,
 )
-from antiphon.engine.runner import Done
+from antiphon.engine.runner import ROW_BUCKETS, Done
 from antiphon.models.base import Prompt
 from antiphon.types import Sampling
 
@@ -57,6 +57,8 @@ class _Row:
 
 class StrictDevice:
     """A `Runner` that asserts that every plan can be carried out and gives what it must."""
+
+    row_buckets = ROW_BUCKETS
 
     def __init__(
         self, num_slots: int, cache: CacheShape | None = None, codec: CodecShape | None = None

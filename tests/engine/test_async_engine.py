@@ -12,7 +12,7 @@ import pytest
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
-from antiphon.engine.runner import Done
+from antiphon.engine.runner import ROW_BUCKETS, Done
 from antiphon.engine.scheduler import Scheduler, SchedulerLimits
 from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
 from antiphon.models.base import Piece, Prompt
@@ -36,6 +36,7 @@ class Loop(asyncio.SelectorEventLoop):
 class CountingRunner:
     """Makes 0, 1, 2 ... for each request, stops at ``prompt.data``, fails at a given frame."""
 
+    row_buckets = ROW_BUCKETS
     cache = None
     codec = None
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.engine.simulator import VirtualClock
 from antiphon.models.base import Piece, Prompt
@@ -31,6 +32,7 @@ class LateRunner:
     """A device: its steps end some time after they are launched. Prompts say when speech stops."""
 
     num_slots = NUM_SLOTS
+    row_buckets = ROW_BUCKETS
     cache = None
     codec = None
 
@@ -134,6 +136,7 @@ class TimedDevice:
     """A device that makes frames without end, each step as long as the next of a list says."""
 
     num_slots = 4
+    row_buckets = ROW_BUCKETS
     cache = None
     codec = None
 

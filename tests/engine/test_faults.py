@@ -7,7 +7,7 @@ from typing import Any
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.runner import Done
+from antiphon.engine.runner import ROW_BUCKETS, Done
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
@@ -22,6 +22,7 @@ class FatefulRunner:
     """Makes three frames for each request, the last of which brings its fate."""
 
     num_slots = 2
+    row_buckets = ROW_BUCKETS
     cache = None
     codec = None
 

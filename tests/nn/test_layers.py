@@ -14,6 +14,7 @@ from antiphon.nn.attention import (
     DecodeAttention,
     FrameAttention,
     FrameCache,
+    KVShape,
     PagedCache,
     PrefillAttention,
     Tokens,
@@ -73,8 +74,9 @@ def transformer() -> Transformer:
 def new_cache() -> PagedCache:
     """Return a cache whose slots hold blocks that lie anywhere, and whose last slot holds none."""
     num_blocks = NUM_SLOTS * MAX_BLOCKS
-    shape = (LAYERS, num_blocks, BLOCK_POSITIONS, KV_HEADS, HEAD_DIM)
-    cache = PagedCache.zeros(shape, (NUM_SLOTS + 1, MAX_BLOCKS), like=torch.zeros(()))
+    shape = KVShape(LAYERS, KV_HEADS, HEAD_DIM)
+    table = torch.full((NUM_SLOTS + 1, MAX_BLOCKS), num_blocks, dtype=torch.int32)
+    cache = PagedCache.zeros(shape, num_blocks, BLOCK_POSITIONS, table, like=torch.zeros(()))
     blocks = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(0))
     cache.table[:-1] = blocks.view(NUM_SLOTS, MAX_BLOCKS)
     return cache
@@ -234,7 +236,7 @@ def test_what_is_not_a_number_stays_with_its_own_positions() -> None:
     model, cache = transformer(), new_cache()
     prefill(model, cache, 0, torch.full((9, HIDDEN), math.nan))
     prefill(model, cache, NUM_SLOTS, torch.full((9, HIDDEN), math.nan))  # into the spare block
-    cache.table[0, 1:] = cache.spare_block
+    cache.table[0, 1:] = cache.tensor.shape[2] - 1
     prefill(model, cache, 0, inputs(3, seed=1))
     prefill(model, cache, 1, inputs(8, seed=2))
     rows = torch.cat((inputs(1, seed=3), inputs(1, seed=4)))

@@ -35,7 +35,7 @@ def rows_of(*samplings: Sampling, vocab_size: int) -> SamplingRows:
     table = SamplingTable(len(samplings), vocab_size, CPU)
     table.write(dict(enumerate(samplings)))
     slots = range(len(samplings))
-    return table.rows(torch.tensor(slots), *table.reach(slots))
+    return table.rows(torch.tensor(slots), table.reach(slots))
 
 
 def plain_probabilities(logits: list[float], sampling: Sampling) -> NDArray[np.float64]:
@@ -76,8 +76,7 @@ def test_draws_follow_the_distribution(sampling: Sampling) -> None:
         rows.top_k.expand(num_draws),
         rows.top_p.expand(num_draws),
         rows.repetition_penalty.expand(num_draws),
-        rows.max_top_k,
-        rows.uses_top_p,
+        rows.reach,
     )
     noise = noise_of(list(range(num_draws)), vocab_size=12)[:, 0]
     drawn, _ = sample(torch.tensor(logits).expand(num_draws, -1), rows, noise)
@@ -151,7 +150,7 @@ def test_a_row_draws_alone_what_it_draws_in_any_batch(data: st.DataObject) -> No
     noise = noise_of([seeds[row] for row in order], frame, 1, vocab_size)[:, 0]
     together, _ = sample(
         logits[list(order)],
-        table.rows(torch.arange(num_rows), *table.reach(range(num_rows))),
+        table.rows(torch.arange(num_rows), table.reach(range(num_rows))),
         noise,
     )
     for slot, row in enumerate(order):

@@ -25,7 +25,7 @@ FAMILY = Family(
     ),
     pipeline=PipelineSpec(
         (
-            StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref(f"{_HERE}.runner:Qwen3TTSRunner")),
+            StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref(f"{_HERE}.runner:load_runner")),
             StageSpec("codec", StageKind.DECODER, Ref(f"{_HERE}.codec_stage:load_codec")),
         )
     ),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
+from antiphon.engine.runner import row_buckets
 from antiphon.models.qwen3_tts.codec_fused import FusedDecoder, FusedState
 from antiphon.models.qwen3_tts.config import CodecConfig
 from antiphon.nn.graphs import Graphs, round_up
@@ -25,7 +26,6 @@ from antiphon.nn.weights import Progress
 from antiphon.types import Samples
 
 _CHUNK_SIZES = (1, 4, 16)  # more sizes mean smaller batches of each
-_ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _MAX_RUN_FRAMES = 512
 """Of all rows: a GPU is full long before, and each frame takes 1.5 MB while it is decoded."""
 _RUN_FRAMES_A_SLOT = 4
@@ -254,8 +254,7 @@ class DeviceCodec:
 
 def _row_buckets(num_slots: int, num_frames: int) -> tuple[int, ...]:
     """Return the numbers of rows that runs are padded to."""
-    most = _max_rows(num_slots, num_frames)
-    return (*(size for size in _ROW_BUCKETS if size < most), most)
+    return row_buckets(_max_rows(num_slots, num_frames))
 
 
 def _max_rows(num_slots: int, num_frames: int) -> int:

@@ -6,7 +6,6 @@ The text embedding and its projection are folded into one table when the model i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -15,12 +14,8 @@ from torch import Tensor
 from antiphon.models.qwen3_tts.config import TalkerConfig
 from antiphon.models.qwen3_tts.qwen3 import build_transformer
 from antiphon.nn import kernels
-from antiphon.nn.attention import Attend, PagedCache
-from antiphon.nn.layers import Linear, Rotation, Weights
+from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import Transformer
-
-if TYPE_CHECKING:  # it needs Triton
-    from antiphon.nn.kernels.fused_linear import Scaled
 
 _FOLD_ROWS = 8192
 
@@ -117,24 +112,6 @@ class Talker:
             head=head,
             is_forbidden=_forbidden_ids(config).to(head.weight.device),
         )
-
-    def new_cache(self, num_blocks: int, block_positions: int, num_slots: int) -> PagedCache:
-        """Return empty keys and values, each slot with a table for as long as a request may be."""
-        shape = self.config.transformer
-        max_positions = len(self.transformer.rope.cosines)
-        return PagedCache.zeros(
-            (shape.num_layers, num_blocks, block_positions, shape.num_kv_heads, shape.head_dim),
-            (num_slots, -(-max_positions // block_positions)),
-            like=self.head.weight,
-        )
-
-    def __call__(self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend) -> Tensor:
-        """Return normed states, ``[rows, positions, hidden_size]``; see `Transformer`."""
-        return self.transformer(states, rotation, attend)
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return logits of group 0 in f32, nothing forbidden yet."""
-        return self.head(states).float()
 
     def forbid(self, logits: Tensor, is_too_early: Tensor) -> Tensor:
         """Rule out ids that are never said, and the end of speech where it is too early.

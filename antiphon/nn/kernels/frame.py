@@ -3,7 +3,7 @@ that decides whether speech goes on, and what a frame leaves behind in its slot.
 
 What they read and write is the state of slots, a row each; a row of the step names its slot. Slots
 are not guarded against each other: a step has each of them once, but for the last one, which is
-nobody's, and where nothing is moved on.
+padding, and where nothing is moved on.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from antiphon.nn.kernels.sampling import order_of_kth, order_of_share
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SamplingRules:
     """What decides how likely a code is, besides its logit.
 
     Attributes:
         parameters: temperature, top-k, top-p, repetition penalty; f32 ``[num_slots, 4]``.
-        has_occurred: codes that a slot has said, bool ``[num_slots, vocab_size]``.
-        is_forbidden: codes that nobody says, bool ``[vocab_size]``.
+        has_occurred: codes that a slot has drawn, bool ``[num_slots, vocab_size]``.
+        is_forbidden: codes that are never drawn, bool ``[vocab_size]``.
         frames: made so far, int64 ``[num_slots]``.
         end: the code that is forbidden in the first ``min_frames`` frames.
     """
@@ -38,7 +38,7 @@ class Said:
     min_frames: int
 
 
-def begin(
+def embed(
     index: Tensor,
     pending: Tensor,
     text: tuple[Tensor, Tensor],
@@ -63,7 +63,7 @@ def begin(
     squares = torch.empty(num_rows, 1, device=pending.device)
     result = Scaled(states, torch.empty_like(states), squares)
     positions, frames = torch.empty_like(index), torch.empty_like(index)
-    _begin[(num_rows,)](
+    _embed[(num_rows,)](
         index,
         pending,
         ids,
@@ -85,28 +85,33 @@ def begin(
     return result, positions, frames
 
 
-def say(
-    logits: Tensor, index: Tensor, said: Said, noise: Tensor, codes: Tensor, scores: Tensor
+def sample(
+    logits: Tensor,
+    index: Tensor,
+    rules: SamplingRules,
+    noise: Tensor,
+    codes: Tensor,
+    scores: Tensor,
 ) -> None:
     """Draw the first code of each row's frame, as `antiphon.nn.sampler.sample` does.
 
     Args:
         logits: ``[num_rows, vocab_size]``.
         index: slots, int64 ``[num_rows]``.
-        said: what else counts; a code that is drawn is noted there.
+        rules: parameters and limits; a code that is drawn is added to its history.
         noise: f32 ``[num_rows, vocab_size]``, rows of any stride.
         codes: where the codes go, int64 ``[num_rows]``, of any stride.
         scores: where the scores go, f32 ``[num_rows]``, of any stride.
     """
     vocab_size = logits.shape[1]
     block = triton.next_power_of_2(vocab_size)
-    _say[(len(index),)](
+    _sample[(len(index),)](
         logits.contiguous(),
         index,
-        said.parameters,
-        said.has_occurred,
-        said.is_forbidden,
-        said.frames,
+        rules.parameters,
+        rules.has_occurred,
+        rules.is_forbidden,
+        rules.frames,
         noise,
         codes,
         scores,
@@ -114,8 +119,8 @@ def say(
         noise.stride(0),
         codes.stride(0),
         scores.stride(0),
-        said.end,
-        said.min_frames,
+        rules.end,
+        rules.min_frames,
         BLOCK=block,
         PDL=overlaps(logits),
         num_warps=max(1, min(8, block // 512)),
@@ -123,7 +128,7 @@ def say(
     )
 
 
-def finish(
+def commit(
     index: Tensor,
     frames: tuple[Tensor, Tensor],
     end: int,
@@ -149,7 +154,7 @@ def finish(
     num_rows, num_groups = scores.shape
     num_slots, width = pending.shape
     block = min(1024, triton.next_power_of_2(width))
-    _finish[(num_rows, triton.cdiv(width, block))](
+    _commit[(num_rows, triton.cdiv(width, block))](
         index,
         codes,
         scores,
@@ -171,7 +176,7 @@ def finish(
 
 
 @triton.jit
-def _begin(
+def _embed(
     index,
     pending,
     text,
@@ -210,7 +215,7 @@ def _begin(
 
 
 @triton.jit
-def _say(
+def _sample(
     logits,
     index,
     parameters,
@@ -264,7 +269,7 @@ def _say(
 
 
 @triton.jit
-def _finish(
+def _commit(
     index,
     codes,
     scores,

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon.engine.model_runner import model_runner
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Append, Start
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts import language_model
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn.graphs import Graphs
 from tests.engine.drive import Drive
@@ -50,8 +50,8 @@ def runner(request: pytest.FixtureRequest, path: Path) -> Iterator[Qwen3TTSRunne
     is_batched = request.param != "one by one"
     with pytest.MonkeyPatch.context() as monkeypatch:
         if request.param == "rounded":
-            monkeypatch.setattr(language_model, "Graphs", CalledGraphs)
-        yield Qwen3TTSRunner(context, max_positions=256, is_batched=is_batched)
+            monkeypatch.setattr(model_runner, "Graphs", CalledGraphs)
+        yield load_runner(context, max_positions=256, is_batched=is_batched)
 
 
 @pytest.fixture(scope="module")

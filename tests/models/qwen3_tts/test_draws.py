@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.types import Sampling, SpeechRequest, Voice
 from tests.models.qwen3_tts.lm import hear
@@ -30,7 +30,7 @@ def first_codes(
 ) -> Callable[[Drawing], NDArray[np.int64]]:
     """Return what many seeds say first, ``[NUM_DRAWS, 16]``."""
     context = LoadContext(parity_checkpoint(CHECKPOINT), "cpu", "float32", NUM_DRAWS)
-    runner = Qwen3TTSRunner(context, is_batched=True, max_positions=64, cache_bytes=2**26)
+    runner = load_runner(context, is_batched=True, max_positions=64, cache_bytes=2**26)
     prompter = Qwen3TTSPrompter(context)
 
     def draw(drawing: Drawing) -> NDArray[np.int64]:

@@ -14,7 +14,8 @@ from antiphon.engine.plan import Append, Start
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.language_model import LanguageModel
+from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
 from tests.engine.drive import Drive
 from tests.models.qwen3_tts.lm import Codes, made_prompt, opened
@@ -45,7 +46,7 @@ def runner(request: pytest.FixtureRequest, path: Path) -> Iterator[Qwen3TTSRunne
     is_gpu = request.param == "cuda"
     dtype = "bfloat16" if is_gpu else "float32"
     context = LoadContext(path, request.param, dtype, 4, is_deterministic=is_gpu)
-    runner = Qwen3TTSRunner(context, max_positions=256)
+    runner = load_runner(context, max_positions=256)
     yield runner
     runner.close()
 
@@ -61,10 +62,15 @@ def prompts(path: Path) -> list[Prompt]:
 
 def held(runner: Qwen3TTSRunner, num_positions: int) -> list[Tensor]:
     """Return all that the device holds of the request in a slot."""
-    cache, slots = runner._model.cache, runner._model.slots
-    index = torch.tensor([SLOT], device=slots.pending.device)
+    model, (cache,) = runner._model, runner._caches.stacks
+    assert isinstance(model, LanguageModel)
+    slots = model.slots
+    index = torch.tensor([SLOT], device=slots.frames.device)
     kept = [cache.of_slots(layer, index, num_positions) for layer in range(len(cache.tensor))]
-    states = (slots.pending, slots.positions, slots.frames, slots.has_occurred, slots.frame_store)
+    states = (
+        *(model.pending, model.has_occurred),
+        *(slots.positions, slots.frames, slots.frame_store),
+    )
     return [
         *(each[:, :num_positions].clone() for layer in kept for each in layer),
         *(state[SLOT].clone() for state in states),

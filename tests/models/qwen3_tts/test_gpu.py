@@ -15,7 +15,7 @@ from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.offline import Audio, collect
 from antiphon.pipeline.runtime import LoadedModel
@@ -41,7 +41,7 @@ def path(checkpoint: Callable[..., Path]) -> Path:
 
 def new_runner(path: Path, device: str, **more: bool) -> Qwen3TTSRunner:
     context = LoadContext(path, device, "float32", NUM_SLOTS)
-    return Qwen3TTSRunner(context, max_positions=256, **more)
+    return load_runner(context, max_positions=256, **more)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["graphs", "eager"])

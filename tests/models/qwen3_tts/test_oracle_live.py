@@ -12,7 +12,7 @@ from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.spec import LoadContext
 from antiphon.types import Samples, SpeechRequest, Voice
@@ -66,7 +66,7 @@ def spoken_codes(case: Case, path: Path, reference: PreparedVoice | None) -> Cod
     name = case.speaker or "default"
     context = LoadContext(path, "cpu", "float32", max_slots=1)
     prompt = Qwen3TTSPrompter(context).build(request, Voice(id=name, name=name), seed=0)
-    runner = Qwen3TTSRunner(context, max_positions=512)
+    runner = load_runner(context, max_positions=512)
     frames = hear(runner, {0: prompt}, max_frames=case.max_new_tokens)[0].frames
     return np.array(frames[: case.max_new_tokens - 1])
 

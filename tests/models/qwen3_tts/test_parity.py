@@ -15,7 +15,7 @@ from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.qwen3_tts.weights import codec_decoder_weights
 from antiphon.models.spec import LoadContext
 from antiphon.types import SpeechRequest, Voice
@@ -36,7 +36,7 @@ def runner(parity_checkpoint: Callable[[str], Path]) -> Callable[[str], Qwen3TTS
     @cache
     def load(name: str) -> Qwen3TTSRunner:
         context = LoadContext(parity_checkpoint(name), "cpu", "float32", max_slots=2)
-        return Qwen3TTSRunner(context, max_positions=MAX_POSITIONS)
+        return load_runner(context, max_positions=MAX_POSITIONS)
 
     return load
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from antiphon.codec.fused_runner import FusedRunner
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.request import EngineRequest
@@ -17,9 +18,8 @@ from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
-from antiphon.pipeline.fused_runner import FusedRunner
 from antiphon.types import AudioChunk, Ended, Samples, Sampling
 from tests.models.qwen3_tts.lm import DRAWN, made_prompt
 
@@ -60,7 +60,7 @@ def loaded(path: Path, device: str, cache_bytes: int) -> NotingRunner:
     """Load model and codec; on a GPU in the types that are used there, and deterministic."""
     dtype = "float32" if device == "cpu" else "bfloat16"
     context = LoadContext(path, device, dtype, NUM_SLOTS, is_deterministic=device != "cpu")
-    runner = Qwen3TTSRunner(context, max_positions=MAX_POSITIONS, cache_bytes=cache_bytes)
+    runner = load_runner(context, max_positions=MAX_POSITIONS, cache_bytes=cache_bytes)
     noting = NotingRunner(runner, load_codec(context))
     noting.resumed = []
     return noting

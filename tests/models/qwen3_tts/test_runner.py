@@ -15,7 +15,7 @@ from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
 from tests.engine.drive import Drive
 from tests.models.qwen3_tts.lm import GREEDY, Heard, hear, hear_late, made_prompt, opened
@@ -31,7 +31,7 @@ class Loaded:
     def __init__(self, path: Path, **more: bool) -> None:
         self.config: Qwen3TTSConfig = load_config(path)
         context = LoadContext(path, "cpu", "float32", NUM_SLOTS)
-        self.runner = Qwen3TTSRunner(
+        self.runner = load_runner(
             context, max_positions=MAX_POSITIONS, cache_bytes=CACHE_BYTES, **more
         )
 
@@ -162,7 +162,7 @@ def test_speech_that_never_ends_is_cut_at_its_budget(endless: Loaded) -> None:
 
 def test_a_full_slot_ends_its_request(checkpoint: Callable[..., Path]) -> None:
     path = checkpoint("tiny-0.6b", Task.CUSTOM_VOICE)
-    runner = Qwen3TTSRunner(LoadContext(path, "cpu", "float32", 1), max_positions=40)
+    runner = load_runner(LoadContext(path, "cpu", "float32", 1), max_positions=40)
     prompt = made_prompt(load_config(path), seed=3)
     heard = hear(runner, {0: prompt}, max_frames=60)[0]
     assert heard.end == "length"

@@ -12,16 +12,16 @@ from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.kv_budget import KVBudget
-from antiphon.models.qwen3_tts.language_model_loading import load_language_model
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_configs import Size
+from antiphon.models.qwen3_tts.runner import load_language_model
 from antiphon.models.qwen3_tts.weights import (
     codec_decoder_weights,
     codec_encoder_weights,
     language_model_weights,
     speaker_encoder_weights,
 )
+from antiphon.models.spec import LoadContext
 
 LIKE = torch.empty(0)
 
@@ -64,9 +64,8 @@ def test_parts_are_disjoint_and_leave_out_only_what_nobody_needs(base: Path) -> 
 def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: Task) -> None:
     make_checkpoint(tmp_path, size=size, task=task, dtype="bfloat16", shards=3)
     config = load_config(tmp_path)
-    for dtype in (torch.float32, torch.bfloat16):
-        like = torch.empty(0, dtype=dtype)
-        model = load_language_model(tmp_path, config, KVBudget(1, 64), like=like)
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        model = load_language_model(LoadContext(tmp_path, "cpu", name, 1), 64)
         assert model.talker.head.weight.dtype == dtype
     with codec_decoder_weights(tmp_path, config, like=LIKE) as weights:
         assert CodecDecoder.of(weights, config.codec.decoder).tables.rows.isfinite().all()
@@ -86,6 +85,6 @@ def test_files_that_do_not_fit_are_refused_by_name(base: Path, tmp_path: Path, c
         tensors[name] = tensors[name][:-1].clone()
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ModelLoadError) as caught:
-        load_language_model(tmp_path, load_config(tmp_path), KVBudget(1, 64), like=LIKE)
+        load_language_model(LoadContext(tmp_path, "cpu", "float32", 1), 64)
     assert name in caught.value.message
     assert str(tmp_path) in caught.value.message

@@ -24,7 +24,7 @@ from triton.runtime.jit import JITFunction
 
 from antiphon.engine.plan import Start
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner
+from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn import kernels
 from tests.engine.drive import Drive
@@ -89,13 +89,20 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_a_step_compiles(compiler: Compiler, checkpoint: Callable[..., Path], dtype: str) -> None:
     path = checkpoint("tiny", "custom_voice")
-    runner = Qwen3TTSRunner(LoadContext(path, "cpu", dtype, 8), is_batched=True)
+    runner = load_runner(LoadContext(path, "cpu", dtype, 8), is_batched=True)
     drive, config = Drive(runner), load_config(path)
     starts = tuple(Start(slot, made_prompt(config, seed=slot)) for slot in range(6))
     drive.step((0,), starts=starts[:1])
     drive.step(range(6), starts=starts[1:])
     names = {name for name, _ in compiler.shared_bytes}
-    assert {"_thin_product", "_wide_product", "_decode", "decode_short", "_say", "_draw"} <= names
+    assert {
+        "_thin_product",
+        "_wide_product",
+        "_decode",
+        "decode_short",
+        "_sample",
+        "_draw",
+    } <= names
     assert max(compiler.shared_bytes.values()) <= MAX_SHARED_BYTES
 
 
@@ -106,11 +113,11 @@ def test_frames_that_are_made_again_compile(
 ) -> None:
     path = checkpoint("tiny", "custom_voice")
     context = LoadContext(path, "cpu", "bfloat16", 8, is_deterministic=True)
-    runner = Qwen3TTSRunner(context, is_batched=True)
+    runner = load_runner(context, is_batched=True)
     drive, config = Drive(runner), load_config(path)
     frames = tuple(np.zeros((3, config.talker.num_groups), np.int64))
     prompt = made_prompt(config, seed=1)
     drive.step(starts=[Start(slot, prompt, frames[:slot]) for slot in range(1, 4)])
     names = {name for name, _ in compiler.shared_bytes}
-    assert {"_begin", "_wide_product", "_decode", "_finish"} <= names
-    assert "_say" not in names, "their codes are known"
+    assert {"_embed", "_wide_product", "_decode", "_commit"} <= names
+    assert "_sample" not in names, "their codes are known"

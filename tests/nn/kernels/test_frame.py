@@ -11,7 +11,7 @@ if reason := why_not_here():
 
 from antiphon.nn import kernels
 from antiphon.nn.kernels import frame
-from antiphon.nn.sampler import SamplingRows, penalize_repetition, sample
+from antiphon.nn.sampler import SamplingReach, SamplingRows, penalize_repetition, sample
 
 pytestmark = pytest.mark.gpu
 
@@ -36,10 +36,10 @@ def counts() -> tuple[Tensor, Tensor]:
     return positions, made
 
 
-def test_begin_adds_text_to_what_is_pending() -> None:
+def test_embed_adds_text_to_what_is_pending() -> None:
     pending, table, norm = random(NUM_SLOTS, WIDTH), random(9, WIDTH, seed=3), random(WIDTH, seed=4)
     ids = integers(9, NUM_SLOTS, POSITIONS, seed=5)
-    scaled, positions, made = frame.begin(INDEX, pending, (ids, table), counts(), norm)
+    scaled, positions, made = frame.embed(INDEX, pending, (ids, table), counts(), norm)
     expected = [each[INDEX].clamp(max=POSITIONS - 1) for each in counts()]
     assert torch.equal(positions, expected[0])
     assert torch.equal(made, expected[1])
@@ -51,7 +51,7 @@ def test_begin_adds_text_to_what_is_pending() -> None:
 
 @pytest.mark.parametrize("top_p", [1.0, 0.7])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_say_draws_as_the_sampler_does(
+def test_sample_draws_as_the_sampler_does(
     temperature: float, top_p: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "_HAS_TRITON", False)
@@ -65,19 +65,19 @@ def test_say_draws_as_the_sampler_does(
     expected[made[INDEX] < 2, end] = -torch.inf
     by_row = parameters[INDEX]
     heat, top_ks, top_ps, penalty = by_row.unbind(1)
-    rows = SamplingRows(heat, top_ks.long(), top_ps, penalty, VOCAB, uses_top_p=True)
+    rows = SamplingRows(heat, top_ks.long(), top_ps, penalty, SamplingReach(VOCAB, uses_top_p=True))
     codes = torch.zeros(len(INDEX), 3, dtype=torch.int64, device=DEVICE)
     scores = torch.zeros(len(INDEX), 2, device=DEVICE)
-    said = frame.Said(parameters, occurred.clone(), forbidden, made, end, 2)
-    frame.say(logits, INDEX, said, noise, codes[:, 1], scores[:, 0])
+    rules = frame.SamplingRules(parameters, occurred.clone(), forbidden, made, end, 2)
+    frame.sample(logits, INDEX, rules, noise, codes[:, 1], scores[:, 0])
     tokens, best = sample(expected, rows, noise)
     assert torch.equal(codes[:, 1], tokens)
     torch.testing.assert_close(scores[:, 0], best)
-    assert said.has_occurred[INDEX, tokens].all()
-    assert int(said.has_occurred.sum() - occurred.sum()) <= len(INDEX)
+    assert rules.has_occurred[INDEX, tokens].all()
+    assert int(rules.has_occurred.sum() - occurred.sum()) <= len(INDEX)
 
 
-def test_finish_keeps_frames_and_judges_them() -> None:
+def test_commit_stores_frames_and_their_outcomes() -> None:
     codes = integers(7, len(INDEX), NUM_GROUPS + 1)
     codes[-1] = codes[-2]  # the same slot: the order in which they are kept is open
     scores = random(len(INDEX), NUM_GROUPS)
@@ -90,7 +90,7 @@ def test_finish_keeps_frames_and_judges_them() -> None:
     (positions, made), kept = counts(), store.clone()
     before = positions.clone(), made.clone(), pending.clone()
     where = (table, offsets)
-    frame.finish(INDEX, (codes, scores), end, where, (positions, made), pending, store)
+    frame.commit(INDEX, (codes, scores), end, where, (positions, made), pending, store)
     said = codes[:, :NUM_GROUPS]
     torch.testing.assert_close(pending[INDEX], table[said + offsets].sum(1))
     assert torch.equal(pending[[1, 2]], before[2][[1, 2]])

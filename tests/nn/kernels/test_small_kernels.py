@@ -12,7 +12,7 @@ if reason := why_not_here():
 from antiphon.nn import kernels
 from antiphon.nn.kernels import pointwise, sampling
 from antiphon.nn.layers import RMSNorm
-from antiphon.nn.sampler import SamplingRows, gumbel_noise, sample, seed_words
+from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise, sample, seed_words
 
 pytestmark = pytest.mark.gpu
 
@@ -72,8 +72,7 @@ def test_draws_are_the_same_to_the_bit(top_k: int, top_p: float) -> None:
         top_k=torch.tensor([top_k, top_k, 1, 7], device=DEVICE),
         top_p=torch.tensor([top_p, top_p, 1.0, top_p], device=DEVICE),
         repetition_penalty=torch.ones(4, device=DEVICE),
-        max_top_k=300,
-        uses_top_p=top_p < 1.0,
+        reach=SamplingReach(300, uses_top_p=top_p < 1.0),
     )
     noise = random(4, 3, 300, seed=1)[:, 1]
     parameters = (rows.temperature, rows.top_k, rows.top_p)

@@ -1,4 +1,4 @@
-"""Model and codec of one device as one runner: a frame is audio without having met the host."""
+"""Model and codec of one device as one runner: frames reach the codec without visiting the host."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,8 +13,8 @@ from antiphon.engine.plan import CacheShape, CodecShape, Start, StepOutput, Step
 from antiphon.engine.runner import PendingStep, Runner
 
 
-class FrameStoring(Runner, Protocol):
-    """A runner whose frames can be read where they were made."""
+class FrameSource(Runner, Protocol):
+    """What both `HostRunner` and `ModelRunner` are: frames can be read where they were made."""
 
     @property
     def frame_store(self) -> Any:
@@ -35,8 +35,8 @@ class _Priming:
 
 
 @dataclass(frozen=True, slots=True)
-class _CoLocatedStep:
-    """A step under way: frames, then audio."""
+class _FusedStep:
+    """A step in flight: frames, then audio."""
 
     frames: PendingStep
     audio: PendingAudio | None
@@ -54,16 +54,18 @@ class FusedRunner:
     """A `Runner` that decodes too: each step makes its frames, then its chunks, on one stream.
 
     A request's slot is also its row of the codec's state. If there are frames that the codec must
-    have heard before a row's first chunk (a voice's context, then what had become audio before a
+    have decoded before a row's first chunk (a voice's context, then what had become audio before a
     request lost its slot), the row is primed with them. One row is primed in a step, so that the
     others do not wait; unless a row's first chunk is due, which goes before everything.
 
     Attributes:
-        num_slots: requests that can be under way at once.
+        num_slots: requests that can run at once.
+        row_buckets: of the model's steps.
     """
 
-    def __init__(self, runner: FrameStoring, decoder: StreamingDecoder) -> None:
+    def __init__(self, runner: FrameSource, decoder: StreamingDecoder) -> None:
         self.num_slots = runner.num_slots
+        self.row_buckets = runner.row_buckets
         self._runner = runner
         self._decoder = decoder
         with runner.on_stream():
@@ -79,7 +81,7 @@ class FusedRunner:
         decoder = self._decoder
         return CodecShape(decoder.samples_per_frame, decoder.sample_rate_hz, decoder.chunk_sizes)
 
-    def launch(self, plan: StepPlan) -> _CoLocatedStep:
+    def launch(self, plan: StepPlan) -> _FusedStep:
         with self._runner.on_stream():
             frames = self._runner.launch(plan)
             for slot in plan.releases:
@@ -91,7 +93,7 @@ class FusedRunner:
             if plan.codec_chunks:
                 store = self._runner.frame_store
                 audio = self._decoder.launch(plan.codec_chunks, store, self._state)
-        return _CoLocatedStep(frames, audio)
+        return _FusedStep(frames, audio)
 
     def close(self) -> None:
         self._runner.close()

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from antiphon.codec.fused_runner import FusedRunner
 from antiphon.engine.plan import CodecChunk, Start, StepPlan
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.codec import ToneCodec, ToneState
 from antiphon.models.toy.prompt import Letters
 from antiphon.models.toy.talker import ToyFrame, ToyRunner
-from antiphon.pipeline.fused_runner import FusedRunner
 from antiphon.types import Samples, Sampling
 
 CONTEXT = LoadContext(device="cpu", max_slots=3)

@@ -1,0 +1,184 @@
+"""What a family implements to be served as an autoregressive model, and what crosses there.
+
+`ModelRunner` owns slots, blocks, buckets and graphs; the model owns its weights and what else a
+slot of it holds on the device. Nothing in a step may wait for the device or read a tensor's values.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.engine.model_runner.slot_state import SlotState
+from antiphon.models.base import Piece, Prompt
+from antiphon.nn.attention import Attend, KVShape
+
+Codes: TypeAlias = NDArray[np.int64]
+"""Frames on the host, ``[num_frames, frame_size]``, or one of them."""
+
+FRAME, STOP, FAULT = 0, 1, 2
+"""Outcome of a row in a step: a frame, the end of speech, or NaN in what was computed."""
+
+
+class ARRequest(Protocol):
+    """What a model keeps on the host of one request."""
+
+    def observe(self, frame: Codes, number: int) -> bool:
+        """Take in frame ``number``, from 1, in order; return whether it has to be the last."""
+        ...
+
+
+RequestT = TypeVar("RequestT", bound=ARRequest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotStart(Generic[RequestT]):
+    """A request that gets a slot.
+
+    Attributes:
+        request: of `ARModel.open`.
+        frames: that it made before it lost a slot.
+        next_frame: number, from 0, of the frame that the slot is stepped or replayed for first;
+            those before it are prefilled as part of the prompt.
+    """
+
+    slot: int
+    prompt: Prompt
+    request: RequestT
+    frames: Codes
+    next_frame: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptSpan(Generic[RequestT]):
+    """Positions ``start`` to ``end - 1`` of a slot, to be prefilled; those before are computed."""
+
+    slot: int
+    request: RequestT
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The rows of a step.
+
+    Attributes:
+        slots: int64 ``[num_rows]``; rows that fill up a bucket have the last slot, for padding.
+        states: inputs of the first layer, in the form that the model's `forward` takes.
+        positions: of the inputs, int64 ``[num_rows]``.
+        frames: numbers of the frames that they make, likewise.
+    """
+
+    slots: Tensor
+    states: Any
+    positions: Tensor
+    frames: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Frames on the device.
+
+    Attributes:
+        codes: int64 ``[num_rows, frame_size + 1]``, the outcome in the last column.
+        scores: of the codes as they were drawn, f32 ``[num_rows, frame_size]``.
+    """
+
+    codes: Tensor
+    scores: Tensor
+
+    @classmethod
+    def empty(cls, num_rows: int, slots: SlotState) -> "Frames":
+        """Make room for a frame in each row."""
+        store = slots.frame_store
+        size = store.shape[2]
+        codes = torch.empty(num_rows, size + 1, dtype=torch.int64, device=store.device)
+        return cls(codes, torch.empty(num_rows, size, device=store.device))
+
+
+class ARModel(Protocol[RequestT]):
+    """Talks to `ModelRunner` only, in the engine's thread and on the runner's stream."""
+
+    @property
+    def slots(self) -> SlotState:
+        """State of every slot, and of one more that rows for padding use."""
+        ...
+
+    @property
+    def kv_shapes(self) -> tuple[KVShape, ...]:
+        """Stacks of keys and values that share each slot's blocks; a stack for a transformer."""
+        ...
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device of keys and values."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers of one position's input."""
+        ...
+
+    @property
+    def uses_kernels(self) -> bool:
+        """Whether steps run on a GPU's kernels, and so can be captured in graphs."""
+        ...
+
+    def open(self, prompt: Prompt, frames: Codes) -> RequestT:
+        """Take a request in on the host, with the frames that it made before."""
+        ...
+
+    def start(self, starts: Sequence[SlotStart[RequestT]]) -> None:
+        """Write what slots hold of new requests; `SlotState` is the runner's to write."""
+        ...
+
+    def append(self, pieces: Sequence[tuple[int, RequestT, Piece]]) -> None:
+        """Take in text that has arrived for requests in slots, before the frames that need it."""
+        ...
+
+    def embed_prompts(self, spans: Sequence[PromptSpan[RequestT]]) -> Tensor:
+        """Return the inputs of all positions of the spans, ``[num_positions, width]``."""
+        ...
+
+    def sampling_shape(self, slots: Sequence[int]) -> Hashable:
+        """Return what the host must decide of a step's sampling: part of a graph's key."""
+        ...
+
+    def embed(self, slots: Tensor) -> Inputs:
+        """Return the inputs of a step: the fed-back frame, with the text beside the next."""
+        ...
+
+    def forward(self, states: Any, positions: Tensor, attends: Sequence[Attend]) -> Tensor:
+        """Return hidden states, ``[rows, positions, width]``.
+
+        Args:
+            states: of `embed`; or of `embed_prompts`, with a row in front.
+            positions: int64 ``[rows, positions]``.
+            attends: one for each of `kv_shapes`.
+        """
+        ...
+
+    def sample(self, hidden: Tensor, inputs: Inputs, sampling: Any) -> Frames:
+        """Draw a frame in every row, inner codebooks included; no outcome yet.
+
+        Args:
+            hidden: of each row, ``[num_rows, width]``.
+            inputs: of the step.
+            sampling: of `sampling_shape`.
+        """
+        ...
+
+    def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
+        """Feed frames back: move the slots one position on, and write each row's outcome.
+
+        Args:
+            frames: of `sample`, or known ones.
+            inputs: of the step.
+            is_replay: whether frame store and sampling history hold these frames already.
+        """
+        ...

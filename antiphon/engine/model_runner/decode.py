@@ -1,0 +1,136 @@
+"""The autoregressive step by graphs: in buckets of rows and of visible positions."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.engine.model_runner.ar_model import ARModel, Codes, Frames, Inputs, RequestT
+from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
+from antiphon.engine.runner import row_buckets
+from antiphon.nn.attention import DecodeAttention
+from antiphon.nn.graphs import Graphs, buckets, round_up
+from antiphon.nn.host_device import upload
+
+_MIN_VISIBLE = 256
+_NUM_VISIBLE_STEP = 4  # from one bucket of visible positions to the next
+_MAX_USUAL_VISIBLE = 1024  # longer requests are rare: their graphs are captured when they come
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeShape:
+    """All that the host decides in a step: a graph's key.
+
+    Attributes:
+        num_visible: at least the positions that the fullest slot will then hold.
+        sampling: of `ARModel.sampling_shape`.
+    """
+
+    num_rows: int
+    num_visible: int
+    sampling: Hashable
+
+
+class DecodeSteps(Generic[RequestT]):
+    """Makes a frame in each of several slots.
+
+    Attributes:
+        row_buckets: numbers of rows that a step is rounded up to, where there are graphs.
+    """
+
+    def __init__(
+        self, model: ARModel[RequestT], caches: KVCaches, graphs: Graphs, budget: KVBudget
+    ) -> None:
+        self._model = model
+        self._caches = caches
+        self._graphs = graphs
+        self._num_slots = budget.num_slots
+        self._device = device = caches.table.device
+        self.row_buckets = row_buckets(budget.num_slots)
+        self._visible_buckets = buckets(
+            budget.max_positions, smallest=_MIN_VISIBLE, factor=_NUM_VISIBLE_STEP
+        )
+        self._index = torch.full((budget.num_slots,), budget.num_slots, device=device)
+
+    @property
+    def usual_shapes(self) -> tuple[DecodeShape, ...]:
+        """What graphs are captured for before the first request."""
+        sampling = self._model.sampling_shape(())
+        return tuple(
+            DecodeShape(num_rows, num_visible, sampling)
+            for num_visible in self._visible_buckets
+            if num_visible <= max(_MAX_USUAL_VISIBLE, self._visible_buckets[0])
+            for num_rows in reversed(self.row_buckets)
+        )
+
+    def capture(self, shape: DecodeShape) -> None:
+        """Capture a graph, touching the row for padding alone."""
+        with self._graphs.on_stream():
+            self._index.fill_(self._num_slots)
+        self._graphs.capture(shape, partial(self._run, shape))
+
+    def step(self, slots: Sequence[int], num_visible: int) -> Tensor:
+        """Make one frame in each of ``slots``.
+
+        Args:
+            slots: all prefilled.
+            num_visible: at least the number of positions that the fullest of them will then hold.
+
+        Returns:
+            `Frames.codes`, int64 ``[len(slots), frame_size + 1]``, until the next step.
+        """
+        sampling = self._model.sampling_shape(slots)
+        shape = self._rounded(DecodeShape(len(slots), num_visible, sampling))
+        if self._graphs.is_enabled and shape not in self._graphs:
+            self.capture(shape)
+        padding = [self._num_slots] * (shape.num_rows - len(slots))
+        self._index[: shape.num_rows].copy_(upload([*slots, *padding], self._device))
+        return self._graphs.run(shape, partial(self._run, shape))[: len(slots)]
+
+    def replay(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
+        """Compute again what `step` has left behind of frames that are known, to the last bit.
+
+        Args:
+            slots: each at the position of its frame.
+            frames: int64, ``[len(slots), frame_size]``.
+            num_visible: as for `step`.
+        """
+        shape = self._rounded(DecodeShape(len(slots), num_visible, None))
+        index = np.full(shape.num_rows, self._num_slots)
+        index[: len(slots)] = slots
+        numbers = np.zeros((shape.num_rows, frames.shape[1] + 1), np.int64)
+        numbers[: len(slots), :-1] = frames
+        codes = upload(numbers, self._device)
+        scores = torch.zeros(shape.num_rows, frames.shape[1], device=self._device)
+        inputs = self._model.embed(upload(index, self._device))
+        self._forward(inputs, shape)
+        self._model.commit(Frames(codes, scores), inputs, is_replay=True)
+
+    def _rounded(self, shape: DecodeShape) -> DecodeShape:
+        """Return the shape of the graph that serves ``shape``; without graphs it serves itself."""
+        if not self._graphs.is_enabled:
+            return shape
+        return DecodeShape(
+            round_up(shape.num_rows, self.row_buckets),
+            round_up(shape.num_visible, self._visible_buckets),
+            shape.sampling,
+        )
+
+    def _run(self, shape: DecodeShape) -> Tensor:
+        """Compute a step of the slots in the buffer; all that happens on the device."""
+        inputs = self._model.embed(self._index[: shape.num_rows])
+        frames = self._model.sample(self._forward(inputs, shape), inputs, shape.sampling)
+        self._model.commit(frames, inputs, is_replay=False)
+        return frames.codes
+
+    def _forward(self, inputs: Inputs, shape: DecodeShape) -> Tensor:
+        """Run the model one position on; return hidden states, ``[num_rows, width]``."""
+        attends = [
+            DecodeAttention(stack, inputs.slots, inputs.positions, shape.num_visible)
+            for stack in self._caches.stacks
+        ]
+        return self._model.forward(inputs.states, inputs.positions[:, None], attends)[:, 0]

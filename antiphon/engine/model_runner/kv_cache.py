@@ -1,0 +1,107 @@
+"""Keys and values of all slots in blocks: how many a device gets, and which slot holds which."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.nn.attention import KVShape, PagedCache
+from antiphon.nn.host_device import upload
+
+logger = logging.getLogger(__name__)
+
+BLOCK_POSITIONS = 16
+_USUAL_POSITIONS = 384  # of a request: nearly half a minute of speech with its prompt
+_USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
+_STREAM_FRAMES = 375  # 30 s
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class KVBudget:
+    """What shall fit.
+
+    Attributes:
+        num_slots: requests that run at once.
+        max_positions: of each, prompt and frames together.
+        cache_bytes: for the keys and values of all; ``None``: on a GPU enough for nearly half a
+            minute in all slots, elsewhere for a third of that.
+    """
+
+    num_slots: int
+    max_positions: int
+    cache_bytes: int | None = None
+
+    def num_blocks(self, shapes: Sequence[KVShape], like: Tensor) -> int:
+        """Return how many blocks there shall be: at least as many as the longest request takes.
+
+        Args:
+            shapes: of the stacks whose keys and values they hold.
+            like: a tensor of their type, on their device.
+        """
+        if self.cache_bytes is not None:
+            position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
+            num_blocks = self.cache_bytes // (position_bytes * BLOCK_POSITIONS)
+        else:
+            usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
+            num_blocks = self.num_slots * min(usual, self.max_positions) // BLOCK_POSITIONS
+        return max(num_blocks, _num_blocks_of(self.max_positions))
+
+
+class KVCaches:
+    """The blocks of all stacks under one table: a slot's blocks have the same numbers in each.
+
+    Attributes:
+        stacks: a cache for each transformer of the model.
+        num_blocks: that may be given out.
+        table: of each slot and of one for padding, see `PagedCache`.
+    """
+
+    def __init__(self, shapes: Sequence[KVShape], budget: KVBudget, like: Tensor) -> None:
+        self.num_blocks = budget.num_blocks(shapes, like)
+        size = (budget.num_slots + 1, _num_blocks_of(budget.max_positions))
+        self.table = torch.full(size, self.num_blocks, dtype=torch.int32, device=like.device)
+        self.stacks = tuple(
+            PagedCache.zeros(shape, self.num_blocks, BLOCK_POSITIONS, self.table, like)
+            for shape in shapes
+        )
+        self._num_held = [0] * budget.num_slots
+
+    def clear(self, slots: Sequence[int], index: Tensor) -> None:
+        """Empty the tables of slots, which ``index`` holds on the device."""
+        for slot in slots:
+            self._num_held[slot] = 0
+        self.table[index] = self.num_blocks
+
+    def extend(self, blocks: Mapping[int, Sequence[int]]) -> None:
+        """Put blocks at the ends of slots' tables."""
+        places: list[int] = []
+        numbers: list[int] = []
+        width = self.table.shape[1]
+        for slot, given in blocks.items():
+            first, num_held = slot * width, self._num_held[slot]
+            assert num_held + len(given) <= width, "a slot is given more than its request may hold"
+            places += range(first + num_held, first + num_held + len(given))
+            numbers += given
+            self._num_held[slot] = num_held + len(given)
+        if numbers:
+            uploaded = upload(np.array((places, numbers), np.int64), self.table.device)
+            self.table.view(-1)[uploaded[0]] = uploaded[1].int()
+
+    def log_memory(self) -> None:
+        """Log what memory the blocks take, and what they are good for."""
+        logger.info(
+            "memory: cache %.0f MiB (%d blocks, %d positions, %d streams of 30 s)",
+            sum(stack.tensor.nbytes for stack in self.stacks) / _MIB,
+            self.num_blocks,
+            self.num_blocks * BLOCK_POSITIONS,
+            self.num_blocks // _num_blocks_of(_STREAM_FRAMES),
+        )
+
+
+def _num_blocks_of(num_positions: int) -> int:
+    """Return how many blocks so many positions of one request take."""
+    return -(-num_positions // BLOCK_POSITIONS)

@@ -1,0 +1,285 @@
+"""Carries out the scheduler's plans with an autoregressive model: one frame a slot comes out."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.engine.model_runner.ar_model import (
+    FAULT,
+    STOP,
+    ARModel,
+    ARRequest,
+    Codes,
+    PromptSpan,
+    RequestT,
+    SlotStart,
+)
+from antiphon.engine.model_runner.decode import DecodeShape, DecodeSteps
+from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
+from antiphon.engine.model_runner.prefill import Prefiller, PrefillShape
+from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
+from antiphon.nn.graphs import Graphs
+from antiphon.nn.host_device import Download
+from antiphon.nn.weights import Progress
+
+logger = logging.getLogger(__name__)
+
+_REPLAYED_POSITIONS = 8  # in a step, which takes as long as so many steps
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True, eq=False)
+class _Slot(Generic[RequestT]):
+    """What the host knows of a request.
+
+    Attributes:
+        made: frames from before the request lost its slot.
+        num_prompt_positions: before the one that the first frame is made from.
+        num_frames: made before, and launched since.
+    """
+
+    request: RequestT
+    made: Codes
+    num_prompt_positions: int
+    num_frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """A frame that is being made."""
+
+    slot: int
+    request: ARRequest
+    number: int  # from 1
+    is_slot_full: bool
+
+
+class _Step:
+    """A step in flight; see `antiphon.engine.runner.PendingStep`."""
+
+    def __init__(
+        self, runner: "ModelRunner[Any]", frames: Sequence[_Launched], download: Download | None
+    ) -> None:
+        self._runner = runner
+        self._frames = frames
+        self._download = download
+
+    @property
+    def is_done(self) -> bool:
+        return self._download is None or self._download.is_done
+
+    def result(self) -> StepOutput:
+        if self._download is None:
+            return StepOutput({})
+        return self._runner.collect(self._frames, self._download.wait().numpy())
+
+
+class ModelRunner(Generic[RequestT]):
+    """Steps any number of requests; a frame depends on its own request alone.
+
+    Attributes:
+        num_slots: requests that can run at once.
+        cache: blocks for their positions.
+        codec: none; its frames are for others to decode.
+        row_buckets: numbers of rows that a step is rounded up to.
+    """
+
+    codec = None
+
+    def __init__(
+        self,
+        model: ARModel[RequestT],
+        budget: KVBudget,
+        *,
+        is_batched: bool | None = None,
+        is_deterministic: bool = False,
+        uses_graphs: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Allocate the caches and capture the graphs that ordinary requests need.
+
+        Args:
+            model: loaded.
+            budget: number of slots, and memory for their keys and values.
+            is_batched: whether a step computes all its slots together. One by one is slower, and
+                exact: then a request's codes do not depend on the others even by rounding.
+                Default: together on a GPU, one by one on the CPU.
+            is_deterministic: whether the model is exact in a batch too.
+            uses_graphs: on a GPU; without them a step is exact in its shapes, and slow.
+            progress: called for every graph that has been captured.
+        """
+        device = model.like.device
+        self.num_slots = budget.num_slots
+        self._max_positions = budget.max_positions
+        self._model = model
+        with torch.inference_mode():
+            self._caches = KVCaches(model.kv_shapes, budget, model.like)
+            graphs_enabled = uses_graphs and model.uses_kernels
+            self._graphs = Graphs(device, is_enabled=graphs_enabled, priority=-1)
+            self._steps = DecodeSteps(model, self._caches, self._graphs, budget)
+            self._prefiller = Prefiller(model, self._caches, self._graphs)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # what loading has put on other streams
+            self._warm_up(progress)
+        self._caches.log_memory()
+        is_batched = device.type != "cpu" if is_batched is None else is_batched
+        self._num_rows = self.num_slots if is_batched else 1
+        self._is_exact = not is_batched or is_deterministic
+        self.row_buckets = self._steps.row_buckets
+        self.cache = CacheShape(
+            self._caches.num_blocks,
+            BLOCK_POSITIONS,
+            budget.max_positions,
+            replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
+        )
+        self._slots: dict[int, _Slot[RequestT]] = {}
+
+    @property
+    def frame_store(self) -> Tensor:
+        """The slots' latest frames; see `antiphon.codec.protocol.StreamingDecoder.launch`."""
+        return self._model.slots.frame_store
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Return a context in which work is put after that of all steps launched so far."""
+        return self._graphs.on_stream()
+
+    @torch.inference_mode()
+    def launch(self, plan: StepPlan) -> _Step:
+        """Begin a step; see `antiphon.engine.runner.Runner`."""
+        with self.on_stream():
+            for slot in plan.releases:
+                del self._slots[slot]
+            if plan.starts:
+                self._start(plan.starts)
+            if plan.appends:
+                self._append(plan.appends)
+            if plan.blocks:
+                self._caches.extend(plan.blocks)
+            for group in self._groups(plan.prefills):
+                self._prefill(group)
+            return self._step(plan.decode_slots)
+
+    def collect(self, launched: Sequence[_Launched], rows: Codes) -> StepOutput:
+        """Sort a step's frames by outcome, one row each; a frame of a gone request counts too."""
+        frames: dict[int, Codes] = {}
+        stopped, lengths, faults = set(), set(), set()
+        for each, row in zip(launched, rows, strict=True):
+            slot, codes, outcome = each.slot, row[:-1], int(row[-1])
+            if outcome == FAULT:
+                logger.error("slot %d: the model computed NaN; its request ends", slot)
+                faults.add(slot)
+            elif outcome == STOP:
+                stopped.add(slot)
+            else:
+                frames[slot] = codes.copy()  # a view would keep all of the step's pinned memory
+                if each.request.observe(codes, each.number) or each.is_slot_full:
+                    lengths.add(slot)
+        return StepOutput(frames, frozenset(stopped), frozenset(lengths), frozenset(faults))
+
+    def close(self) -> None:
+        """Free what loading took."""
+        self._slots.clear()
+        self._graphs.clear()
+        del self._model, self._caches, self._steps, self._prefiller
+
+    def _warm_up(self, progress: Progress | None) -> None:
+        """Capture the graphs that ordinary requests need; does nothing without graphs."""
+        if not self._graphs.is_enabled:
+            return
+        steps, prefills = self._steps.usual_shapes, self._prefiller.shapes
+        shapes: list[DecodeShape | PrefillShape] = [*steps, *prefills]
+        for number, shape in enumerate(shapes, start=1):
+            if isinstance(shape, DecodeShape):
+                self._steps.capture(shape)
+            else:
+                self._prefiller.capture(shape)
+            if progress is not None:
+                progress(number, len(shapes))
+        self._graphs.settle()
+
+    def _start(self, starts: Sequence[Start]) -> None:
+        """Give slots to requests; their tables begin empty."""
+        opened: list[SlotStart[RequestT]] = []
+        for start in starts:
+            made = np.empty((0, self.frame_store.shape[2]), np.int64)
+            if start.frames:
+                made = np.stack(start.frames)
+            request, num_positions = (
+                self._model.open(start.prompt, made),
+                start.prompt.num_positions,
+            )
+            assert num_positions < self._max_positions, "the prompt is too long"
+            self._slots[start.slot] = _Slot(request, made, num_positions, len(made))
+            next_frame = 0 if self._is_exact else len(made)  # exactly: all frames are replayed
+            opened.append(SlotStart(start.slot, start.prompt, request, made, next_frame))
+        index = self._model.slots.start(
+            [
+                (each.slot, each.prompt.num_positions + each.next_frame, each.next_frame)
+                for each in opened
+            ],
+            [each.prompt.seed for each in opened],
+        )
+        self._model.slots.restore([(each.slot, each.frames) for each in opened])
+        self._caches.clear([each.slot for each in opened], index)
+        self._model.start(opened)
+
+    def _append(self, appends: Sequence[Append]) -> None:
+        self._model.append(
+            [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
+        )
+
+    def _prefill(self, prefills: Sequence[Prefill]) -> None:
+        """Compute positions; those of frames as they were computed at first, if that is exact."""
+        spans: list[PromptSpan[RequestT]] = []
+        replays: dict[int, range] = {}
+        for each in prefills:
+            state, end = self._slots[each.slot], each.end
+            if self._is_exact:
+                end = min(each.end, state.num_prompt_positions)
+                replays[each.slot] = range(max(each.start, end), each.end)
+            if each.start < end:
+                spans.append(PromptSpan(each.slot, state.request, each.start, end))
+        if spans:
+            self._prefiller.prefill(spans, by_block=self._num_rows == 1)
+        for number in range(max(map(len, replays.values()), default=0)):
+            self._replay(
+                {slot: each[number] for slot, each in replays.items() if number < len(each)}
+            )
+
+    def _replay(self, positions: Mapping[int, int]) -> None:
+        """Compute one position again in each slot, at which a frame of it was made."""
+        frames = []
+        for slot, position in positions.items():
+            state = self._slots[slot]
+            frames.append(state.made[position - state.num_prompt_positions])
+        self._steps.replay([*positions], np.stack(frames), max(positions.values()) + 1)
+
+    def _step(self, slots: Sequence[int]) -> _Step:
+        """Launch one frame in each of ``slots``."""
+        results, launched, limit = [], [], self._max_positions
+        for group in self._groups(slots):
+            num_visible = 0
+            for slot in group:
+                state = self._slots[slot]
+                state.num_frames += 1
+                num_positions = state.num_prompt_positions + state.num_frames
+                num_visible = max(num_visible, min(num_positions, limit))
+                is_full = num_positions >= limit
+                launched.append(_Launched(slot, state.request, state.num_frames, is_full))
+            results.append(self._steps.step(group, num_visible))
+        if not results:
+            return _Step(self, (), None)
+        download = Download(results[0] if len(results) == 1 else torch.cat(results))
+        return _Step(self, launched, download)
+
+    def _groups(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """Split into what is computed together."""
+        size = self._num_rows
+        return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,0 +1,77 @@
+"""What the device holds of every request of any model: one row a slot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.engine.plan import FRAME_STORE_FRAMES
+from antiphon.nn.host_device import upload
+from antiphon.nn.sampler import seed_words
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """The state of every slot, one row each; the last row is for padding.
+
+    Attributes:
+        positions: of the next input, int64.
+        frames: made so far, int64.
+        seeds: see `antiphon.nn.sampler.seed_words`, int64, ``[num_rows, 2]``.
+        frame_store: the latest frames, frame k at ``k % FRAME_STORE_FRAMES``, int64,
+            ``[num_rows, FRAME_STORE_FRAMES, frame_size]``.
+    """
+
+    positions: Tensor
+    frames: Tensor
+    seeds: Tensor
+    frame_store: Tensor
+
+    @classmethod
+    def zeros(cls, num_rows: int, frame_size: int, device: torch.device) -> "SlotState":
+        """Make the state of idle slots."""
+
+        def integers(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int64, device=device)
+
+        return cls(
+            positions=integers(num_rows),
+            frames=integers(num_rows),
+            seeds=integers(num_rows, 2),
+            frame_store=integers(num_rows, FRAME_STORE_FRAMES, frame_size),
+        )
+
+    def start(self, rows: Sequence[tuple[int, int, int]], seeds: Sequence[int]) -> Tensor:
+        """Begin requests, ``(slot, next position, next frame)`` each; return their slots."""
+        words = [seed_words(seed) for seed in seeds]
+        uploaded = upload(np.concatenate((rows, words), axis=1), self.positions.device)
+        index, positions, frames = uploaded[:, :3].unbind(1)
+        self.positions[index] = positions
+        self.frames[index] = frames
+        self.seeds[index] = uploaded[:, 3:]
+        return index
+
+    def restore(self, made: Sequence[tuple[int, NDArray[Any]]]) -> None:
+        """Put back the latest of the frames that requests made before, by slot."""
+        rows = [
+            (slot, number % FRAME_STORE_FRAMES, *frames[number])
+            for slot, frames in made
+            for number in range(max(0, len(frames) - FRAME_STORE_FRAMES), len(frames))
+        ]
+        if rows:
+            uploaded = upload(np.array(rows, np.int64), self.positions.device)
+            self.frame_store[uploaded[:, 0], uploaded[:, 1]] = uploaded[:, 2:]
+
+    def advance(self, index: Tensor, positions: Tensor, frames: Tensor) -> None:
+        """Move the slots in ``index`` one frame on from ``positions`` and ``frames``.
+
+        Padding stays at the beginning, where it costs least.
+        """
+        self.positions[index] = positions + 1
+        self.frames[index] = frames + 1
+        self.positions[-1].zero_()
+        self.frames[-1].zero_()

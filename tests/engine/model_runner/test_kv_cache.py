@@ -1,0 +1,66 @@
+"""The cache is as large as asked for, and always holds the longest request."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
+from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.runner import load_runner
+from antiphon.models.spec import LoadContext
+from antiphon.nn.attention import KVShape
+
+
+@pytest.fixture(scope="module")
+def path(checkpoint: Callable[..., Path]) -> Path:
+    return checkpoint("tiny", Task.BASE)
+
+
+@given(
+    shapes=st.lists(st.builds(KVShape, *[st.integers(1, 8)] * 3), min_size=1, max_size=3),
+    num_slots=st.integers(1, 300),
+    max_positions=st.integers(1, 4096),
+    cache_bytes=st.none() | st.integers(0, 2**32),
+)
+def test_the_longest_request_fits_and_memory_is_kept_to(
+    shapes: list[KVShape], num_slots: int, max_positions: int, cache_bytes: int | None
+) -> None:
+    like = torch.empty(0, dtype=torch.bfloat16)
+    num_blocks = KVBudget(num_slots, max_positions, cache_bytes).num_blocks(shapes, like)
+    at_least = -(-max_positions // BLOCK_POSITIONS)
+    assert num_blocks >= at_least
+    if num_blocks > at_least and cache_bytes is not None:
+        width = sum(each.num_layers * each.num_kv_heads * each.head_dim for each in shapes)
+        assert 2 * num_blocks * BLOCK_POSITIONS * width * like.element_size() <= cache_bytes
+
+
+def test_stacks_of_any_shapes_share_one_table() -> None:
+    shapes = (KVShape(2, 1, 4), KVShape(3, 2, 8))
+    caches = KVCaches(shapes, KVBudget(num_slots=2, max_positions=64), torch.zeros(()))
+    caches.extend({1: (7, 3), 0: (2,)})
+    caches.extend({1: (5,)})
+    caches.clear([0], torch.tensor([0]))
+    spare = caches.num_blocks
+    assert caches.table.tolist() == [[spare] * 4, [7, 3, 5, spare], [spare] * 4]
+    slots, positions = torch.tensor([1, 1]), torch.tensor([0, 33])
+    for shape, stack in zip(shapes, caches.stacks, strict=True):
+        assert stack.table is caches.table
+        assert stack.tensor.shape[0] == shape.num_layers
+        blocks, offsets = stack.places(slots, positions)
+        stack.tensor[0, 0, blocks, offsets] = 1.0
+        assert stack.tensor[0, 0, 7, 0].eq(1).all()
+        assert stack.tensor[0, 0, 5, 1].eq(1).all()
+
+
+def test_a_runner_tells_its_memory(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        runner = load_runner(LoadContext(path, "cpu", "float32", 3), max_positions=640)
+    assert runner.cache.num_blocks == 40
+    assert runner.cache.max_positions == 640
+    assert [each.getMessage() for each in caplog.records if "(40 blocks" in each.getMessage()]
+    assert len(runner.frame_store) == 3 + 1
