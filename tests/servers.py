@@ -16,6 +16,7 @@ from antiphon.api.app import create_app
 from antiphon.api.state import ServerState
 from antiphon.api.transport.protocols import uvicorn_options
 from antiphon.config import ModelSettings, Settings
+from antiphon.web.routes import page_routes
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ def start_server(
         send_buffer_bytes: how much the kernel may hold of what a client has not read.
         on_app: is given the app before it starts.
     """
-    app = create_app(settings)
+    app = create_app(settings, pages=page_routes())
     if on_app is not None:
         on_app(app)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -22,9 +22,9 @@ MAY_IMPORT = {
         "__init__",
         *GROUND,
     },
-    "web": {"api", *GROUND},
+    "web": {"errors"},
     "api": {
-        *("pipeline", "storage", "voices", "audio", "models", "fabric", "web", "__init__"),
+        *("pipeline", "storage", "voices", "audio", "models", "fabric", "__init__"),
         *GROUND,
     },
     "__init__": {"offline", "models", *GROUND},

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from antiphon import __version__
 from antiphon.api import (
@@ -61,8 +62,6 @@ from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import LoadProgress
 from antiphon.voices.recordings import Recordings
-from antiphon.web.api_docs import mount_docs
-from antiphon.web.routes import mount
 
 logger = logging.getLogger(__name__)
 
@@ -89,12 +88,15 @@ EXPOSED_HEADERS = (
 )
 
 
-def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> FastAPI:
-    """Return the server and its page; the model is loaded when it starts, before any request.
+def create_app(
+    settings: Settings, *, pages: Sequence[Route] = (), progress: LoadProgress | None = None
+) -> FastAPI:
+    """Return the server; the model is loaded when it starts, before any request.
 
     Args:
-        settings: of all.
-        progress: told, in other threads, how far loading is.
+        settings: of everything.
+        pages: routes that are not part of the API.
+        progress: called in other threads while models load.
 
     Raises:
         SettingsError: the API keys cannot be read.
@@ -122,8 +124,7 @@ def create_app(settings: Settings, *, progress: LoadProgress | None = None) -> F
         redirect_slashes=False,
     )
     app.state.doors = doors
-    mount(app)
-    mount_docs(app)
+    app.router.routes.extend(pages)
     routes = list(app.routes)
     for resource in RESOURCES:
         app.include_router(resource.router)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
-from antiphon.cli.flags import add_command
+from antiphon.cli.flags import add_command, flag
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,23 +32,16 @@ class EngineBenchFlags:
     ] = None
     random: Annotated[
         str | None,
-        typer.Option(
-            help="Size of a checkpoint of random weights, made for this: 1.7b, 0.6b or tiny.",
-            show_default=False,
-        ),
+        flag("Size of a checkpoint of random weights, made for this: 1.7b, 0.6b or tiny."),
     ] = None
     task: Annotated[
-        str, typer.Option(help="Of the random checkpoint: custom_voice, base or voice_design.")
+        str, flag("Of the random checkpoint: custom_voice, base or voice_design.", True)
     ] = "custom_voice"
-    concurrency: Annotated[str, typer.Option(help="Streams at the same time, comma-separated.")] = (
-        "1,8,32"
-    )
-    frames: Annotated[int, typer.Option(help="Frames that each stream makes.", min=1)] = 200
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto"
-    dtype: Annotated[str, typer.Option(help="auto, bfloat16 or float32.")] = "auto"
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything here.", show_default=False)
-    ] = None
+    concurrency: Annotated[str, flag("Streams at the same time, comma-separated.", True)] = "1,8,32"
+    frames: Annotated[int, flag("Frames that each stream makes.", True, min=1)] = 200
+    device: Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)] = "auto"
+    dtype: Annotated[str, flag("auto, bfloat16 or float32.", True)] = "auto"
+    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
 
 
 def bench_engine(flags: EngineBenchFlags) -> None:

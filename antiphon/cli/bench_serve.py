@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.flags import flag
+from antiphon.errors import SettingsError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -24,85 +27,42 @@ _TABLE_WIDTH = 150
 class ServeBenchFlags:
     """The flags of ``antiphon bench serve``."""
 
-    url: Annotated[
-        str | None, typer.Option(help="A server that is running.", show_default=False)
-    ] = None
-    model: Annotated[
-        str | None,
-        typer.Option(help="Start a server of our own for this model.", show_default=False),
-    ] = None
+    url: Annotated[str | None, flag("A server that is running.")] = None
+    model: Annotated[str | None, flag("Start a server of our own for this model.")] = None
     random: Annotated[
-        str | None,
-        typer.Option(
-            help="Start one for random weights of this size: 1.7b, 0.6b or tiny.",
-            show_default=False,
-        ),
+        str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
     ] = None
-    task: Annotated[str, typer.Option(help="Of the random weights.")] = "custom_voice"
-    device: Annotated[str, typer.Option(help="Of a server of our own.")] = "auto"
+    task: Annotated[str, flag("Of the random weights.", True)] = "custom_voice"
+    device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     concurrency: Annotated[
         str | None,
-        typer.Option(
-            help="Streams at a time, comma-separated; each goes on with its next request.",
-            show_default="1,8,32",
-        ),
+        flag("Streams at a time, comma-separated; each goes on with its next request.", "1,8,32"),
     ] = None
-    rate: Annotated[
-        str | None,
-        typer.Option(
-            help="Requests a second at random times, comma-separated.", show_default=False
-        ),
-    ] = None
-    requests: Annotated[
-        int | None,
-        typer.Option(help="Of each load.", min=1, show_default="8 a stream"),
-    ] = None
-    duration_s: Annotated[
-        float | None,
-        typer.Option(help="No request begins later than this.", show_default=False),
-    ] = None
-    warmup: Annotated[
-        int | None,
-        typer.Option(help="Requests before each load.", min=0, show_default="one a stream"),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Of texts and arrival times.")] = 0
-    text_file: Annotated[
-        Path | None, typer.Option(help="One text a line.", show_default="thirty of our own")
-    ] = None
-    voice: Annotated[
-        str | None, typer.Option(help="Who speaks.", show_default="the server's default")
-    ] = None
-    response_format: Annotated[str, typer.Option(help="pcm or wav.")] = "pcm"
-    sse: Annotated[bool, typer.Option("--sse", help="Ask for events, which also tell tokens.")] = (
-        False
-    )
+    rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
+    requests: Annotated[int | None, flag("Of each load.", "8 a stream", min=1)] = None
+    duration_s: Annotated[float | None, flag("No request begins later than this.")] = None
+    warmup: Annotated[int | None, flag("Requests before each load.", "one a stream", min=0)] = None
+    seed: Annotated[int, flag("Of texts and arrival times.", True)] = 0
+    text_file: Annotated[Path | None, flag("One text a line.", "thirty of our own")] = None
+    voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
+    response_format: Annotated[str, flag("pcm or wav.", True)] = "pcm"
+    sse: Annotated[bool, flag("Ask for events, which also tell tokens.", True, "--sse")] = False
     field: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Further member KEY=VALUE of each request; VALUE may be JSON. Repeatable.",
-            show_default=False,
-        ),
+        flag("Further member KEY=VALUE of each request; VALUE may be JSON. Repeatable."),
     ] = None
     frames: Annotated[
-        str | None,
-        typer.Option(
-            help="Cut each answer at a random number of frames, FEWEST-MOST.", show_default=False
-        ),
+        str | None, flag("Cut each answer at a random number of frames, FEWEST-MOST.")
     ] = None
-    api_key: Annotated[str | None, typer.Option(help="Of the server.", show_default=False)] = None
+    api_key: Annotated[str | None, flag("Of the server.")] = None
     prebuffer_ms: Annotated[
-        float, typer.Option(help="Audio that a listener collects before playing.", min=0)
+        float, flag("Audio that a listener collects before playing.", True, min=0)
     ] = 0.0
     processes: Annotated[
-        int | None,
-        typer.Option(help="Of clients.", min=1, show_default="a quarter of the cores, up to 4"),
+        int | None, flag("Of clients.", "a quarter of the cores, up to 4", min=1)
     ] = None
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write everything here.", show_default=False)
-    ] = None
-    plot: Annotated[Path | None, typer.Option(help="Draw it here, as SVG.", show_default=False)] = (
-        None
-    )
+    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    plot: Annotated[Path | None, flag("Draw it here, as SVG.")] = None
 
     def fields(self) -> dict[str, Any]:
         """Return what each request says beside its text."""
@@ -176,8 +136,6 @@ def counts_of(given: str, name: str) -> list[int]:
     Raises:
         SettingsError: it is none.
     """
-    from antiphon.errors import SettingsError
-
     numbers = _numbers_of(given, name)
     if any(number != int(number) for number in numbers):
         raise SettingsError(f"--{name}: '{given}': whole numbers are wanted.")
@@ -185,8 +143,6 @@ def counts_of(given: str, name: str) -> list[int]:
 
 
 def _numbers_of(given: str, name: str) -> list[float]:
-    from antiphon.errors import SettingsError
-
     try:
         numbers = [float(each) for each in given.split(",")]
     except ValueError as error:
@@ -204,8 +160,6 @@ def _num_requests(flags: ServeBenchFlags, default: int) -> int | None:
 
 
 def _field(given: str) -> tuple[str, Any]:
-    from antiphon.errors import SettingsError
-
     name, separator, value = given.partition("=")
     if not separator or not name:
         raise SettingsError(f"--field: '{given}' is not KEY=VALUE.")
@@ -217,8 +171,6 @@ def _field(given: str) -> tuple[str, Any]:
 
 def _frames(given: str | None) -> tuple[int, int] | None:
     """Read ``--frames``: two numbers, or one."""
-    from antiphon.errors import SettingsError
-
     if given is None:
         return None
     fewest, _, most = given.partition("-")
@@ -261,7 +213,6 @@ def _served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
     """
     from antiphon.bench.server import own_server
     from antiphon.cli.bench_model import model_to_measure
-    from antiphon.errors import SettingsError
 
     if (flags.url is None) == (flags.model is None and flags.random is None):
         raise SettingsError("Give either --url, or --model, or --random.")

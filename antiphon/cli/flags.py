@@ -1,4 +1,4 @@
-"""Registers commands whose flags are a frozen dataclass: one field, one flag."""
+"""Commands whose flags are a frozen dataclass: one field, one flag."""
 
 import inspect
 from collections.abc import Callable
@@ -7,6 +7,29 @@ from typing import Any, TypeVar, get_type_hints
 import typer
 
 Flags = TypeVar("Flags")
+
+
+def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> Any:
+    """Return a `typer.Option`.
+
+    Args:
+        help: what it means.
+        default: the default as help shows it; ``True``: the field's own, ``False``: none.
+        names: the option's, if not the field's.
+        more: further arguments of `typer.Option`.
+    """
+    return typer.Option(*names, help=help, show_default=default, **more)
+
+
+def settings_of(flags: Any) -> dict[str, Any]:
+    """Return the flags whose annotation names a setting, as ``"server.port"``, by that name."""
+    hints = get_type_hints(type(flags), include_extras=True)
+    given = {hint.__metadata__[-1]: getattr(flags, name) for name, hint in hints.items()}
+    return {
+        setting: None if value == [] else value
+        for setting, value in given.items()
+        if isinstance(setting, str)
+    }
 
 
 def add_command(
@@ -24,7 +47,7 @@ def add_command(
     def command(**values: Any) -> None:
         run(flags(**values))
 
-    # Typer reads a command's flags from these two.
-    vars(command)["__signature__"] = inspect.signature(flags)
+    # Typer, like inspect, takes a function's parameters from here.
+    command.__signature__ = inspect.signature(flags)  # type: ignore[attr-defined]
     command.__annotations__ = get_type_hints(flags, include_extras=True)
     app.command(name, help=inspect.getdoc(run))(command)

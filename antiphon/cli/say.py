@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.flags import flag
+
 
 @dataclass(frozen=True, slots=True)
 class SayFlags:
@@ -13,27 +15,23 @@ class SayFlags:
 
     text: Annotated[str, typer.Argument(help="What to say; - reads it from stdin.")]
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The file to write; - writes to stdout.")
+        str, flag("The file to write; - writes to stdout.", True, "--output", "-o")
     ] = "speech.wav"
-    voice: Annotated[str | None, typer.Option(help="See `antiphon voices`.")] = None
+    voice: Annotated[str | None, flag("See `antiphon voices`.")] = None
     model: Annotated[
-        str | None,
-        typer.Option(
-            help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
-        ),
+        str | None, flag("A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.")
     ] = None
-    speed: Annotated[float, typer.Option(help="0.25 to 4; pitch is kept.")] = 1.0
+    speed: Annotated[float, flag("0.25 to 4; pitch is kept.", True)] = 1.0
     format: Annotated[
-        str | None,
-        typer.Option(help="mp3, opus, aac, flac, wav or pcm; default: the file's suffix."),
+        str | None, flag("mp3, opus, aac, flac, wav or pcm; default: the file's suffix.")
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Repeats the same audio.")] = None
-    sample_rate: Annotated[
-        int | None, typer.Option(help="In Hz, 8000 to 48000; default: the model's own.")
-    ] = None
-    language: Annotated[str | None, typer.Option(help="For models that let it be chosen.")] = None
+    seed: Annotated[int | None, flag("Repeats the same audio.")] = None
+    sample_rate: Annotated[int | None, flag("In Hz, 8000 to 48000; default: the model's own.")] = (
+        None
+    )
+    language: Annotated[str | None, flag("For models that let it be chosen.")] = None
     instructions: Annotated[
-        str | None, typer.Option(help="How to speak, for models that take instructions.")
+        str | None, flag("How to speak, for models that take instructions.")
     ] = None
 
 

@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from antiphon.cli.flags import flag, settings_of
+
+_MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
+_DETERMINISTIC = "The same audio in any company, to the byte, on a GPU too."
+_NETWORK = "with keys, else those of one's own network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,111 +18,59 @@ class ServeFlags:
     """The flags of ``antiphon serve``; ``None`` leaves a setting to the environment or the file."""
 
     model: Annotated[
-        str | None,
-        typer.Argument(
-            help="A built-in model, a checkpoint's directory, or its ORG/NAME on the hub.",
-            show_default=False,
-        ),
+        str | None, typer.Argument(help=_MODEL, show_default=False), "model.source"
     ] = None
     more: Annotated[
-        list[str] | None,
-        typer.Option(help="A further model, SOURCE or NAME=SOURCE; repeatable."),
+        list[str] | None, flag("A further model, SOURCE or NAME=SOURCE; repeatable."), "models.more"
     ] = None
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")
-    ] = None
-    port: Annotated[
-        int | None, typer.Option(help="Port; 0 picks a free one.", show_default="8000")
-    ] = None
+    host: Annotated[str | None, flag("Address to listen on.", "127.0.0.1"), "server.host"] = None
+    port: Annotated[int | None, flag("Port; 0 picks a free one.", "8000"), "server.port"] = None
     name: Annotated[
-        str | None,
-        typer.Option(help="Served name of the model.", show_default="last part of the model"),
+        str | None, flag("Served name of the model.", "last part of the model"), "model.name"
     ] = None
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, cuda:N or auto.", show_default="auto")
-    ] = None
-    dtype: Annotated[
-        str | None, typer.Option(help="auto, bfloat16 or float32.", show_default="auto")
-    ] = None
+    device: Annotated[str | None, flag("cpu, cuda, cuda:N or auto.", "auto"), "model.device"] = None
+    dtype: Annotated[str | None, flag("auto, bfloat16 or float32.", "auto"), "model.dtype"] = None
     max_slots: Annotated[
-        int | None, typer.Option(help="Requests that are worked on at once.", show_default="64")
+        int | None, flag("Requests that are worked on at once.", "64"), "model.max_slots"
     ] = None
     cache_gib: Annotated[
-        float | None,
-        typer.Option(help="Memory for keys and values, GiB.", show_default="what slots need"),
+        float | None, flag("Memory for keys and values, GiB.", "what slots need"), "model.cache_gib"
     ] = None
     deterministic: Annotated[
-        bool | None,
-        typer.Option(
-            "--deterministic", help="The same audio in any company, to the byte, on a GPU too."
-        ),
+        bool | None, flag(_DETERMINISTIC, False, "--deterministic"), "model.deterministic"
     ] = None
     api_key: Annotated[
-        list[str] | None,
-        typer.Option(help="Accept this key; repeatable.", show_default="no key is asked"),
+        list[str] | None, flag("Accept this key; repeatable.", "no key is asked"), "server.api_keys"
     ] = None
     api_keys_file: Annotated[
-        Path | None,
-        typer.Option(help="File of keys or hashes, one a line.", show_default="none"),
+        Path | None, flag("File of keys or hashes, one a line.", "none"), "server.api_keys_file"
     ] = None
     allow_no_key: Annotated[
         bool | None,
-        typer.Option("--allow-no-key", help="Serve other machines without asking for a key."),
+        flag("Serve other machines without asking for a key.", False, "--allow-no-key"),
+        "server.allow_no_key",
     ] = None
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Name by which clients may call; repeatable.",
-            show_default="any with keys, else those of one's own network",
-        ),
+        flag("Name by which clients may call; repeatable.", f"any {_NETWORK}"),
+        "server.allowed_hosts",
     ] = None
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Origin of pages that may call, * for all; repeatable.",
-            show_default="all with keys, else those of one's own network",
-        ),
+        flag("Origin of pages that may call, * for all; repeatable.", f"all {_NETWORK}"),
+        "server.cors_origins",
     ] = None
     max_input_characters: Annotated[
-        int | None, typer.Option(help="Longest text of one request.", show_default="100000")
+        int | None, flag("Longest text of one request.", "100000"), "speech.max_input_characters"
     ] = None
     data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder of uploaded voices.", show_default="the user's data folder"),
+        Path | None, flag("Folder of uploaded voices.", "the user's data folder"), "data.dir"
     ] = None
     log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
+        str | None, flag("debug, info, warning or error.", "info"), "server.log_level"
     ] = None
-    log_format: Annotated[str | None, typer.Option(help="text or json.", show_default="text")] = (
-        None
-    )
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file of settings.", show_default=False)
-    ] = None
-
-    def as_settings(self) -> dict[str, Any]:
-        """Return what was given, by the names of the settings."""
-        return {
-            "model.source": self.model,
-            "model.name": self.name,
-            "models.more": self.more or None,
-            "model.device": self.device,
-            "model.dtype": self.dtype,
-            "model.max_slots": self.max_slots,
-            "model.cache_gib": self.cache_gib,
-            "model.deterministic": self.deterministic,
-            "speech.max_input_characters": self.max_input_characters,
-            "server.host": self.host,
-            "server.port": self.port,
-            "server.api_keys": self.api_key or None,
-            "server.allow_no_key": self.allow_no_key,
-            "server.allowed_hosts": self.allowed_host or None,
-            "server.cors_origins": self.cors_origin or None,
-            "server.api_keys_file": self.api_keys_file,
-            "server.log_level": self.log_level,
-            "server.log_format": self.log_format,
-            "data.dir": self.data_dir,
-        }
+    log_format: Annotated[str | None, flag("text or json.", "text"), "server.log_format"] = None
+    config: Annotated[Path | None, flag("A TOML file of settings.")] = None
 
 
 def serve(flags: ServeFlags) -> None:
@@ -128,9 +82,9 @@ def serve(flags: ServeFlags) -> None:
     from antiphon.models.registry import resolve
 
     set_library_defaults()
-    settings = load_settings(flags.as_settings(), file=flags.config)
+    settings = load_settings(settings_of(flags), file=flags.config)
     for model in settings.served():
-        resolve(model.source)  # a wrong name is told before anything heavy is imported
+        resolve(model.source)  # a wrong name fails before anything heavy is imported
 
     from antiphon.cli.uvicorn_server import run
 

@@ -25,6 +25,7 @@ from antiphon.pipeline.speech.jobs import JobRunner
 from antiphon.telemetry import tracing
 from antiphon.telemetry.logs import configure_logging
 from antiphon.types import LoadProgress
+from antiphon.web.routes import page_routes
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, settings: Settings) -> None:
         self._show: LoadProgress | None = None
-        self._app = create_app(settings, progress=self._show_progress)
+        self._app = create_app(settings, pages=page_routes(), progress=self._show_progress)
         self._settings = settings
         self._loaded = AsyncExitStack()
         self._drained_by_s: float | None = None
@@ -53,7 +54,7 @@ class _Server(uvicorn.Server):
                 self._app,
                 lifespan="off",
                 log_config=None,
-                access_log=False,  # it has queries, which can hold keys; see `WatchMiddleware`
+                access_log=False,  # it has queries, which can hold keys; see `AccessLogMiddleware`
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
                 **uvicorn_options(

@@ -1,14 +1,15 @@
-"""Serves the page from memory: a handful of files, read once, each with its type and ETag."""
+"""The page and ``/docs``, served from memory: files are read once, each has its type and ETag."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
-from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 # Spelt out, since Python's own table depends on the machine (Windows may call .js text/plain).
 CONTENT_TYPES = {
@@ -31,6 +32,20 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "trusted-types 'none'",
     )
 )
+# Swagger UI sets styles on its elements and has its icons in its stylesheet.
+DOCS_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "media-src blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
 COMMON_HEADERS = {
     # A browser asks every time and gets 304, so that an upgraded server shows its own page.
     "Cache-Control": "no-cache",
@@ -41,6 +56,7 @@ COMMON_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 PAGE, ICON = "index.html", "icon.svg"
+_SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,43 +76,51 @@ class Asset:
         return Response(self.body, headers=self.headers)
 
 
-def mount(app: FastAPI) -> None:
-    """Add ``/``, ``/static/*`` and an icon to ``app``; they stay out of the API's schema."""
-    assets = _load_assets()
+def page_routes() -> list[Route]:
+    """Return the routes of the page (``/``, ``/static/*``, an icon) and of ``/docs``.
 
-    async def page(request: Request) -> Response:
-        return assets[PAGE].respond(request)
+    ``/docs`` shows the API's description with Swagger UI, from this server alone.
+    """
+    web = files("antiphon.web")
+    page = _folder(web.joinpath("static"), CONTENT_SECURITY_POLICY)
+    docs = _folder(web.joinpath("docs_page"), DOCS_SECURITY_POLICY)
+    library = files("fastapi_swagger").joinpath("resources")
+    docs |= {name: _asset(library.joinpath(name), DOCS_SECURITY_POLICY) for name in _SWAGGER_UI}
+    return [
+        _file_route("/", page[PAGE]),
+        _file_route("/favicon.ico", page[ICON]),  # browsers ask for it unbidden
+        _folder_route("/static/{name}", page),
+        _file_route("/docs", docs.pop(PAGE)),
+        _folder_route("/docs/{name}", docs),
+    ]
 
-    async def icon(request: Request) -> Response:  # browsers ask for it unbidden
-        return assets[ICON].respond(request)
 
-    async def static(request: Request) -> Response:
+def _file_route(path: str, asset: Asset) -> Route:
+    async def answer(request: Request) -> Response:
+        return asset.respond(request)
+
+    return Route(path, answer, methods=["GET"])
+
+
+def _folder_route(path: str, assets: Mapping[str, Asset]) -> Route:
+    async def answer(request: Request) -> Response:
         asset = assets.get(request.path_params["name"])
         if asset is None:
             raise HTTPException(404, f"There is no file '{request.url.path}'.")
         return asset.respond(request)
 
-    routes: dict[str, Callable[[Request], Awaitable[Response]]] = {
-        "/": page,
-        "/favicon.ico": icon,
-        "/static/{name}": static,
-    }
-    for path, endpoint in routes.items():
-        app.add_route(path, endpoint, methods=["GET"], include_in_schema=False)
+    return Route(path, answer, methods=["GET"])
 
 
-def _load_assets() -> dict[str, Asset]:
-    """Read every file of ``static/`` whose type is known, by name."""
-    assets = {}
-    for entry in files("antiphon.web").joinpath("static").iterdir():
-        extension = entry.name.rpartition(".")[2]
-        if extension in CONTENT_TYPES:
-            assets[entry.name] = load_asset(entry.read_bytes(), extension)
-    return assets
+def _folder(folder: Traversable, policy: str) -> dict[str, Asset]:
+    """Read every file of a folder whose type is known, by name."""
+    known = (each for each in folder.iterdir() if each.name.rpartition(".")[2] in CONTENT_TYPES)
+    return {each.name: _asset(each, policy) for each in known}
 
 
-def load_asset(body: bytes, extension: str, policy: str = CONTENT_SECURITY_POLICY) -> Asset:
-    """Return a file as it is sent; ``policy`` goes with pages."""
+def _asset(file: Traversable, policy: str) -> Asset:
+    """Read a file; ``policy`` goes with pages."""
+    body, extension = file.read_bytes(), file.name.rpartition(".")[2]
     headers = {
         **COMMON_HEADERS,
         "Content-Type": CONTENT_TYPES[extension],

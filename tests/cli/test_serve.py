@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import httpx
 import pytest
 
+from antiphon.cli.flags import settings_of
 from antiphon.cli.listen import bind
 from antiphon.cli.serve import ServeFlags
 from antiphon.config import ServerSettings, Settings
@@ -140,7 +141,7 @@ def test_an_address_that_is_not_ours_is_refused() -> None:
 
 def test_flags_not_given_leave_the_settings_alone() -> None:
     environment = {"ANTIPHON_SERVER_PORT": "1", "ANTIPHON_SERVER_API_KEYS": "a,b"}
-    settings = load_settings(ServeFlags().as_settings(), environment=environment)
+    settings = load_settings(settings_of(ServeFlags()), environment=environment)
     assert settings.server.port == 1
     assert settings.server.api_keys == ("a", "b")
 
@@ -162,7 +163,7 @@ def test_every_flag_sets_its_setting() -> None:
         log_level="debug",
         data_dir=Path("d"),
     )
-    settings = load_settings(flags.as_settings(), environment={})
+    settings = load_settings(settings_of(flags), environment={})
     model, server = settings.model, settings.server
     assert (model.source, model.name, model.device, model.dtype, model.max_slots) == (
         *("m", "n", "cuda:1", "float32"),

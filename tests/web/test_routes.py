@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from antiphon.web.routes import mount
+from antiphon.web.routes import page_routes
 from tests.servers import RunningServer
 
 STATIC = {entry.name: entry for entry in files("antiphon.web").joinpath("static").iterdir()}
@@ -19,7 +19,7 @@ MEDIA_TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript"}
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     app = FastAPI()
-    mount(app)
+    app.router.routes.extend(page_routes())
     with TestClient(app) as client:
         yield client
 
