@@ -165,6 +165,9 @@ async def _start(
 ) -> ServerState:
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
     models = await load_models(settings, progress, stack)
+    doors.metrics.engines = lambda: [
+        (model.name, *each) for model in models.values() for each in model.engine_stats()
+    ]
     stack.callback(LoopLag(doors.metrics.event_loop_lag_s).stop)
     recordings = Recordings(settings.references)
     stack.callback(recordings.close)

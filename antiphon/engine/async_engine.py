@@ -4,6 +4,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -23,6 +24,7 @@ _Item: TypeAlias = EngineEvent | AntiphonError
 
 logger = logging.getLogger(__name__)
 
+_STATS_S = 0.25  # between two publications of statistics
 _IDLE_S = 0.5  # without work, after which integrity is checked
 
 
@@ -94,6 +96,7 @@ class AsyncEngine:
         self._pending: list[tuple[_OutputQueue, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._is_closed = False
+        self._next_stats_s = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -169,6 +172,12 @@ class AsyncEngine:
         capacity = self._core.scheduler.admission.forecast.num_streams
         self._status.update(opened=num_opened, capacity=capacity)
 
+    def _publish_stats(self, *, is_idle: bool = False) -> None:
+        """Publish statistics a few times a second, and before the engine waits for commands."""
+        if is_idle or time.monotonic() >= self._next_stats_s:
+            self._status.update(stats=self._core.scheduler.snapshot())
+            self._next_stats_s = time.monotonic() + _STATS_S
+
     def _run(self) -> None:
         if (fault := fault_of(self._run_steps)) is not None:
             logger.error("the engine failed", exc_info=fault)
@@ -183,6 +192,7 @@ class AsyncEngine:
             for request_id, event in events:
                 self._emit(request_id, event)
             self._flush()
+            self._publish_stats()
 
     def _take_commands(self) -> bool:
         """Execute commands until it is time for a step; False means stop."""
@@ -205,6 +215,7 @@ class AsyncEngine:
 
     def _next_command(self) -> _Command:
         """Wait for a command; check integrity once while the engine is idle."""
+        self._publish_stats(is_idle=True)
         try:
             return self._commands.get(timeout=_IDLE_S)
         except queue.Empty:

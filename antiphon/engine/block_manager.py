@@ -8,6 +8,7 @@ from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
+from antiphon.telemetry.engine_stats import EngineStats
 
 _KEY_BYTES = 8
 _KEY_MASK = (1 << 8 * _KEY_BYTES) - 1
@@ -104,6 +105,11 @@ class BlockPool:
                 else:
                     self._free.append(block)
 
+    @property
+    def usage(self) -> float:
+        """Share of the blocks that are referenced."""
+        return 1 - self.num_available / self.num_blocks
+
     def check_integrity(self, tables: Iterable[Sequence[int]]) -> None:
         """Assert that no block is lost, and that reference counts are those of ``tables``."""
         ref_counts = [0] * self.num_blocks
@@ -139,17 +145,15 @@ class BlockManager:
         pool: of the blocks.
         block_positions: positions that a block holds.
         max_replayed: positions of frames made before a preemption that a step may compute again.
-        num_queried: positions of prompts that were looked up in the prefix cache.
-        num_hits: of these, that were found.
     """
 
-    def __init__(self, shape: CacheShape) -> None:
+    def __init__(self, shape: CacheShape, stats: EngineStats) -> None:
         self.pool = BlockPool(shape.num_blocks)
         self.block_positions = shape.block_positions
         self.max_replayed = shape.max_positions
         if shape.replayed_positions is not None:
             self.max_replayed = shape.replayed_positions
-        self.num_queried = self.num_hits = 0
+        self._stats = stats
         self._max_positions = min(shape.max_positions, shape.num_blocks * shape.block_positions)
         self._to_cache: list[EngineRequest] = []
 
@@ -195,8 +199,8 @@ class BlockManager:
         table.num_computed = len(table.blocks) * self.block_positions
         table.num_required = prompt.num_positions + request.num_frames
         if not request.frames:  # a preempted request finds its own blocks: no hit of the cache
-            self.num_queried += prompt.num_positions
-            self.num_hits += table.num_computed
+            self._stats.prefix_cache_queries += prompt.num_positions
+            self._stats.prefix_cache_hits += table.num_computed
         table.blocks += self.pool.allocate(self._num_blocks_for(request) - len(table.blocks))
         self._update_capacity(request)
 

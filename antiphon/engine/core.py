@@ -115,12 +115,16 @@ class EngineCore:
     def _collect(self) -> list[tuple[str, EngineEvent]]:
         step = self._in_flight.popleft()
         output = step.pending.result()
-        now_s = self._clock()
-        if step.plan.decode_slots or step.plan.codec_chunks:
+        now_s, plan, stats = self._clock(), step.plan, self.scheduler.stats
+        num_rows, num_chunks = len(plan.decode_slots), len(plan.codec_chunks)
+        stats.record_rows(decode=num_rows, prefill=len(plan.prefills), codec=num_chunks)
+        if num_rows or num_chunks:
             duration_s = now_s - max(step.launched_s, self._ended_s)
             self.scheduler.costs.observe(step.shape, duration_s)
+            prefills = bool(step.shape.num_positions)
+            stats.record_step(duration_s, decodes=bool(num_rows), prefills=prefills)
         self._ended_s = now_s
-        return self.scheduler.update(step.plan, output)
+        return self.scheduler.update(plan, output)
 
     def _shape_of(self, plan: StepPlan) -> StepShape:
         """Return a plan's shape, with prefills of earlier plans that had no result to wait for."""

@@ -13,12 +13,14 @@ from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt, SpeechGenerator
+from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FinishReason
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
+_STATS_S = 0.25  # between two publications of statistics
 _CLOSED = "The model has been closed."
 
 
@@ -94,6 +96,8 @@ class GeneratorEngine:
         self._is_closed = False
         self._status = StatusPublisher(publish)
         self._status.update(capacity=max_streams)
+        self._stats = EngineStats()
+        self._next_stats_s = 0.0
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{index}", daemon=True)
             for index in range(num_threads)
@@ -200,11 +204,13 @@ class GeneratorEngine:
             del self._jobs[job.request.order]
             is_running = job.request.is_running
             self._changed.notify_all()  # there may be capacity for another stream
+            self._publish_stats()
         if not is_running:  # else its thread closes it
             _close(job)
 
     def _work(self) -> None:
         while (job := self._next_job()) is not None:
+            began_s = time.monotonic()
             with self._status.step():
                 fault = fault_of(job.make)
             outcome = job.chunk if fault is None else fault
@@ -212,11 +218,22 @@ class GeneratorEngine:
             with self._changed:
                 self._scheduler.update(job.request, audio_s, is_complete=outcome is None)
                 is_aborted = job.is_aborted
+                self._stats.step_seconds["generator"].observe(time.monotonic() - began_s)
+                self._publish_stats()
                 self._changed.notify_all()  # an offline request may run, or capacity was learned
             if is_aborted:
                 _close(job)
             else:
                 job.resolve(outcome)
+
+    def _publish_stats(self) -> None:
+        """Publish statistics a few times a second, and when the last request has left."""
+        if self._jobs and time.monotonic() < self._next_stats_s:
+            return
+        self._stats.requests_waiting = self._scheduler.num_waiting
+        self._stats.requests_running = self._scheduler.num_open - self._scheduler.num_waiting
+        self._status.update(stats=self._stats.snapshot())
+        self._next_stats_s = time.monotonic() + _STATS_S
 
     def _next_job(self) -> _Job | None:
         """Wait for a request to run; ``None``: the engine is closed."""

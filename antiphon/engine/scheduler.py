@@ -22,6 +22,7 @@ from antiphon.engine.scheduling_policy import ChunkPlanner, PlaybackPolicy
 from antiphon.engine.slot_allocator import SlotAllocator
 from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
 from antiphon.models.base import Piece, Prompt
+from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.types import AudioChunk, Ended, FinishReason, FrameReady
 
 EngineEvent: TypeAlias = FrameReady | AudioChunk | Ended
@@ -67,6 +68,7 @@ class Scheduler:
         costs: of steps; observed by the caller, who knows how long they took.
         admission: which requests are admitted.
         num_live: open requests that a listener plays.
+        stats: counted so far; see `snapshot`.
     """
 
     def __init__(
@@ -87,7 +89,8 @@ class Scheduler:
         self._num_slots = num_slots
         self._codec = codec
         self._clock = clock
-        self._slots = SlotAllocator(num_slots, cache, codec)
+        self.stats = EngineStats()
+        self._slots = SlotAllocator(num_slots, cache, codec, self.stats)
         self._chunks: ChunkPlanner | None = None
         if codec:
             self._chunks = ChunkPlanner(codec, policy or PlaybackPolicy(), self.costs)
@@ -134,6 +137,7 @@ class Scheduler:
     def append(self, request_id: str, piece: Piece) -> None:
         """Give a request more text."""
         if (request := self._by_id.get(request_id)) is not None:
+            self.stats.text_waits += request.is_text_used_up and request.num_frames_planned > 0
             request.append(piece)
             if request.slot is not None:
                 self._with_pieces[request_id] = request
@@ -201,10 +205,22 @@ class Scheduler:
         if not (plan.decode_slots or plan.codec_chunks):
             return events
         step = self._in_flight.popleft()
+        self.stats.frames += len(output.frames)
         self._take_frames(plan, output, step.rows, events)
         if plan.codec_chunks:
             self._take_chunks(plan, output, step.decoding, events)
         return events
+
+    def snapshot(self) -> EngineStats:
+        """Return the statistics, with the state as it is now."""
+        stats, slots = self.stats, self._slots
+        stats.requests_running = len(slots.running) + len(slots.draining)
+        stats.requests_waiting = len(slots.waiting)
+        stats.requests_out_of_text = sum(each.is_text_used_up for each in slots.running.values())
+        if slots.blocks:
+            stats.kv_blocks = slots.blocks.pool.num_blocks
+            stats.kv_cache_usage = slots.blocks.pool.usage
+        return stats.snapshot()
 
     def check_integrity(self) -> None:
         """Assert that every slot and block is free or held by an open request."""
@@ -232,6 +248,7 @@ class Scheduler:
             if end <= start:
                 continue
             builder.prefills.append(Prefill(slot_of(request), start, end))
+            self.stats.prefill_positions += end - start
             blocks.prefill(request, end)
             num_left -= end - start
             num_replayed_left -= max(0, end - max(start, request.prompt.num_positions))

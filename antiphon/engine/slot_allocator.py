@@ -9,6 +9,7 @@ from antiphon.engine.block_manager import BlockManager
 from antiphon.engine.plan import CacheShape, CodecShape, Start
 from antiphon.engine.request import EngineRequest, Status, slot_of
 from antiphon.engine.step_plan_builder import StepPlanBuilder
+from antiphon.telemetry.engine_stats import EngineStats
 
 _OFFLINE_SHARE = 8  # one slot in so many is reserved for offline requests
 _MAX_OFFLINE_WAIT_S = 5.0  # after which an offline request may claim that share
@@ -66,19 +67,18 @@ class SlotAllocator:
         prefilling: running requests whose prompts are not computed yet, in order of their starts.
         max_running: requests that may run at once, which may be fewer than there are slots.
         blocks: ``None`` if the runner needs none.
-        num_preemptions: so far.
     """
 
     def __init__(
-        self, num_slots: int, cache: CacheShape | None = None, codec: CodecShape | None = None
+        self, num_slots: int, cache: CacheShape | None, codec: CodecShape | None, stats: EngineStats
     ) -> None:
         self.waiting = RequestQueue()
         self.running: dict[int, EngineRequest] = {}
         self.draining: dict[int, EngineRequest] = {}
         self.prefilling: list[EngineRequest] = []
         self.max_running = num_slots
-        self.blocks = BlockManager(cache) if cache else None
-        self.num_preemptions = 0
+        self.blocks = BlockManager(cache, stats) if cache else None
+        self._stats = stats
         self._num_slots = num_slots
         self._frame_s = codec.frame_s if codec else 0.0
         self._free_slots = deque(range(num_slots))
@@ -281,7 +281,7 @@ class SlotAllocator:
         self._free_blocks(request)
         request.preempt()
         self.waiting.add_preempted(request)
-        self.num_preemptions += 1
+        self._stats.preemptions += 1
 
     def _free_blocks(self, request: EngineRequest) -> None:
         if request in self.prefilling:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from antiphon.models.registry import further_names, plain_name, resolve, served_
 from antiphon.models.spec import Capabilities, Family, LoadContext
 from antiphon.pipeline.speech.producer import fed
 from antiphon.pipeline.stage import build_stage
+from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.telemetry.tracing import until_first
 from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
@@ -128,6 +129,12 @@ class LoadedModel:
     def status(self) -> StageStatus:
         """What its stages have published last; the empty status while they are not loaded."""
         return StageStatus.merged(self.fabric.status(each) for each in self._stages.handles)
+
+    def engine_stats(self) -> Iterator[tuple[str, EngineStats]]:
+        """Yield the name of each loaded stage that counts, and its latest statistics."""
+        for specs, handle in zip(self._stages.groups, self._stages.handles, strict=False):
+            if (stats := self.fabric.status(handle).stats) is not None:
+                yield "+".join(spec.name for spec in specs), stats
 
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.

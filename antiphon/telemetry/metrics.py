@@ -6,6 +6,7 @@ written in the API's description. Nothing that a client makes up becomes a label
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 
 from prometheus_client import (
@@ -16,6 +17,7 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from antiphon.telemetry.engine_metrics import EngineCollector, Engines
 from antiphon.telemetry.logs import audio_format
 from antiphon.telemetry.stream_stats import StreamStats
 from antiphon.telemetry.vllm_omni_metrics import VllmOmniMetrics
@@ -29,7 +31,11 @@ _FAULT_LABELS = ("model", "voice", "format", "stage")
 
 
 class Metrics:
-    """Prometheus metrics in a registry of their own, so that several servers share a process."""
+    """Prometheus metrics in a registry of their own, so that several servers share a process.
+
+    Attributes:
+        engines: returns the latest statistics of all engines when the metrics are scraped.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,6 +47,8 @@ class Metrics:
             "Memory that requests hold.",
             registry=self.registry,
         )
+        self.engines: Callable[[], Engines] = tuple
+        self.registry.register(EngineCollector(lambda: self.engines()))
         ProcessCollector(registry=self.registry)
 
     def _add_streams(self, registry: CollectorRegistry) -> None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from antiphon.telemetry.engine_stats import EngineStats
+
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
@@ -19,6 +21,7 @@ class StageStatus:
         step_began_s: when the longest step under way began, on the host's monotonic clock; ``None``
             between steps.
         num_bytes: of memory that it was estimated to need when it was loaded.
+        stats: of its engine, a few times a second; ``None``: it counts nothing.
     """
 
     num_open: int = 0
@@ -26,6 +29,7 @@ class StageStatus:
     failure: str | None = None
     step_began_s: float | None = None
     num_bytes: int = 0
+    stats: EngineStats | None = None
 
     @property
     def load(self) -> float:

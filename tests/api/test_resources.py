@@ -1,5 +1,6 @@
 """Models, voices, health: in the shapes that their known readers look for."""
 
+import re
 import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,6 +92,20 @@ def test_metrics_count_streams(client: httpx.Client) -> None:
     before = num_ended()
     client.post("/v1/audio/speech", json={"input": "Hello."})
     assert num_ended() == before + 1
+
+
+def test_metrics_have_what_the_engine_has_counted(client: httpx.Client) -> None:
+    def value(name: str) -> float:
+        found = re.search(rf"^{name} (\S+)$", client.get("/metrics").text, re.MULTILINE)
+        return float(found.group(1)) if found else 0.0
+
+    ours = r'antiphon_engine_frames_total{model="toy",stage="[\w+]+"}'
+    before = value(ours)
+    client.post("/v1/audio/speech", json={"input": "Hello."})
+    wait_until(lambda: value(ours) > before)
+    wait_until(lambda: value(r'vllm:generation_tokens_total{.*model_name="toy"}') > before)
+    running = r'antiphon_engine_requests_running{model="toy",stage="[\w+]+"}'
+    wait_until(lambda: value(running) == 0)
 
 
 def test_a_model_that_broke_for_good_is_unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
