@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "fabric": {"models", *GROUND},
     "codec": {"engine", "models", *GROUND},
     "engine": {"models", "nn", *GROUND},
-    "models": {"engine", "codec", "nn", "types", "errors", "storage", "audio"},
+    "models": {"engine", "codec", "nn", "types", "errors", "config", "storage", "audio"},
     "nn": {"types", "errors"},
     "audio": {"types", "errors"},
     "config": set[str](),

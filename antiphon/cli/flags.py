@@ -5,8 +5,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 Flags = TypeVar("Flags")
+
+SETTING = "<setting>"
+"""As a flag's default: that of the setting that the flag's annotation names."""
 
 
 def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> Any:
@@ -14,7 +18,8 @@ def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> An
 
     Args:
         help: what it means.
-        default: the default as help shows it; ``True``: the field's own, ``False``: none.
+        default: the default as help shows it; ``True``: the field's own, ``False``: none,
+            `SETTING`: that of the setting.
         names: the option's, if not the field's.
         more: further arguments of `typer.Option`.
     """
@@ -23,13 +28,15 @@ def flag(help: str, default: str | bool = False, *names: str, **more: Any) -> An
 
 def settings_of(flags: Any) -> dict[str, Any]:
     """Return the flags whose annotation names a setting, as ``"server.port"``, by that name."""
-    hints = get_type_hints(type(flags), include_extras=True)
-    given = {hint.__metadata__[-1]: getattr(flags, name) for name, hint in hints.items()}
-    return {
-        setting: None if value == [] else value
-        for setting, value in given.items()
-        if isinstance(setting, str)
-    }
+    given = {setting: getattr(flags, name) for name, setting in _settings(type(flags)).items()}
+    return {setting: None if value == [] else value for setting, value in given.items()}
+
+
+def _settings(flags: type[Any]) -> dict[str, str]:
+    """Return the names of settings by the fields whose annotations name them."""
+    hints = get_type_hints(flags, include_extras=True)
+    named = {name: hint.__metadata__[-1] for name, hint in hints.items()}
+    return {name: setting for name, setting in named.items() if isinstance(setting, str)}
 
 
 def add_command(
@@ -44,10 +51,23 @@ def add_command(
         run: called with the flags.
     """
 
+    class Command(TyperCommand):
+        """Looks defaults of settings up when help is shown: the import takes long."""
+
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            from antiphon.config import Settings
+
+            defaults, settings = Settings().model_dump(), _settings(flags)
+            for each in self.params:
+                if isinstance(each, TyperOption) and each.show_default == SETTING:
+                    section, _, setting = settings[str(each.name)].partition(".")
+                    each.show_default = str(defaults[section][setting])
+            super().format_help(ctx, formatter)
+
     def command(**values: Any) -> None:
         run(flags(**values))
 
     # Typer, like inspect, takes a function's parameters from here.
     command.__signature__ = inspect.signature(flags)  # type: ignore[attr-defined]
     command.__annotations__ = get_type_hints(flags, include_extras=True)
-    app.command(name, help=inspect.getdoc(run))(command)
+    app.command(name, cls=Command, help=inspect.getdoc(run))(command)

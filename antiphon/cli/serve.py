@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.flags import flag, settings_of
+from antiphon.cli.flags import SETTING, flag, settings_of
 
 _MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
 _DETERMINISTIC = "The same audio in any company, to the byte, on a GPU too."
@@ -23,15 +23,17 @@ class ServeFlags:
     more: Annotated[
         list[str] | None, flag("A further model, SOURCE or NAME=SOURCE; repeatable."), "models.more"
     ] = None
-    host: Annotated[str | None, flag("Address to listen on.", "127.0.0.1"), "server.host"] = None
-    port: Annotated[int | None, flag("Port; 0 picks a free one.", "8000"), "server.port"] = None
+    host: Annotated[str | None, flag("Address to listen on.", SETTING), "server.host"] = None
+    port: Annotated[int | None, flag("Port; 0 picks a free one.", SETTING), "server.port"] = None
     name: Annotated[
         str | None, flag("Served name of the model.", "last part of the model"), "model.name"
     ] = None
-    device: Annotated[str | None, flag("cpu, cuda, cuda:N or auto.", "auto"), "model.device"] = None
-    dtype: Annotated[str | None, flag("auto, bfloat16 or float32.", "auto"), "model.dtype"] = None
+    device: Annotated[str | None, flag("cpu, cuda, cuda:N or auto.", SETTING), "model.device"] = (
+        None
+    )
+    dtype: Annotated[str | None, flag("auto, bfloat16 or float32.", SETTING), "model.dtype"] = None
     max_slots: Annotated[
-        int | None, flag("Requests that are worked on at once.", "64"), "model.max_slots"
+        int | None, flag("Requests that are worked on at once.", SETTING), "model.max_slots"
     ] = None
     cache_gib: Annotated[
         float | None, flag("Memory for keys and values, GiB.", "what slots need"), "model.cache_gib"
@@ -61,15 +63,15 @@ class ServeFlags:
         "server.cors_origins",
     ] = None
     max_input_characters: Annotated[
-        int | None, flag("Longest text of one request.", "100000"), "speech.max_input_characters"
+        int | None, flag("Longest text of one request.", SETTING), "speech.max_input_characters"
     ] = None
     data_dir: Annotated[
         Path | None, flag("Folder of uploaded voices.", "the user's data folder"), "data.dir"
     ] = None
     log_level: Annotated[
-        str | None, flag("debug, info, warning or error.", "info"), "server.log_level"
+        str | None, flag("debug, info, warning or error.", SETTING), "server.log_level"
     ] = None
-    log_format: Annotated[str | None, flag("text or json.", "text"), "server.log_format"] = None
+    log_format: Annotated[str | None, flag("text or json.", SETTING), "server.log_format"] = None
     config: Annotated[Path | None, flag("A TOML file of settings.")] = None
 
 

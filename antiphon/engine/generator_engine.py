@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Generator
 
 from antiphon.concurrency import num_usable_cores
+from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
@@ -74,7 +75,7 @@ class GeneratorEngine:
         *,
         name: str = "generator",
         num_threads: int | None = None,
-        max_streams: int = 64,
+        max_streams: int = ModelSettings().max_slots,
         limits: AdmissionLimits | None = None,
         publish: Publish | None = None,
     ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
+from antiphon.config import ModelSettings
 from antiphon.errors import how_to_install
 from antiphon.types import LoadProgress, Sampling, SpeechRequest, Voice
 
@@ -48,7 +49,7 @@ class LoadContext:
     path: Path | None = None
     device: str = "auto"
     dtype: str = "auto"
-    max_slots: int = 32
+    max_slots: int = ModelSettings().max_slots
     cache_bytes: int | None = None
     is_deterministic: bool = False
     admission: "AdmissionLimits | None" = None
