@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests import raw
+from tests.chaos.siege import pinged
 from tests.chaos.test_processes import Start
 from tests.cli.conftest import start
 from tests.cli.test_serve import serving
@@ -158,7 +159,12 @@ ATTACKS: dict[str, Attack] = {
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_probes_are_answered_and_nothing_stays(target: Target, name: str) -> None:
-    with ExitStack() as stack, target.probed(), ThreadPoolExecutor(ATTACKERS) as pool:
+    with (
+        pinged(target.port, name),
+        ExitStack() as stack,
+        target.probed(),
+        ThreadPoolExecutor(ATTACKERS) as pool,
+    ):
         for attacking in [pool.submit(ATTACKS[name], target, stack) for _ in range(ATTACKERS)]:
             attacking.result()
     assert set(target.statuses) == {200}
