@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,14 @@ def part_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree; five tests look at each."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -119,7 +126,7 @@ def test_the_planning_half_of_the_engine_knows_no_tensors() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_family_name_outside_its_folder_and_the_registry(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
@@ -145,7 +152,7 @@ def test_no_family_name_outside_its_folder_and_the_registry(path: Path) -> None:
 def test_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_FILE_LINES
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             # A kernel takes a line for each pointer and constant: its body is what is read.
@@ -156,7 +163,7 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_faults_are_caught_wholesale_at_two_doors_only(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if not isinstance(node, ast.ExceptHandler):
             continue
         caught = ast.unparse(node.type) if node.type else ""
