@@ -22,7 +22,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_members
@@ -67,7 +67,7 @@ class Antiphon(SpeechTasks):
             self._exit.close()
             raise
         self._exit.callback(self._calls.run, self._model.close)
-        self.has_task_types = "task_type" in self._model.family.options.model_fields
+        self.has_task_types = "task_type" in self._model.task.options.model_fields
         recordings = Recordings(loaded_settings.references)
         self._exit.callback(recordings.close)
         self._uploaded = VoiceService(loaded_settings.data, recordings)

@@ -177,6 +177,30 @@ class AudioChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageRequest:
+    """One image to be drawn.
+
+    Attributes:
+        prompt: what it shows.
+        seed: makes the image repeatable; ``None`` draws one.
+    """
+
+    prompt: str
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A whole image.
+
+    Attributes:
+        pixels: shape ``[height, width, channels]``; of 1, 3 or 4 channels.
+    """
+
+    pixels: "NDArray[np.uint8]"
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a request cost: text units read by the model and frames it made."""
 

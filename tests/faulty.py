@@ -14,13 +14,14 @@ from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
 from antiphon.models.registry import FAMILIES
 from antiphon.models.spec import (
-    Capabilities,
     Family,
+    ItemKind,
     LoadContext,
-    PipelineSpec,
     Ref,
+    SpeechCapabilities,
     StageKind,
     StageSpec,
+    Task,
 )
 from antiphon.types import AudioChunk, Samples, SpeechRequest, Voice
 
@@ -59,7 +60,7 @@ class ScriptPrompter:
     """Reads ``"3 chunks, then stop"``."""
 
     def __init__(self, context: LoadContext) -> None:
-        self.capabilities = Capabilities(
+        self.capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ, voices=(Voice(id="script", name="Script"),)
         )
 
@@ -103,10 +104,21 @@ def _noise(seed: int, index: int) -> Samples:
 FAMILY = Family(
     name="faulty",
     title="Does what it is told",
-    prompter=Ref("tests.faulty:ScriptPrompter"),
-    pipeline=PipelineSpec(
-        (StageSpec("script", StageKind.GENERATOR, Ref("tests.faulty:ScriptGenerator")),)
-    ),
+    tasks={
+        "speech": Task(
+            request=SpeechRequest,
+            prompter=Ref("tests.faulty:ScriptPrompter"),
+            pipeline=(
+                StageSpec(
+                    "script",
+                    StageKind.GENERATOR,
+                    ItemKind.TEXT,
+                    ItemKind.AUDIO,
+                    Ref("tests.faulty:ScriptGenerator"),
+                ),
+            ),
+        )
+    },
 )
 
 

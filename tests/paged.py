@@ -1,6 +1,6 @@
 """The toy with a cache that remembers what was put where, and notices what should not be there."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from antiphon.engine.plan import CacheShape, Start, StepPlan
 from antiphon.engine.runner import Done
 from antiphon.models.base import Prompt
 from antiphon.models.registry import FAMILIES
-from antiphon.models.spec import Family, LoadContext, PipelineSpec, Ref, StageKind, StageSpec
+from antiphon.models.spec import Family, LoadContext, Ref
 from antiphon.models.toy import FAMILY as TOY
 from antiphon.models.toy.talker import ToyRunner
 
@@ -97,17 +97,19 @@ class PagedToyRunner(ToyRunner):
             assert found == table.content(position), "a position is not there, or not its own"
 
 
+SPEECH = TOY.tasks["speech"]
 FAMILY = Family(
     name="paged",
     title="The toy, with a small cache in blocks",
-    prompter=TOY.prompter,
-    pipeline=PipelineSpec(
-        (
-            StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref("tests.paged:PagedToyRunner")),
-            TOY.pipeline.stages[1],
+    tasks={
+        "speech": replace(
+            SPEECH,
+            pipeline=(
+                replace(SPEECH.pipeline[0], factory=Ref("tests.paged:PagedToyRunner")),
+                SPEECH.pipeline[1],
+            ),
         )
-    ),
-    sampling=TOY.sampling,
+    },
 )
 
 

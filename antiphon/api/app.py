@@ -110,7 +110,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
             app.state.server = server = await _start(settings, doors, progress, stack)
-            described.loaded_families = server.families
+            described.loaded_tasks = server.tasks
             app.state.jobs = await start_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)
             yield

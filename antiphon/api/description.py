@@ -1,14 +1,14 @@
 """The API's own description: what the loaded models take, and what every route may answer."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 
 from antiphon.api.middleware.connection_limits import PROBES
 from antiphon.api.schemas.nullable import allow_null
-from antiphon.models.spec import Family
+from antiphon.models.spec import Task
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -43,16 +43,16 @@ class DescribedApi(FastAPI):
     """An app that describes itself fully.
 
     Attributes:
-        loaded_families: returns those of the models that are served; none before they are loaded.
+        loaded_tasks: returns the tasks that are served, by family; none before they are loaded.
     """
 
-    loaded_families: Callable[[], Iterable[Family]] = staticmethod(tuple)
+    loaded_tasks: Callable[[], Mapping[str, Task]] = staticmethod(dict)
 
     def openapi(self) -> Schema:
         """Return the OpenAPI document, made when it is first asked for after the start."""
         if self.openapi_schema is not None:
             return self.openapi_schema
-        families = {family.name: family for family in self.loaded_families()}
+        tasks = self.loaded_tasks()
         document = super().openapi()
         self.openapi_schema = None  # the framework has kept what is not finished
         for path, operations in document["paths"].items():
@@ -61,11 +61,11 @@ class DescribedApi(FastAPI):
         schemas = document["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        _describe_bodies(document, families.values())
+        _describe_bodies(document, tasks)
         _name_operations(document)
         document["components"]["securitySchemes"] = _KEYS
         document["security"] = [{}, *({name: []} for name in _KEYS)]
-        if families:
+        if tasks:
             self.openapi_schema = document
         return document
 
@@ -83,13 +83,13 @@ def _name_operations(document: Schema) -> None:
             operation["operationId"] = name
 
 
-def _describe_bodies(document: Schema, families: Iterable[Family]) -> None:
+def _describe_bodies(document: Schema, tasks: Mapping[str, Task]) -> None:
     """Add the fields that the families know, to all bodies that have the fields of a request."""
     schemas = document["components"]["schemas"]
     speech = schemas[SPEECH]
-    recordings = {name for family in families for name in family.recordings}
-    for family in families:
-        _add_options(schemas, family)
+    recordings = {name for task in tasks.values() for name in task.recordings}
+    for family_name, task in tasks.items():
+        _add_options(schemas, family_name, task)
     shared = {name: each for name, each in speech["properties"].items() if name not in _ITEM_ONLY}
     for name in (BATCH, JOB):
         own = schemas[name]["properties"]
@@ -101,14 +101,14 @@ def _describe_bodies(document: Schema, families: Iterable[Family]) -> None:
     content[_FORM] = {"schema": {"$ref": f"#/components/schemas/{FORM}"}}
 
 
-def _add_options(schemas: Schema, family: Family) -> None:
+def _add_options(schemas: Schema, family_name: str, task: Task) -> None:
     """Add a family's fields to those of a request; what is there already stays."""
-    described = family.options.model_json_schema(ref_template="#/components/schemas/{model}")
+    described = task.options.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= described.pop("$defs", {})
     properties = schemas[SPEECH]["properties"]
     for name, option in described.get("properties", {}).items():
         option.pop("default", None)
-        option["description"] = f"{option.get('description', '')} ({family.name})".strip()
+        option["description"] = f"{option.get('description', '')} ({family_name})".strip()
         allow_null(option)
         properties.setdefault(name, option)
 

@@ -9,7 +9,7 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 
 router = APIRouter(tags=["models"])
 

@@ -15,7 +15,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.validation import invalid_request
 from antiphon.config import SpeechSettings
 from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
-from antiphon.models.spec import Family
+from antiphon.models.spec import Task
 from antiphon.pipeline.speech.synthesis import SegmentSource
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
@@ -41,23 +41,23 @@ class FamilyOptions:
     ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, body: SpeechBody, family: Family) -> "FamilyOptions":
+    def of(cls, body: SpeechBody, task: Task) -> "FamilyOptions":
         """Pick out what the family knows.
 
         Raises:
             InvalidRequestError: a field is wrong, whatever the recordings turn out to be, or is
                 one of another server's that would change the audio.
         """
-        known = family.options.model_fields
+        known = task.options.model_fields
         members = dict(body.model_extra or {})
         if _AUDIO in known:
             members = _without_alias(members)
         values = {name: value for name, value in members.items() if name in known}
         ignored = tuple(name for name in members if name not in known)
-        _refuse_not_served(ignored, body.extra_params or {}, family)
-        recordings = {name: values.pop(name) for name in family.recordings if name in values}
+        _refuse_not_served(ignored, body.extra_params or {}, task)
+        recordings = {name: values.pop(name) for name in task.recordings if name in values}
         try:
-            family.options.model_validate(values)
+            task.options.model_validate(values)
         except ValidationError as error:
             # One message a field, whatever part of it is wrong.
             found = [{**each, "loc": ("body", *each["loc"][:1])} for each in error.errors()]
@@ -99,7 +99,7 @@ def open_stream(
         InvalidRequestError: here, or before the first chunk.
     """
     model = server.speech.model(request.model)
-    options = FamilyOptions.of(body, model.family)
+    options = FamilyOptions.of(body, model.task)
     request = replace(request, options=options.values)
     server.speech.check(request, model, options.recordings)
     if not options.recordings:
@@ -141,15 +141,13 @@ async def _after_decoding(
             yield event
 
 
-def _refuse_not_served(
-    unknown: Iterable[str], extra_params: Mapping[str, Any], family: Family
-) -> None:
+def _refuse_not_served(unknown: Iterable[str], extra_params: Mapping[str, Any], task: Task) -> None:
     """Refuse what must not be ignored: it would change the audio, or was meant for the model."""
     for name in unknown:
         if name in NOT_SERVED:
             raise _wrong(f"'{name}' is not supported here. {NOT_SERVED[name]}", name)
         if name in extra_params:
-            known = ", ".join(family.options.model_fields) or "none"
+            known = ", ".join(task.options.model_fields) or "none"
             param = f"extra_params.{shortened(name)}"
             raise _wrong(
                 f"Unknown parameter: '{param}'. Sampling parameters may stand there, and the"

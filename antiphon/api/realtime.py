@@ -32,7 +32,7 @@ from antiphon.api.schemas.realtime import (
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import SpeechRequest
 
 router = APIRouter()

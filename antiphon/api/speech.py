@@ -88,7 +88,7 @@ async def create_speech(
     request = body.to_domain(speech_id)
     model = server.speech.model(request.model)
     native_hz = model.capabilities.sample_rate_hz
-    unknown = FamilyOptions.of(body, model.family).ignored
+    unknown = FamilyOptions.of(body, model.task).ignored
     ignored = [name for name in unknown if name not in KokoroMembers.model_fields]
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = WordTimestampCollector() if request.word_timestamps else None

@@ -28,7 +28,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import Ended
 
 router = APIRouter(tags=["speech"])
@@ -72,7 +72,7 @@ async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str
         return ()  # what a model knows and can do is asked for each item
     request = shared.to_domain("shared")
     model = server.speech.model(request.model)
-    options = FamilyOptions.of(shared, model.family)
+    options = FamilyOptions.of(shared, model.task)
     request = replace(request, options=options.values)
     server.speech.check(request, model, options.recordings)
     if not any(_says_who(item, model) for item in body.items):

@@ -103,7 +103,7 @@ async def create_job(
         speech = body.speech(part)
         request = speech.to_domain("check")
         model = server.speech.model(request.model)
-        options = FamilyOptions.of(speech, model.family)
+        options = FamilyOptions.of(speech, model.task)
         request = replace(request, options=options.values)
         server.speech.check(request, model, options.recordings)
         if request.word_timestamps:

@@ -168,7 +168,7 @@ class SpeechConversation:
         config = parsed(message, SessionConfig)
         request = replace(config.to_domain(new_speech_id()), input="")
         model = self._server.speech.model(request.model)
-        options = FamilyOptions.of(config, model.family)
+        options = FamilyOptions.of(config, model.task)
         checked = replace(request, options=options.values)
         self._server.speech.check(checked, model, options.recordings)
         rate_hz = model.capabilities.sample_rate_hz

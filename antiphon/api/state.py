@@ -9,7 +9,7 @@ from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
-from antiphon.models.spec import Family
+from antiphon.models.spec import Task
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
@@ -51,9 +51,9 @@ class ServerState:
     storage: StorageWatch
     created_s: int
 
-    def families(self) -> list[Family]:
-        """Return the families of the served models."""
-        return [model.family for model in self.speech.models.values()]
+    def tasks(self) -> dict[str, Task]:
+        """Return the tasks that the models serve, by the names of their families."""
+        return {model.family.name: model.task for model in self.speech.models.values()}
 
     def seen_by(self, caller: Caller) -> "ServerState":
         """Return the same server with the voices that a caller may use."""

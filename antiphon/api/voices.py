@@ -14,7 +14,7 @@ from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import Voice
 from antiphon.voices.names import MAX_NAME_CHARACTERS
 from antiphon.voices.store import StoredVoice

@@ -18,7 +18,7 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
 from antiphon.models.registry import resolve
 from antiphon.models.spec import Product
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import AudioChunk, new_request_id
 
 TEXT = (
@@ -113,7 +113,7 @@ def text_for(num_frames: int, *, has_real_tokens: bool) -> str:
 async def measure(model: LoadedModel, load: Load) -> Result:
     """Run one load and return what it gave."""
     capabilities = model.capabilities
-    sampling = replace(model.family.sampling, max_frames=load.num_frames)
+    sampling = replace(model.task.sampling, max_frames=load.num_frames)
     request = replace(capabilities.sample_request, input=load.text, sampling=sampling)
     prompts = [
         await asyncio.to_thread(model.prompter.build, request, capabilities.voices[0], seed)

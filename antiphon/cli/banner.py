@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from antiphon import __version__
 from antiphon.api.state import ServerState
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8

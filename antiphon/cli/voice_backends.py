@@ -13,7 +13,7 @@ from antiphon.api.schemas.voices import new_voice, uploaded_voice
 from antiphon.audio.recording import read_recording
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.pipeline.runtime import DEFAULT_VOICE
+from antiphon.pipeline.speech.model import DEFAULT_VOICE
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.voices.cache import PreparedCache

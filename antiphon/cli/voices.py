@@ -46,7 +46,7 @@ def _own(
     from antiphon.models.spec import LoadContext
 
     family, path = resolve(load_settings({"model.source": model}).model.source)
-    prompter: Prompter = family.prompter.resolve()(LoadContext(path))
+    prompter: Prompter = family.tasks["speech"].prompter.resolve()(LoadContext(path))
     found = prompter.capabilities.voices
     rows = [[each.id, each.name, each.language, each.gender, each.description] for each in found]
     columns = ("Voice", "Name", "Language", "Gender", "Description")

@@ -13,7 +13,7 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import EngineError
-from antiphon.models.base import Prompt, SpeechGenerator
+from antiphon.models.base import GeneratorItem, Prompt, StageGenerator
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FinishReason
@@ -31,7 +31,7 @@ class _Job:
     def __init__(
         self,
         request_id: str,
-        pieces: Generator[AudioChunk, None, None],
+        pieces: Generator[GeneratorItem, None, None],
         request: GeneratorRequest,
     ) -> None:
         self.request_id = request_id
@@ -39,12 +39,12 @@ class _Job:
         self.pieces = pieces
         self.request = request
         self.is_aborted = False
-        self.chunk: AudioChunk | None = None
+        self.chunk: GeneratorItem | None = None
         self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Future[AudioChunk | None] = self._loop.create_future()
+        self._next: asyncio.Future[GeneratorItem | None] = self._loop.create_future()
         self._context = contextvars.copy_context()
 
-    def want(self) -> "asyncio.Future[AudioChunk | None]":
+    def want(self) -> "asyncio.Future[GeneratorItem | None]":
         """Return a future of the next chunk, which is made in the caller's context."""
         self._next = self._loop.create_future()
         self._context = contextvars.copy_context()
@@ -54,7 +54,7 @@ class _Job:
         """Compute `chunk`; it is ``None`` at the end."""
         self.chunk = self._context.run(next, self.pieces, None)
 
-    def resolve(self, outcome: AudioChunk | Exception | None) -> None:
+    def resolve(self, outcome: GeneratorItem | Exception | None) -> None:
         """Resolve the future, from any thread."""
         try:
             self._loop.call_soon_threadsafe(_settle, self._next, outcome)
@@ -71,7 +71,7 @@ class GeneratorEngine:
 
     def __init__(
         self,
-        generator: SpeechGenerator,
+        generator: StageGenerator,
         *,
         name: str = "generator",
         num_threads: int | None = None,
@@ -126,8 +126,8 @@ class GeneratorEngine:
         is_live: bool = True,
         is_later: bool = False,
         speed: float = 1.0,
-    ) -> AsyncGenerator[AudioChunk | Ended, None]:
-        """Stream a prompt's audio, last its `Ended`; no chunk is made before it is wanted.
+    ) -> AsyncGenerator[GeneratorItem | Ended, None]:
+        """Stream a prompt's items, last its `Ended`; no chunk is made before it is wanted.
 
         Closing the stream frees what it holds; a chunk in flight is dropped.
 
@@ -186,7 +186,7 @@ class GeneratorEngine:
             logger.error("a chunk did not end in time: its thread is abandoned")
         self._generator.close()
 
-    def _ask(self, job: _Job) -> "asyncio.Future[AudioChunk | None]":
+    def _ask(self, job: _Job) -> "asyncio.Future[GeneratorItem | None]":
         chunk = job.want()
         with self._changed:
             if self._is_closed:
@@ -252,7 +252,7 @@ def _close(job: _Job) -> None:
 
 
 def _settle(
-    future: "asyncio.Future[AudioChunk | None]", outcome: AudioChunk | Exception | None
+    future: "asyncio.Future[GeneratorItem | None]", outcome: GeneratorItem | Exception | None
 ) -> None:
     if future.done():  # its consumer has left
         return

@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from antiphon.models.base import Piece, Prompt
+from antiphon.models.base import GeneratorItem, Piece, Prompt
 from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.stage_status import Publish, StageStatus
-from antiphon.types import AudioChunk, Ended, FrameReady
+from antiphon.types import Ended, FrameReady
 
-StageItem: TypeAlias = FrameReady | AudioChunk | Ended
+StageItem: TypeAlias = FrameReady | GeneratorItem | Ended
 StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 

@@ -6,13 +6,13 @@ and `antiphon.codec.protocol.StreamingDecoder`.
 
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
 from antiphon.models.prepared import PreparedVoice
-from antiphon.models.spec import Capabilities
-from antiphon.types import AudioChunk, Samples, Sampling, SpeechRequest, Voice
+from antiphon.models.spec import SpeechCapabilities
+from antiphon.types import AudioChunk, Image, Samples, Sampling, SpeechRequest, Voice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +62,14 @@ class Piece:
 
 
 class Prompter(Protocol):
-    """Turns requests into prompts. Pure: the same request and voice give the same prompt."""
+    """Turns requests for speech into prompts.
+
+    Pure: the same request and voice give the same prompt. A prompter of another task has the
+    capabilities of its task, and builds prompts of its task's requests by ``build(request, seed)``.
+    """
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> SpeechCapabilities:
         """What the loaded checkpoint can do."""
         ...
 
@@ -99,7 +103,7 @@ class Feed(Protocol):
 
 @runtime_checkable
 class RequestChecking(Protocol):
-    """What a prompter is too if its model asks more of a request than `Capabilities` can say."""
+    """What a prompter is too if its model asks more of a request than its capabilities can say."""
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right; does no work.
@@ -116,7 +120,7 @@ class RequestChecking(Protocol):
 
 @runtime_checkable
 class LateText(Protocol):
-    """What a prompter is too if its `Capabilities.late_text` says so."""
+    """What a prompter is too if its `SpeechCapabilities.late_text` says so."""
 
     def open(self, request: SpeechRequest, voice: Voice, seed: int) -> tuple[Prompt, Feed]:
         """Build the prompt of a text that is still arriving, and what makes pieces of the rest.
@@ -175,15 +179,19 @@ class VoicePreparing(Protocol):
         ...
 
 
-class SpeechGenerator(Protocol):
-    """A model that owns its loop and yields audio; called in worker threads, one per request.
+GeneratorItem: TypeAlias = AudioChunk | Image
+"""What a `StageGenerator` may yield."""
+
+
+class StageGenerator(Protocol):
+    """A model that owns its loop and yields items; called in worker threads, one per request.
 
     Implementations hold no state per request outside the generator that they return, so that
     closing it frees everything.
     """
 
-    def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
-        """Yield the audio of one prompt, each piece as soon as it is ready."""
+    def generate(self, prompt: Prompt) -> Generator[GeneratorItem, None, None]:
+        """Yield the items of one prompt, each as soon as it is ready."""
         ...
 
     def close(self) -> None:

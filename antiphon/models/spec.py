@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,21 @@ if TYPE_CHECKING:  # the engine imports this module
 class StageKind(StrEnum):
     """How a stage is driven; the pipeline holds one driver for each kind."""
 
-    AUTOREGRESSIVE = "autoregressive"  # an engine steps it: prompt -> frames
-    DECODER = "decoder"  # carries state per request: frames -> audio
-    GENERATOR = "generator"  # owns its loop: prompt -> audio
+    AUTOREGRESSIVE = "autoregressive"  # an engine steps a `Runner`
+    DECODER = "decoder"  # a `StreamingDecoder`, which carries state per request
+    GENERATOR = "generator"  # a `StageGenerator`, which owns its loop
+
+
+class ItemKind(StrEnum):
+    """What flows into and out of a stage."""
+
+    TEXT = "text"
+    TOKENS = "tokens"
+    FRAMES = "frames"  # of codes or latents, one for each step of an autoregressive stage
+    LATENTS = "latents"
+    AUDIO = "audio"
+    IMAGE = "image"
+    VIDEO = "video"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,18 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a loaded model can do; requests outside it are refused before any work.
+    """What a loaded model can do in one task; requests outside it are refused before any work.
+
+    Attributes:
+        sample_request: one that it can serve with nothing added, to warm up and to measure.
+    """
+
+    sample_request: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechCapabilities(Capabilities):
+    """What a loaded model can do in the task of speech.
 
     Attributes:
         sample_rate_hz: of the audio it makes.
@@ -84,13 +108,13 @@ class Capabilities:
         max_segment_characters: a text of up to so many is one prompt, as it is; longer text is
             split. With ``late_text`` a segment may be half as long again, since it ends where text
             is that has been read by then.
-        word_times: whether its chunks tell when words are spoken, to requests that ask for it.
+        word_times: whether its chunks carry the times of words, for requests that ask for them.
         late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
-        voice_fields: request fields and options that bring the voice along; beside one of them the
-            name of a voice that nobody has means nothing.
-        sample_request: something that it can speak with nothing added, to warm up and to measure.
+        voice_fields: request fields and options that bring the voice along; beside one of them an
+            unknown name of a voice means nothing.
     """
 
+    sample_request: SpeechRequest = SpeechRequest("Ready.")
     sample_rate_hz: int
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
@@ -100,7 +124,6 @@ class Capabilities:
     word_times: bool = False
     late_text: bool = False
     voice_fields: tuple[str, ...] = ()
-    sample_request: SpeechRequest = SpeechRequest("Ready.")
 
     def __post_init__(self) -> None:
         if not self.voices:
@@ -116,28 +139,68 @@ class Capabilities:
 class StageSpec:
     """A part of a pipeline that can be placed and replicated.
 
-    ``factory`` takes a `LoadContext` and returns what ``kind`` is driven through:
-    a `Runner`, a `StreamingDecoder` or a `SpeechGenerator`.
+    Attributes:
+        name: unique in its pipeline.
+        kind: what drives it.
+        consumes: what flows in: of a first stage, what its prompts are made of.
+        produces: what flows out.
+        factory: takes a `LoadContext` and returns what the driver of its kind is given.
+        max_concurrency: requests that it can work on at once; ``None``: as many as the context
+            has slots.
     """
 
     name: str
     kind: StageKind
+    consumes: ItemKind
+    produces: ItemKind
     factory: Ref
+    max_concurrency: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineSpec:
-    """The chain of stages, first to last."""
+class NoOptions(BaseModel):
+    """The options of a task that has none."""
 
-    stages: tuple[StageSpec, ...]
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A kind of request that a family serves.
+
+    Attributes:
+        request: its type.
+        prompter: takes a `LoadContext`, returns what has `Capabilities` and builds prompts: in the
+            task of speech a `Prompter`.
+        pipeline: the stages, first to last; each consumes what the one before produces.
+        options: request fields that only this family knows.
+        recordings: names of those options that are recordings. They reach the prompter as samples
+            (mono, at the model's rate, read-only) or as a `PreparedVoice`.
+        sampling: defaults, every field set that the family uses.
+    """
+
+    request: type
+    prompter: Ref
+    pipeline: tuple[StageSpec, ...]
+    options: type[BaseModel] = NoOptions
+    recordings: tuple[str, ...] = ()
+    sampling: Sampling = Sampling()
 
     def __post_init__(self) -> None:
-        kinds = tuple(stage.kind for stage in self.stages)
-        chains = ((StageKind.GENERATOR,), (StageKind.AUTOREGRESSIVE, StageKind.DECODER))
-        if kinds not in chains:
-            raise ValueError(f"stages {kinds} do not form a pipeline; known chains: {chains}")
-        if len({stage.name for stage in self.stages}) != len(self.stages):
+        if not self.pipeline:
+            raise ValueError("a task needs at least one stage")
+        if len({stage.name for stage in self.pipeline}) != len(self.pipeline):
             raise ValueError("stage names must differ")
+        for before, after in pairwise(self.pipeline):
+            if after.consumes is not before.produces:
+                raise ValueError(
+                    f"stage '{after.name}' consumes {after.consumes}, but '{before.name}' before it"
+                    f" produces {before.produces}"
+                )
+
+    @property
+    def produces(self) -> ItemKind:
+        """What the last stage produces."""
+        return self.pipeline[-1].produces
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +279,6 @@ class Measuring:
     frame_products: Ref
 
 
-class NoOptions(BaseModel):
-    """The options of a family that has none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """All that the rest of the system knows of one kind of model.
@@ -231,12 +288,7 @@ class Family:
         title: one line for people.
         architectures: values of ``architectures`` in a checkpoint's config.json.
         needs_checkpoint: whether a path must be given, or the weights come with a package.
-        prompter: takes a `LoadContext`, returns a `Prompter`.
-        pipeline: the stages.
-        options: request fields that only this family knows.
-        recordings: names of those options that are recordings. They reach the prompter as samples
-            (mono, at the model's rate, read-only) or as a `PreparedVoice`.
-        sampling: defaults, every field set that the family uses.
+        tasks: by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
         inspector: takes a checkpoint's directory, returns an `Inspection`; reads no tensor.
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
@@ -247,13 +299,9 @@ class Family:
 
     name: str
     title: str
-    prompter: Ref
-    pipeline: PipelineSpec
+    tasks: Mapping[str, Task]
     architectures: tuple[str, ...] = ()
     needs_checkpoint: bool = False
-    options: type[BaseModel] = NoOptions
-    recordings: tuple[str, ...] = ()
-    sampling: Sampling = Sampling()
     extra: Extra | None = None
     inspector: Ref | None = None
     checkpoint_maker: Ref | None = None

@@ -7,7 +7,7 @@ from antiphon.config import Settings
 from antiphon.errors import SettingsError
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.stage import build_stage
 from antiphon.types import LoadProgress
 

@@ -1,44 +1,42 @@
-"""A family's declared pipeline made live: its stages loaded, warmed, opened and drained."""
+"""A task of a family made live: its stages loaded, warmed and opened."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
-from antiphon.errors import UnknownVoiceError
+from antiphon.errors import ModelLoadError
 from antiphon.fabric.base import StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
-from antiphon.models.base import Piece, Prompter
+from antiphon.models.base import Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
-from antiphon.models.spec import Capabilities, Family, LoadContext
+from antiphon.models.spec import Family, LoadContext, Task
 from antiphon.pipeline.speech.producer import fed
-from antiphon.pipeline.stage import build_stage
+from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import LoadProgress, SpeechRequest, Voice, new_request_id
+from antiphon.types import LoadProgress, new_request_id
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_VOICE = "default"
 
-_WARM_UP_FRAMES = 16
-
-
-class LoadedModel:
-    """A model that is ready to be spoken with."""
+class LoadedTask:
+    """A task of a model that is ready to serve requests."""
 
     def __init__(
         self,
         name: str,
         family: Family,
-        prompter: Prompter,
+        task: Task,
+        prompter: Any,
         pool: ModelPool,
         stages: PooledModel,
         *,
@@ -50,7 +48,8 @@ class LoadedModel:
         Args:
             name: that requests use.
             family: of the model.
-            prompter: of the model.
+            task: of the family.
+            prompter: of the task.
             pool: loads its stages.
             stages: that the pool loads.
             path: of its checkpoint, if it has one.
@@ -58,6 +57,7 @@ class LoadedModel:
         """
         self.name = name
         self.family = family
+        self.task = task
         self.prompter = prompter
         self.fabric = pool.fabric
         self._pool = pool
@@ -69,15 +69,17 @@ class LoadedModel:
     async def load(
         cls,
         settings: ModelSettings,
+        task_name: str,
         *,
         is_colocated: bool = True,
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
-    ) -> "LoadedModel":
-        """Load a model's prompter and stages, off the event loop.
+    ) -> Self:
+        """Load a task's prompter and stages, off the event loop.
 
         Args:
-            settings: which, and on what.
+            settings: which model, and on what device.
+            task_name: of the task.
             is_colocated: whether all stages share an engine, as one device wants it; otherwise
                 each is driven by itself, and frames travel between them.
             progress: told, in other threads, how far it is.
@@ -85,9 +87,15 @@ class LoadedModel:
                 process.
 
         Raises:
-            ModelLoadError: no family serves it, or its checkpoint is wrong.
+            ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
+                wrong.
         """
         family, path = await asyncio.to_thread(resolve, settings.source)
+        task = family.tasks.get(task_name)
+        if task is None:
+            raise ModelLoadError(
+                f"'{family.name}' does not serve '{task_name}', but: {', '.join(family.tasks)}."
+            )
         context = LoadContext(
             path,
             settings.device,
@@ -102,11 +110,8 @@ class LoadedModel:
             ),
             progress=progress,
         )
-        prompter: Prompter = await asyncio.to_thread(family.prompter.resolve(), context)
-        groups = [family.pipeline.stages]
-        if not is_colocated:
-            groups = [(spec,) for spec in family.pipeline.stages]
-        stages = PooledModel(groups, context)
+        prompter = await asyncio.to_thread(task.prompter.resolve(), context)
+        stages = PooledModel(engine_groups(task.pipeline, is_colocated=is_colocated), context)
         if pool is None:
             pool = ModelPool(LocalFabric(build_stage))
             pool.add(stages)
@@ -115,15 +120,11 @@ class LoadedModel:
             pool.add(stages)
         name = settings.name or served_name(settings.source)
         further = further_names(settings.source, path)
-        return cls(name, family, prompter, pool, stages, path=path, further_names=further)
+        return cls(name, family, task, prompter, pool, stages, path=path, further_names=further)
 
     def answers_to(self, name: str) -> bool:
         """Whether a request means this model by a name that is not the served one."""
         return plain_name(name) in self._further_names
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.prompter.capabilities
 
     @property
     def status(self) -> StageStatus:
@@ -135,53 +136,6 @@ class LoadedModel:
         for specs, handle in zip(self._stages.groups, self._stages.handles, strict=False):
             if (stats := self.fabric.status(handle).stats) is not None:
                 yield "+".join(spec.name for spec in specs), stats
-
-    def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
-        """Return the voice of this name, in any case, or that the name is an alias of.
-
-        Raises:
-            UnknownVoiceError: there is none.
-        """
-        found = self.own_voice(name, aliases)
-        if found is None:
-            raise self.unknown_voice(name, aliases)
-        return found
-
-    def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
-        """Return the voice of this name or alias, if it is one that the model comes with."""
-        voices = self.capabilities.voices
-        wanted = (name or DEFAULT_VOICE).casefold()
-        by_id = {voice.id.casefold(): voice for voice in voices}
-        for candidate in (wanted, aliases.get(wanted, "").casefold()):
-            if candidate == DEFAULT_VOICE:
-                return voices[0]
-            if candidate in by_id:
-                return by_id[candidate]
-        return None
-
-    def nameless_voice(
-        self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
-    ) -> Voice:
-        """Return the voice of a request whose name for it nobody has.
-
-        Args:
-            request: that may bring its voice by other means.
-            aliases: names of voices.
-            uploaded: names of further voices, for the message.
-
-        Raises:
-            UnknownVoiceError: the name is all that there is.
-        """
-        if self.capabilities.brings_voice(request):
-            return self.capabilities.voices[0]
-        raise self.unknown_voice(request.voice, aliases, uploaded)
-
-    def unknown_voice(
-        self, name: str | None, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
-    ) -> UnknownVoiceError:
-        """Return the error for a voice that is not among the model's own and those uploaded."""
-        own = (voice.id for voice in self.capabilities.voices)
-        return UnknownVoiceError(name or "", [*own, *uploaded, *aliases])
 
     async def open(
         self, request: StageRequest, text: AsyncGenerator[Piece, None] | None = None
@@ -212,12 +166,14 @@ class LoadedModel:
                 is_open = piece.num_frames_allowed is not None
         assert not is_open, "the last piece closes the text"
 
+    def sample_prompt(self) -> Prompt:
+        """Build a small prompt that needs nothing from a user; computes."""
+        prompt: Prompt = self.prompter.build(self.prompter.capabilities.sample_request, 0)
+        return prompt
+
     async def warm_up(self) -> None:
-        """Speak a few words to nobody, so that the first listener does not wait for caches."""
-        sampling = replace(self.family.sampling, max_frames=_WARM_UP_FRAMES)
-        request = replace(self.capabilities.sample_request, sampling=sampling)
-        voice = self.capabilities.voices[0]
-        prompt = await asyncio.to_thread(self.prompter.build, request, voice, 0)
+        """Serve a sample request, so that the first user does not wait for caches."""
+        prompt = await asyncio.to_thread(self.sample_prompt)
         async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
             async for _ in stream:
                 pass

@@ -14,7 +14,7 @@ from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import Piece, Prompt, SpeechGenerator
+from antiphon.models.base import Piece, Prompt, StageGenerator
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FrameReady
@@ -27,7 +27,7 @@ class GeneratorStage:
     """Pulls generators piece by piece, by their listeners' clocks."""
 
     def __init__(
-        self, generator: SpeechGenerator, name: str, context: LoadContext, publish: Publish
+        self, generator: StageGenerator, name: str, context: LoadContext, publish: Publish
     ) -> None:
         self._engine = GeneratorEngine(
             generator,
@@ -131,6 +131,23 @@ class DecoderStage:
 
     async def close(self) -> None:
         await self._decoder.shut_down()
+
+
+_FUSED = (StageKind.AUTOREGRESSIVE, StageKind.DECODER)
+
+
+def engine_groups(
+    pipeline: Sequence[StageSpec], *, is_colocated: bool
+) -> tuple[tuple[StageSpec, ...], ...]:
+    """Return the stages of a pipeline by engine: on one device, a decoder joins what feeds it."""
+    groups: list[tuple[StageSpec, ...]] = []
+    for spec in pipeline:
+        joined = (*(groups[-1] if groups else ()), spec)
+        if is_colocated and tuple(each.kind for each in joined) == _FUSED:
+            groups[-1] = joined
+        else:
+            groups.append((spec,))
+    return tuple(groups)
 
 
 def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:

@@ -108,7 +108,7 @@ def test_every_reference_leads_somewhere() -> None:
 def test_the_fields_of_the_loaded_family_are_described(base: RunningServer) -> None:
     found = httpx.get(f"{base.base_url}/openapi.json").json()
     schemas = found["components"]["schemas"]
-    options = base.state.speech.model(None).family.options.model_fields
+    options = base.state.speech.model(None).task.options.model_fields
     for name in ("SpeechBody", "SpeechForm", "SpeechBatchBody", "SpeechJobBody"):
         assert set(options) <= set(schemas[name]["properties"]), name
         for option in options:

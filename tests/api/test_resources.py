@@ -12,7 +12,7 @@ from antiphon.config import LimitSettings, ModelSettings, Settings
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import PendingStep
 from antiphon.models.toy.talker import ToyRunner
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from tests import faulty
 from tests.servers import RunningServer, start_server, wait_until
 

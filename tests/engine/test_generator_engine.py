@@ -12,7 +12,7 @@ from antiphon.engine import generator_engine
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.errors import EngineError, OverloadedError
-from antiphon.models.base import Prompt
+from antiphon.models.base import GeneratorItem, Prompt
 from antiphon.types import AudioChunk, Ended
 
 DEADLINE_S = 20.0
@@ -85,7 +85,7 @@ def on_engine(
     return noise
 
 
-async def samples(events: AsyncGenerator[AudioChunk | Ended, None]) -> list[float]:
+async def samples(events: AsyncGenerator[GeneratorItem | Ended, None]) -> list[float]:
     async with aclosing(events):
         *chunks, ended = [event async for event in events]
     assert ended == Ended("stop")

@@ -10,12 +10,13 @@ import pytest
 from antiphon.fabric.base import Placement, Stage, StageHandle, StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.base import Piece, Prompt
-from antiphon.models.spec import LoadContext, Ref, StageKind, StageSpec
+from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.telemetry.stage_status import Publish, StageStatus, StatusPublisher
 from antiphon.types import Ended, FrameReady
 
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
-SPEC = StageSpec("stage", StageKind.GENERATOR, Ref("nowhere:nothing"))
+TEXT_TO_AUDIO = (ItemKind.TEXT, ItemKind.AUDIO)
+SPEC = StageSpec("stage", StageKind.GENERATOR, *TEXT_TO_AUDIO, Ref("nowhere:nothing"))
 
 
 class Counting:

@@ -13,10 +13,11 @@ from antiphon.fabric.base import Stage, StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
-from antiphon.models.spec import LoadContext, Ref, StageKind, StageSpec
+from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.telemetry.stage_status import Publish
 from antiphon.types import Ended, FrameReady
 
+TEXT_TO_AUDIO = (ItemKind.TEXT, ItemKind.AUDIO)
 REQUEST = StageRequest("req", Prompt(data=None, num_tokens=1, seed=0))
 
 
@@ -65,7 +66,7 @@ def pool_of(ledger: Ledger, *, max_loaded: int = 0, **more: float) -> ModelPool:
 
 
 def added(name: str, pool: ModelPool) -> PooledModel:
-    spec = StageSpec(name, StageKind.GENERATOR, Ref("nowhere:nothing"))
+    spec = StageSpec(name, StageKind.GENERATOR, *TEXT_TO_AUDIO, Ref("nowhere:nothing"))
     model = PooledModel([[spec]], LoadContext())
     pool.add(model)
     return model

@@ -23,6 +23,8 @@ from antiphon.types import (
     Caller,
     Ended,
     FrameReady,
+    Image,
+    ImageRequest,
     Sampling,
     SpeechRequest,
     Usage,
@@ -62,6 +64,8 @@ CROSSING: list[Any] = [
     FrameReady(np.arange(16)),
     WordTime("Hi", 0.0, 0.25),
     AudioChunk(SAMPLES, 24_000, 2, (WordTime("Hi", 0.0, 0.25),), ("?",)),
+    Image(np.zeros((2, 3, 1), np.uint8)),
+    ImageRequest("a bird", seed=1),
     Usage(3, 4),
     Ended("length", Usage(3, 4), ("?",)),
     PROMPT,
@@ -144,7 +148,8 @@ def test_declarations_cross(family: spec.Family) -> None:
 @pytest.mark.parametrize("name", ["toy", "hibari"])
 def test_prompts_of_families_cross(name: str) -> None:
     family = spec.Ref(FAMILIES[name]).resolve()
-    prompter = family.prompter.resolve()(LoadContext())
-    request = SpeechRequest("Hello there.", sampling=family.sampling)
+    task = family.tasks["speech"]
+    prompter = task.prompter.resolve()(LoadContext())
+    request = SpeechRequest("Hello there.", sampling=task.sampling)
     prompt = prompter.build(request, prompter.capabilities.voices[0], 1)
     assert_equal(crossed(prompt), prompt)

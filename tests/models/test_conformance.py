@@ -17,14 +17,14 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import LateText, Piece
 from antiphon.models.registry import FAMILIES, families
 from antiphon.offline import Audio, collect
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import SPEECH, LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
 
 T = TypeVar("T")
 NAMES = [family.name for family in families()]
 READY = [family.name for family in families() if not family.needs_checkpoint]
-IN_STAGES = [family.name for family in families() if len(family.pipeline.stages) > 1]
+IN_STAGES = [family.name for family in families() if len(family.tasks[SPEECH].pipeline) > 1]
 TEXT = "Hello there. How are you?"
 MAX_FRAMES = 24
 """Random weights seldom say that they are done; the others are done before."""
@@ -80,7 +80,7 @@ def assert_same(one: Samples, other: Samples) -> None:
 async def say_late(model: LoadedModel, parts: Iterable[str]) -> Samples:
     """Speak a text that arrives in parts, each when the one before has had its turn."""
     assert isinstance(model.prompter, LateText)
-    sampling = replace(model.family.sampling, max_frames=MAX_FRAMES)
+    sampling = replace(model.task.sampling, max_frames=MAX_FRAMES)
     request = replace(ask(""), sampling=sampling)
     prompt, feed = model.prompter.open(request, model.capabilities.voices[0], 1)
 

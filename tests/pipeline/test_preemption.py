@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.offline import Audio, collect
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests import paged

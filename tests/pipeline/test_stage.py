@@ -11,7 +11,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import Piece
 from antiphon.models.toy.prompt import ToyPrompter
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import AudioChunk, Ended, SpeechRequest
 
 DEADLINE_S = 20.0
@@ -28,7 +28,7 @@ class Text:
 
     def open(self, model: LoadedModel) -> StageStream:
         assert isinstance(model.prompter, ToyPrompter)
-        request = SpeechRequest("", sampling=model.family.sampling)
+        request = SpeechRequest("", sampling=model.task.sampling)
         prompt, feed = model.prompter.open(request, model.capabilities.voices[0], 1)
 
         async def pieces() -> AsyncGenerator[Piece, None]:
@@ -86,7 +86,7 @@ def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
         arrived = asyncio.Event()
         prompter = model.prompter
         assert isinstance(prompter, ToyPrompter)
-        request = SpeechRequest("la ", sampling=model.family.sampling)
+        request = SpeechRequest("la ", sampling=model.task.sampling)
         prompt, feed = prompter.open(request, model.capabilities.voices[0], 1)
 
         async def pieces() -> AsyncGenerator[Piece, None]:

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests.asr import transcribe, words

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 
 router = APIRouter(tags=["elevenlabs"])
 

@@ -5,19 +5,25 @@ ever downloaded. One run of the network predicts the acoustic frames of a whole 
 vocoder then turns them into audio chunk by chunk.
 """
 
-from antiphon.models.spec import Family, PipelineSpec, Ref, StageKind, StageSpec
+from antiphon.models.spec import Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.types import SpeechRequest
 
 FAMILY = Family(
     name="hibari",
     title="A small English voice for any CPU, 24 kHz",
-    prompter=Ref("antiphon.models.hibari.prompt:HibariPrompter"),
-    pipeline=PipelineSpec(
-        stages=(
-            StageSpec(
-                name="voice",
-                kind=StageKind.GENERATOR,
-                factory=Ref("antiphon.models.hibari.generator:HibariGenerator"),
+    tasks={
+        "speech": Task(
+            request=SpeechRequest,
+            prompter=Ref("antiphon.models.hibari.prompt:HibariPrompter"),
+            pipeline=(
+                StageSpec(
+                    "voice",
+                    StageKind.GENERATOR,
+                    ItemKind.TEXT,
+                    ItemKind.AUDIO,
+                    Ref("antiphon.models.hibari.generator:HibariGenerator"),
+                ),
             ),
         )
-    ),
+    },
 )

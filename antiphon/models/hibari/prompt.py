@@ -7,7 +7,7 @@ from antiphon.models.base import Prompt, TextCheck
 from antiphon.models.hibari.reading import ReadWord, reader
 from antiphon.models.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.models.hibari.voices import installed_voices
-from antiphon.models.spec import Capabilities, LoadContext
+from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 
 _LANGUAGES = ("english", "en", "en-us", "en-gb")  # The accent is the voice's, whichever is asked.
@@ -38,7 +38,7 @@ class HibariPrompter:
         self._readers = {
             name: reader(british=installed.british) for name, installed in voices.items()
         }
-        self._capabilities = Capabilities(
+        self._capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=tuple(installed.voice for installed in voices.values()),
             languages=_LANGUAGES,
@@ -47,7 +47,7 @@ class HibariPrompter:
         )
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> SpeechCapabilities:
         return self._capabilities
 
     def check_text(self, text: str, voice: Voice) -> TextCheck:

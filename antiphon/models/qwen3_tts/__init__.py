@@ -1,7 +1,8 @@
 """Qwen3-TTS in native PyTorch: a talker, a predictor inside each frame and a streaming codec."""
 
 from antiphon.models.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
-from antiphon.models.spec import Extra, Family, Measuring, PipelineSpec, Ref, StageKind, StageSpec
+from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
+from antiphon.types import SpeechRequest
 
 _HERE = "antiphon.models.qwen3_tts"
 
@@ -11,9 +12,6 @@ FAMILY = Family(
     title="Qwen3-TTS 12 Hz, 0.6B and 1.7B: built-in, designed and cloned voices in ten languages",
     architectures=("Qwen3TTSForConditionalGeneration",),
     needs_checkpoint=True,
-    prompter=Ref(f"{_HERE}.prompt:Qwen3TTSPrompter"),
-    options=Qwen3TTSOptions,
-    recordings=("ref_audio",),
     extra=Extra(
         "torch",
         (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
@@ -23,10 +21,28 @@ FAMILY = Family(
     measuring=Measuring(
         Ref(f"{_HERE}.bench_spec:make_endless"), Ref(f"{_HERE}.bench_spec:frame_products")
     ),
-    pipeline=PipelineSpec(
-        (
-            StageSpec("talker", StageKind.AUTOREGRESSIVE, Ref(f"{_HERE}.runner:load_runner")),
-            StageSpec("codec", StageKind.DECODER, Ref(f"{_HERE}.codec_stage:load_codec")),
+    tasks={
+        "speech": Task(
+            request=SpeechRequest,
+            prompter=Ref(f"{_HERE}.prompt:Qwen3TTSPrompter"),
+            options=Qwen3TTSOptions,
+            recordings=("ref_audio",),
+            pipeline=(
+                StageSpec(
+                    "talker",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.TEXT,
+                    ItemKind.FRAMES,
+                    Ref(f"{_HERE}.runner:load_runner"),
+                ),
+                StageSpec(
+                    "codec",
+                    StageKind.DECODER,
+                    ItemKind.FRAMES,
+                    ItemKind.AUDIO,
+                    Ref(f"{_HERE}.codec_stage:load_codec"),
+                ),
+            ),
         )
-    ),
+    },
 )

@@ -33,7 +33,7 @@ from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.models.qwen3_tts.validation import check_instructions, check_sampling, check_task
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
-from antiphon.models.spec import Capabilities, LoadContext
+from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import (
     MIN_NEW_TOKENS,
     Samples,
@@ -78,7 +78,7 @@ class Qwen3TTSPrompter:
         self._capabilities = capabilities_of(self._config)
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> SpeechCapabilities:
         return self._capabilities
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
-from antiphon.models.spec import Capabilities
+from antiphon.models.spec import SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 
 _MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
@@ -35,7 +35,7 @@ _REFERENCE = Voice(
 )
 
 
-def capabilities_of(config: Qwen3TTSConfig) -> Capabilities:
+def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
     """Return what a checkpoint can do.
 
     A checkpoint without speakers of its own has one voice, which every request describes.
@@ -44,7 +44,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> Capabilities:
     lone = _REFERENCE if config.task is Task.BASE else _DESIGNED
     names = config.selectable_languages
     codes = tuple(code for code, name in _LANGUAGE_CODES.items() if name in names)
-    return Capabilities(
+    return SpeechCapabilities(
         sample_rate_hz=config.codec.sample_rate_hz,
         voices=speakers if config.task is Task.CUSTOM_VOICE and speakers else (lone,),
         languages=("auto", *names, *codes),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece, Prompt
-from antiphon.models.spec import Capabilities, LoadContext
+from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 
 SAMPLE_RATE_HZ = 24_000
@@ -49,7 +49,7 @@ class ToyPrompter:
     """Builds prompts of letters."""
 
     def __init__(self, context: LoadContext) -> None:
-        self.capabilities = Capabilities(
+        self.capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=tuple(Voice(id=name, name=name.title()) for name in BASE_PITCH_HZ),
             languages=("english", "german"),

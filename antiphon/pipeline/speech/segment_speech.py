@@ -52,7 +52,7 @@ class SegmentSpeech:
         self._model = speech.model(request.model)
         speech.check(request, self._model)
         seed = new_seed() if request.seed is None else request.seed
-        sampling = filled(request.sampling, self._model.family.sampling)
+        sampling = filled(request.sampling, self._model.task.sampling)
         self._request = replace(
             request, input="", speed=1.0, sample_rate_hz=None, seed=seed, sampling=sampling
         )

@@ -12,7 +12,7 @@ from antiphon.config import SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
 from antiphon.models.base import RequestChecking
 from antiphon.models.options import read_options
-from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
+from antiphon.pipeline.speech.model import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.speech.synthesis import SegmentSource, Synthesis
 from antiphon.pipeline.speech.voice_service import VoiceService
@@ -106,7 +106,7 @@ class Speech:
         voice = model.own_voice(request.voice, aliases)
         if voice is None and self.uploaded is None:
             voice = self._similar_voice(request, model)
-        sampling = filled(request.sampling, model.family.sampling)
+        sampling = filled(request.sampling, model.task.sampling)
         seed = new_seed() if request.seed is None else request.seed
         request = replace(request, sampling=sampling, seed=seed)
         if voice is None:
@@ -204,7 +204,7 @@ class Speech:
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
             _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
-        read_options(model.family.options, request.options)
+        read_options(model.task.options, request.options)
         check_pronunciations(request.pronunciations)
         if request.word_timestamps and not model.capabilities.word_times:
             raise InvalidRequestError(

@@ -20,7 +20,7 @@ from antiphon.concurrency import Workers
 from antiphon.errors import EngineError, RateLimitError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.text import Boundary, segment_seed
 from antiphon.pipeline.speech.text_buffer import Prefetcher

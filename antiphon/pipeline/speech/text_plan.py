@@ -52,7 +52,7 @@ class TextLimits:
     """How long texts and segments may be.
 
     Attributes:
-        segment_characters: that are surely one segment; see `Capabilities.max_segment_characters`.
+        segment_characters: that are surely one segment, as a model's `SpeechCapabilities` say.
         reads_late: whether text is cut where it would be cut if it came late.
         num_characters: of the text as it is read.
     """

@@ -13,7 +13,7 @@ from antiphon.config import DataSettings
 from antiphon.errors import AntiphonError, InvalidRequestError, StorageError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
-from antiphon.pipeline.runtime import DEFAULT_VOICE, LoadedModel
+from antiphon.pipeline.speech.model import DEFAULT_VOICE, LoadedModel
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
@@ -175,7 +175,7 @@ class VoiceService:
             names = await self._names(model)
             return request, model.nameless_voice(request, aliases, names)
         _check_clones(model, f"The voice '{stored.name}' was uploaded")
-        option = model.family.recordings[0]
+        option = model.task.recordings[0]
         if option in request.options:
             raise InvalidRequestError(
                 f"'{option}' and the uploaded voice '{stored.name}' are mutually exclusive: leave"
@@ -293,7 +293,7 @@ def _try(made: PreparedVoice, model: LoadedModel) -> None:
     """Build a prompt with a voice, since only the model knows which voices fit it."""
     request = replace(
         model.capabilities.sample_request,
-        sampling=model.family.sampling,
-        options={model.family.recordings[0]: made},
+        sampling=model.task.sampling,
+        options={model.task.recordings[0]: made},
     )
     model.prompter.build(request, model.capabilities.voices[0], 0)

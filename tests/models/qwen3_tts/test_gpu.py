@@ -18,7 +18,7 @@ from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.offline import Audio, collect
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests.engine.drive import Drive

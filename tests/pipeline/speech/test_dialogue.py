@@ -11,8 +11,8 @@ import pytest
 
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError, RateLimitError
-from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech.dialogue import Dialogue
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest, SpeechStream, WordTime
 

@@ -15,9 +15,9 @@ from antiphon.audio.wav import pcm16
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import EngineError, StorageFullError
 from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.pipeline.runtime import LoadedModel
 from antiphon.pipeline.speech.job_plan import CHAPTER_PAUSE_S, Chapter, JobPlan
 from antiphon.pipeline.speech.jobs import JobRunner
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
 from antiphon.storage.blobs import BlobStore

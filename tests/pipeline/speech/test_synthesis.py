@@ -15,7 +15,7 @@ from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import EngineError, RateLimitError
 from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.synthesis import PAUSE_S, one_ahead

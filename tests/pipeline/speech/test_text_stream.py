@@ -25,7 +25,7 @@ from antiphon.errors import (
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
 from antiphon.models.base import LateText
 from antiphon.models.registry import families
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.producer import fed
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import segment_seed
@@ -274,7 +274,7 @@ def test_however_text_arrives_it_sounds_as_if_it_had_been_there(
             if num_allowed > num_frames:
                 await until(lambda: fabric.num_open == 0)
 
-        whole_sampling = speech.model(None).family.sampling
+        whole_sampling = speech.model(None).task.sampling
         listening = asyncio.create_task(listen())
         for start, end, waits_for_it in zip([0, *cuts], [*cuts, len(TEXT)], waits, strict=False):
             utterance.push(TEXT[start:end])

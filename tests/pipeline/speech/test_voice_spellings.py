@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.config import DataSettings, ModelSettings, ReferenceSettings, SpeechSettings
 from antiphon.errors import UnknownVoiceError
-from antiphon.pipeline.runtime import LoadedModel
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.voice_spellings import other_spellings

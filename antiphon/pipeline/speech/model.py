@@ -1,0 +1,95 @@
+"""A model that is loaded for the task of speech, and the voices that it has."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Self
+
+from antiphon.config import ModelSettings
+from antiphon.errors import UnknownVoiceError
+from antiphon.fabric.model_pool import ModelPool
+from antiphon.models.base import Prompt, Prompter
+from antiphon.models.spec import SpeechCapabilities
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.types import LoadProgress, SpeechRequest, Voice
+
+SPEECH = "speech"
+DEFAULT_VOICE = "default"
+
+_WARM_UP_FRAMES = 16
+
+
+class LoadedModel(LoadedTask):
+    """A model that is ready to speak."""
+
+    prompter: Prompter
+
+    @classmethod
+    async def load(
+        cls,
+        settings: ModelSettings,
+        task_name: str = SPEECH,
+        *,
+        is_colocated: bool = True,
+        progress: LoadProgress | None = None,
+        pool: ModelPool | None = None,
+    ) -> Self:
+        return await super().load(
+            settings, task_name, is_colocated=is_colocated, progress=progress, pool=pool
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        """What the loaded checkpoint can do."""
+        return self.prompter.capabilities
+
+    def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
+        """Return the voice of this name, in any case, or that the name is an alias of.
+
+        Raises:
+            UnknownVoiceError: there is none.
+        """
+        found = self.own_voice(name, aliases)
+        if found is None:
+            raise self.unknown_voice(name, aliases)
+        return found
+
+    def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
+        """Return the voice of this name or alias, if it is one that the model comes with."""
+        voices = self.capabilities.voices
+        wanted = (name or DEFAULT_VOICE).casefold()
+        by_id = {voice.id.casefold(): voice for voice in voices}
+        for candidate in (wanted, aliases.get(wanted, "").casefold()):
+            if candidate == DEFAULT_VOICE:
+                return voices[0]
+            if candidate in by_id:
+                return by_id[candidate]
+        return None
+
+    def nameless_voice(
+        self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
+    ) -> Voice:
+        """Return the voice of a request whose name for it nobody has.
+
+        Args:
+            request: that may bring its voice by other means.
+            aliases: names of voices.
+            uploaded: names of further voices, for the message.
+
+        Raises:
+            UnknownVoiceError: the name is all that there is.
+        """
+        if self.capabilities.brings_voice(request):
+            return self.capabilities.voices[0]
+        raise self.unknown_voice(request.voice, aliases, uploaded)
+
+    def unknown_voice(
+        self, name: str | None, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
+    ) -> UnknownVoiceError:
+        """Return the error for a voice that is not among the model's own and those uploaded."""
+        own = (voice.id for voice in self.capabilities.voices)
+        return UnknownVoiceError(name or "", [*own, *uploaded, *aliases])
+
+    def sample_prompt(self) -> Prompt:
+        sampling = replace(self.task.sampling, max_frames=_WARM_UP_FRAMES)
+        request = replace(self.capabilities.sample_request, sampling=sampling)
+        return self.prompter.build(request, self.capabilities.voices[0], 0)
