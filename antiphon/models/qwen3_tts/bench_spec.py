@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from antiphon.models.qwen3_tts.config import TransformerConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.spec import Product
+from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import tensor_files
 
 _HEAD = "talker.codec_head.weight"

@@ -10,10 +10,9 @@ from antiphon.models.qwen3_tts.config import (
     CodecEncoderConfig,
     PredictorConfig,
     Qwen3TTSConfig,
-    SpeakerEncoderConfig,
     TalkerConfig,
-    TransformerConfig,
 )
+from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
 Shape: TypeAlias = tuple[int, ...]
 Layout: TypeAlias = dict[str, Shape]
@@ -112,7 +111,7 @@ def _transposed_conv(name: str, inputs: int, outputs: int, kernel_size: int) -> 
     return {f"{name}.weight": (inputs, outputs, kernel_size), f"{name}.bias": (outputs,)}
 
 
-def _speaker_encoder(config: SpeakerEncoderConfig) -> Layout:
+def _speaker_encoder(config: EcapaConfig) -> Layout:
     first, *middle, pooled = config.channels
     sizes = config.kernel_sizes
     layout = _conv("blocks.0.conv", config.mel_dim, first, sizes[0])

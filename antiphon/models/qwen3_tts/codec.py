@@ -9,27 +9,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.models.qwen3_tts.codec_layers import (
-    CausalConv,
-    CausalTransposedConv,
-    ConvNeXtBlock,
-    SnakeBeta,
-    Source,
-    UpsamplingBlock,
-)
-from antiphon.models.qwen3_tts.codec_quantizer import CodeTables
-from antiphon.models.qwen3_tts.codec_state import (
+from antiphon.models.qwen3_tts.config import CodecDecoderConfig
+from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
+from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, SnakeBeta, UpsamplingBlock
+from antiphon.nn.codec_layers.quantizer import CodeTables, codebook
+from antiphon.nn.codec_layers.state import (
     DecoderState,
-    NoPast,
-    Past,
-    SlotPast,
+    EmptyHistory,
+    History,
+    SlotHistory,
     StateLayout,
 )
-from antiphon.models.qwen3_tts.codec_transformer import CodecTransformer
-from antiphon.models.qwen3_tts.config import CodecDecoderConfig
+from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.layers import Weights
 
 _MIN_PASS_FRAMES = 25
+_NUM_SEMANTIC = 1
+_DILATIONS = (1, 3, 9)
 _NUM_KEYS_MULTIPLE = 8  # attention kernels want masks of such a width
 
 
@@ -71,28 +67,28 @@ class CodecDecoder:
         num_keys = window - 1 + _MIN_PASS_FRAMES
         num_keys += -num_keys % _NUM_KEYS_MULTIPLE
         layout = StateLayout()
-        source = Source(weights, layout, dtype)
+        builder = LayerBuilder(weights, layout, dtype)
         last = len(config.upsample_rates) + 1
         return cls(
-            tables=CodeTables.of(source, "decoder.quantizer", config.num_quantizers),
-            pre_conv=CausalConv.of(source, "decoder.pre_conv"),
+            tables=CodeTables.of(_code_tables(weights, config.num_quantizers), dtype),
+            pre_conv=CausalConv.of(builder, "decoder.pre_conv"),
             transformer=CodecTransformer.of(
-                source, "decoder.pre_transformer", config.transformer, num_keys
+                builder, "decoder.pre_transformer", config.transformer, num_keys
             ),
             upsamplings=tuple(
                 (
-                    CausalTransposedConv.of(source, f"decoder.upsample.{index}.0", ratio),
-                    ConvNeXtBlock.of(source, f"decoder.upsample.{index}.1"),
+                    CausalTransposedConv.of(builder, f"decoder.upsample.{index}.0", ratio),
+                    ConvNeXtBlock.of(builder, f"decoder.upsample.{index}.1"),
                 )
                 for index, ratio in enumerate(config.upsampling_ratios)
             ),
-            widen=CausalConv.of(source, "decoder.decoder.0"),
+            widen=CausalConv.of(builder, "decoder.decoder.0"),
             blocks=tuple(
-                UpsamplingBlock.of(source, f"decoder.decoder.{index}", rate)
+                UpsamplingBlock.of(builder, f"decoder.decoder.{index}", rate, _DILATIONS)
                 for index, rate in enumerate(config.upsample_rates, 1)
             ),
-            last_snake=SnakeBeta.of(source, f"decoder.decoder.{last}"),
-            last_conv=CausalConv.of(source, f"decoder.decoder.{last + 1}"),
+            last_snake=SnakeBeta.of(builder, f"decoder.decoder.{last}"),
+            last_conv=CausalConv.of(builder, f"decoder.decoder.{last + 1}"),
             window=window,
             num_keys=num_keys,
             row_size=layout.row_size,
@@ -138,20 +134,31 @@ class CodecDecoder:
     @torch.no_grad()
     def decode_whole(self, codes: Tensor) -> Tensor:
         """Decode whole streams, ``[B, num_quantizers, n]``, in one pass and without a state."""
-        return self._run(codes, NoPast(codes.shape[2], self.window, codes.device))
+        return self._run(codes, EmptyHistory(codes.shape[2], self.window, codes.device))
 
     def _decode_pass(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
-        past = SlotPast(state, active, codes.shape[2], self.window, self.num_keys)
-        audio = self._run(codes, past)
-        past.advance()
+        history = SlotHistory(state, active, codes.shape[2], self.window, self.num_keys)
+        audio = self._run(codes, history)
+        history.advance()
         return audio
 
-    def _run(self, codes: Tensor, past: Past) -> Tensor:
-        hidden = self.transformer(self.pre_conv(self.tables(codes), past), past)
+    def _run(self, codes: Tensor, history: History) -> Tensor:
+        hidden = self.transformer(self.pre_conv(self.tables(codes), history), history)
         for upsample, refine in self.upsamplings:
-            hidden = refine(upsample(hidden, past), past)
-        hidden = self.widen(hidden, past)
+            hidden = refine(upsample(hidden, history), history)
+        hidden = self.widen(hidden, history)
         for block in self.blocks:
-            hidden = block(hidden, past)
-        hidden = self.last_conv(self.last_snake(hidden), past)
+            hidden = block(hidden, history)
+        hidden = self.last_conv(self.last_snake(hidden), history)
         return hidden.squeeze(2).float().clamp(-1.0, 1.0)
+
+
+def _code_tables(weights: Weights, num_quantizers: int) -> list[Tensor]:
+    """Return the codebooks of all quantizers, through the projection that a kind shares."""
+    tables = []
+    for kind, number in (("first", _NUM_SEMANTIC), ("rest", num_quantizers - _NUM_SEMANTIC)):
+        name = f"decoder.quantizer.rvq_{kind}"
+        projection = weights[f"{name}.output_proj.weight"].squeeze(2)
+        names = (f"{name}.vq.layers.{index}._codebook" for index in range(number))
+        tables += [codebook(weights, each, "embedding_sum") @ projection.T for each in names]
+    return tables

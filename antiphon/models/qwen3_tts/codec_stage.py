@@ -2,9 +2,9 @@
 
 import torch
 
+from antiphon.codec.grouped_decoder import GroupedDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.models.qwen3_tts.codec import CodecDecoder
-from antiphon.models.qwen3_tts.codec_batch import CodecBatch
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.weights import codec_decoder_weights
 from antiphon.models.spec import LoadContext
@@ -25,6 +25,7 @@ def load_codec(context: LoadContext, dtype: torch.dtype | None = None) -> Stream
     """
     assert context.path is not None, "the family needs a checkpoint"
     config = load_config(context.path)
+    rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
     like = torch.empty(0, dtype=torch.float32, device=resolve_device(context.device))
     if dtype is None:
         dtype = torch.float16 if kernels.run_on(like) else torch.float32
@@ -35,9 +36,15 @@ def load_codec(context: LoadContext, dtype: torch.dtype | None = None) -> Stream
     ):
         decoder = CodecDecoder.of(weights, config.codec.decoder)
         if dtype == torch.float32:
-            return CodecBatch(decoder, config.codec)
-        from antiphon.models.qwen3_tts.codec_device import DeviceCodec
+            return GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
+        from antiphon.codec.graph_decoder import GraphDecoder
         from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
 
         fused = FusedDecoder.of(decoder, dtype)
-    return DeviceCodec(fused, config.codec, progress=context.progress_of("codec graphs"))
+    return GraphDecoder(
+        fused,
+        num_quantizers=config.codec.num_quantizers,
+        sample_rate_hz=rate_hz,
+        samples_per_frame=num_samples,
+        progress=context.progress_of("codec graphs"),
+    )

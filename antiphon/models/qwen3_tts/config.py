@@ -6,7 +6,7 @@
     │   └── tokens: CodecTokens     special ids of group 0
     ├── predictor: PredictorConfig  the small model inside a frame (groups 1 to 15)
     │   └── transformer: TransformerConfig
-    ├── speaker_encoder: SpeakerEncoderConfig | None     (base checkpoints only)
+    ├── speaker_encoder: EcapaConfig | None     (base checkpoints only)
     ├── codec: CodecConfig          speech_tokenizer/config.json
     │   ├── decoder: CodecDecoderConfig
     │   └── encoder: CodecEncoderConfig
@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
+
 CODEC_DIRECTORY = "speech_tokenizer"
 MIN_NEW_TOKENS = 2
 """The official code forbids end of speech for the first two group-0 tokens."""
@@ -34,29 +36,6 @@ class Task(StrEnum):
     CUSTOM_VOICE = "custom_voice"  # built-in speakers
     VOICE_DESIGN = "voice_design"  # a voice from a description
     BASE = "base"  # a voice from a recording
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransformerConfig:
-    """A stack of attention and feed-forward layers.
-
-    Attributes:
-        head_dim: independent of ``hidden_size / num_heads``.
-        norm_eps: of RMSNorm, or LayerNorm in the codec's encoder.
-        max_positions: longest sequence that the position embedding was made for.
-        window: keys that a query sees, itself included; ``None`` is all before it.
-    """
-
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    norm_eps: float
-    rope_theta: float
-    max_positions: int
-    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,21 +103,6 @@ class PredictorConfig:
     def has_projection(self) -> bool:
         """Whether ``small_to_mtp_projection`` brings the talker's width to the predictor's."""
         return self.embedding_size != self.transformer.hidden_size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeakerEncoderConfig:
-    """ECAPA-TDNN: a mel spectrogram to one vector."""
-
-    mel_dim: int
-    embedding_size: int
-    channels: tuple[int, ...]
-    kernel_sizes: tuple[int, ...]
-    dilations: tuple[int, ...]
-    attention_channels: int
-    res2net_scale: int
-    se_channels: int
-    sample_rate_hz: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +206,7 @@ class Qwen3TTSConfig:
     task: Task
     talker: TalkerConfig
     predictor: PredictorConfig
-    speaker_encoder: SpeakerEncoderConfig | None
+    speaker_encoder: EcapaConfig | None
     codec: CodecConfig
     tokens: TextTokens
     generation: GenerationDefaults

@@ -19,12 +19,11 @@ from antiphon.models.qwen3_tts.config import (
     GenerationDefaults,
     PredictorConfig,
     Qwen3TTSConfig,
-    SpeakerEncoderConfig,
     TalkerConfig,
     Task,
     TextTokens,
-    TransformerConfig,
 )
+from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
 DOWNSAMPLE_STRIDE = 2  # Mimi fixes it; no file states it
 
@@ -135,12 +134,12 @@ def _rope_theta(section: ConfigSection) -> float:
     return moved.number("rope_theta") if moved.values else section.number("rope_theta", 10000.0)
 
 
-def _speaker_encoder(top: ConfigSection, talker: TalkerConfig) -> SpeakerEncoderConfig:
+def _speaker_encoder(top: ConfigSection, talker: TalkerConfig) -> EcapaConfig:
     section = top.section("speaker_encoder_config")
     if section.integer("enc_dim", 1024) != talker.transformer.hidden_size:
         raise section.error("enc_dim", f"must be {talker.transformer.hidden_size}, as the talker")
     section.expect("sample_rate", 24000, default=24000)
-    return SpeakerEncoderConfig(
+    return EcapaConfig(
         mel_dim=section.integer("mel_dim", 128),
         embedding_size=section.integer("enc_dim", 1024),
         channels=section.integers("enc_channels", (512, 512, 512, 512, 1536)),

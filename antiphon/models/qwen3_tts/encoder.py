@@ -11,20 +11,26 @@ from torch import Tensor
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen3_tts.config import CodecEncoderConfig
-from antiphon.models.qwen3_tts.encoder_layers import PaddedConv, WaveEncoder
-from antiphon.models.qwen3_tts.encoder_quantizer import SplitQuantizer
-from antiphon.models.qwen3_tts.encoder_transformer import EncoderTransformer
+from antiphon.nn.codec_layers.conv import LayerBuilder, PaddedConv
+from antiphon.nn.codec_layers.quantizer import ResidualQuantizer, codebook
+from antiphon.nn.codec_layers.seanet import SeanetEncoder
+from antiphon.nn.codec_layers.state import EmptyHistory
+from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.layers import Weights
 
 
 @dataclass(frozen=True, slots=True)
 class CodecEncoder:
-    """Encodes recordings, one whole recording at a time."""
+    """Encodes recordings, one whole recording at a time.
 
-    waves: WaveEncoder
-    transformer: EncoderTransformer
+    Attributes:
+        quantizers: the semantic and the acoustic one, which start from the same vector.
+    """
+
+    waves: SeanetEncoder
+    transformer: CodecTransformer
     downsample: PaddedConv
-    quantizer: SplitQuantizer
+    quantizers: tuple[ResidualQuantizer, ResidualQuantizer]
 
     @classmethod
     def of(
@@ -39,18 +45,25 @@ class CodecEncoder:
         """
         num_semantic = config.num_semantic_quantizers
         return cls(
-            waves=WaveEncoder.of(weights, "encoder.encoder", config),
-            transformer=EncoderTransformer.of(
-                weights, "encoder.encoder_transformer", config.transformer
+            waves=SeanetEncoder.of(
+                weights,
+                "encoder.encoder",
+                strides=config.ratios[::-1],
+                num_residual_layers=config.num_residual_layers,
+                dilation_base=config.dilation_growth_rate,
+            ),
+            transformer=CodecTransformer.of(
+                LayerBuilder(weights), "encoder.encoder_transformer", config.transformer
             ),
             downsample=PaddedConv.of(
                 weights,
-                "encoder.downsample",
+                "encoder.downsample.conv",
                 stride=config.downsample_stride,
                 pad_mode="replicate",
             ),
-            quantizer=SplitQuantizer.of(
-                weights, "encoder.quantizer", num_semantic, num_quantizers - num_semantic
+            quantizers=(
+                _quantizer(weights, "semantic", num_semantic),
+                _quantizer(weights, "acoustic", num_quantizers - num_semantic),
             ),
         )
 
@@ -69,6 +82,15 @@ class CodecEncoder:
         """
         if not len(samples):
             raise InvalidRequestError("The reference audio is empty.")
-        steps = self.waves(samples[None, None])
-        steps = self.transformer(steps.transpose(1, 2)).transpose(1, 2)
-        return self.quantizer(self.downsample(steps))
+        steps = self.waves(samples[None, None]).transpose(1, 2)
+        history = EmptyHistory(steps.shape[1], None, steps.device)
+        frames = self.downsample(self.transformer(steps, history).transpose(1, 2))
+        codes = [code for quantizer in self.quantizers for code in quantizer(frames)]
+        return torch.stack(codes, dim=1)
+
+
+def _quantizer(weights: Weights, kind: str, num_codebooks: int) -> ResidualQuantizer:
+    name = f"encoder.quantizer.{kind}_residual_vector_quantizer"
+    names = (f"{name}.layers.{index}.codebook" for index in range(num_codebooks))
+    tables = tuple(codebook(weights, each, "embed_sum") for each in names)
+    return ResidualQuantizer(weights[f"{name}.input_proj.weight"], tables)

@@ -1,6 +1,6 @@
 """Builds the Qwen3 transformer that talker and predictor share from a checkpoint's tensors."""
 
-from antiphon.models.qwen3_tts.config import TransformerConfig
+from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import RMSNorm, Rope, Weights
 from antiphon.nn.qkv import Heads
 from antiphon.nn.transformer import DecoderLayer, Transformer

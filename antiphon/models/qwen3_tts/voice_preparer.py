@@ -12,10 +12,10 @@ from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.options import FAMILY_NAME
-from antiphon.models.qwen3_tts.speaker import SpeakerEncoder
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
+from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.precision import exact_float32
 from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
@@ -30,7 +30,7 @@ class _Encoders:
     On a GPU too, where they are called within `exact_float32`: a voice's codes are the same there.
     """
 
-    speaker: SpeakerEncoder
+    speaker: EcapaEncoder
     codec: CodecEncoder
     device: torch.device
 
@@ -42,7 +42,7 @@ class _Encoders:
         device = resolve_device(context.device)
         like = torch.empty(0, dtype=torch.float32, device=device)
         with speaker_encoder_weights(context.path, config, like=like) as weights:
-            speaker = SpeakerEncoder.of(weights, config.speaker_encoder)
+            speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
         with codec_encoder_weights(context.path, config, like=like) as weights:
             codec = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
         return cls(speaker, codec, device)

@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from antiphon.codec.grouped_decoder import GroupedDecoder
 from antiphon.codec.runner import BatchedDecoder
 from antiphon.models.qwen3_tts.codec import CodecDecoder
-from antiphon.models.qwen3_tts.codec_batch import CodecBatch
-from antiphon.models.qwen3_tts.codec_state import DecoderState
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
-from antiphon.models.qwen3_tts.speaker import SpeakerEncoder
 from antiphon.models.qwen3_tts.weights import (
     codec_decoder_weights,
     codec_encoder_weights,
     speaker_encoder_weights,
 )
+from antiphon.nn.codec_layers.state import DecoderState
+from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.types import Samples
 from tests.models.qwen3_tts.codec_models import (
     codec_weights,
@@ -45,6 +45,12 @@ NUM_ROWS = 3
 @cache
 def small_decoder(dtype: torch.dtype = torch.float32) -> CodecDecoder:
     return CodecDecoder.of(codec_weights(small_config), small_config().codec.decoder, dtype)
+
+
+def small_codec() -> GroupedDecoder:
+    return GroupedDecoder(
+        small_decoder(), sample_rate_hz=24000, samples_per_frame=SAMPLES_PER_FRAME
+    )
 
 
 @cache
@@ -147,7 +153,7 @@ def test_rows_at_different_times_do_not_disturb_each_other(plan: list[Step]) -> 
 @settings(max_examples=15, deadline=None)
 @given(steps)
 def test_a_batch_of_arrays_decodes_its_active_rows(plan: list[Step]) -> None:
-    codec = CodecBatch(small_decoder(), small_config().codec)
+    codec = small_codec()
     state = codec.open(NUM_ROWS)
     done = [0] * NUM_ROWS
     for num_frames, mask in plan:
@@ -174,7 +180,7 @@ def test_a_batch_of_arrays_decodes_its_active_rows(plan: list[Step]) -> None:
 def test_arrays_in_any_grouping_give_the_same_to_the_last_bit(
     sizes: list[int], num_lead: int
 ) -> None:
-    codec = CodecBatch(small_decoder(), small_config().codec)
+    codec = small_codec()
     frames = streams()[0].T.numpy()
     state = codec.open(2)
     for slot in (0, 1):
@@ -185,7 +191,7 @@ def test_arrays_in_any_grouping_give_the_same_to_the_last_bit(
     parts = [codec.decode_row(part, state, 1) for part in np.split(frames, np.cumsum(sizes))]
     assert np.array_equal(np.concatenate(parts), whole)
     codec.reset(state, 0)
-    assert 0 not in state.begun
+    assert 0 not in state.partial
 
 
 def test_streams_through_a_batched_decoder_are_what_they_would_be_alone() -> None:
@@ -197,7 +203,7 @@ def test_streams_through_a_batched_decoder_are_what_they_would_be_alone() -> Non
         return np.concatenate(samples)
 
     async def scenario() -> None:
-        decoder = BatchedDecoder(CodecBatch(small_decoder(), small_config().codec), 2)
+        decoder = BatchedDecoder(small_codec(), 2)
         heard = await asyncio.gather(*(listen(decoder, row) for row in range(NUM_ROWS)))
         for row in range(NUM_ROWS):
             assert_close(torch.from_numpy(heard[row]), wholes()[row])
@@ -249,7 +255,7 @@ def test_every_tensor_of_a_checkpoint_is_taken(tmp_path: Path) -> None:
         CodecEncoder.of(weights, codec.encoder, codec.num_quantizers)
     assert config.speaker_encoder is not None
     with speaker_encoder_weights(tmp_path, config, like=like) as weights:
-        SpeakerEncoder.of(weights, config.speaker_encoder)
+        EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
 
 
 def test_ids_outside_the_codebooks_are_clamped_into_them() -> None:

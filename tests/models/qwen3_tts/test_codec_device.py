@@ -14,9 +14,9 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
+from antiphon.codec.graph_decoder import GraphDecoder, GraphState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.qwen3_tts.codec import CodecDecoder
-from antiphon.models.qwen3_tts.codec_device import DeviceCodec, DeviceState
 from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.types import Samples
@@ -54,8 +54,13 @@ def exact_decoder() -> CodecDecoder:
 
 
 @cache
-def codec() -> DeviceCodec:
-    return DeviceCodec(FusedDecoder.of(exact_decoder()), mini_config().codec)
+def codec() -> GraphDecoder:
+    return GraphDecoder(
+        FusedDecoder.of(exact_decoder()),
+        num_quantizers=16,
+        sample_rate_hz=24000,
+        samples_per_frame=8,
+    )
 
 
 @cache
@@ -72,7 +77,7 @@ def frame_store() -> Tensor:
     return store
 
 
-def decode_in(groups: Sequence[int], slots: Sequence[int], state: DeviceState) -> Samples:
+def decode_in(groups: Sequence[int], slots: Sequence[int], state: GraphState) -> Samples:
     """Decode the first frames of some slots; return ``[k, ...]``."""
     store, chunks, at = frame_store(), [], FIRST_FRAME
     for size in groups:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.qwen3_tts.mel import HOP_SAMPLES, log_mel, mel_filters
-from antiphon.models.qwen3_tts.speaker import SpeakerEncoder
+from antiphon.nn.ecapa import EcapaEncoder
+from antiphon.nn.mel import HOP_SAMPLES, log_mel, mel_filters
 from tests.models.qwen3_tts.codec_models import (
     recorded,
     reference_audio,
@@ -20,10 +20,10 @@ SAMPLE_RATE_HZ = 24000
 
 
 @cache
-def encoder() -> SpeakerEncoder:
+def encoder() -> EcapaEncoder:
     config = tiny_config().speaker_encoder
     assert config is not None
-    return SpeakerEncoder.of(speaker_weights(), config)
+    return EcapaEncoder.of(speaker_weights(), "speaker_encoder", config)
 
 
 def test_vectors_are_as_official() -> None:

@@ -12,10 +12,10 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen3_tts.config import Task
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
-from antiphon.models.qwen3_tts.speaker import SpeakerEncoder
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
+from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.types import Samples
 
 NUM_SAMPLES = 24000
@@ -42,9 +42,9 @@ def preparer(path: Path) -> VoicePreparer:
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list of what has been computed."""
     calls: list[str] = []
-    embed, encode = SpeakerEncoder.embed, CodecEncoder.encode
+    embed, encode = EcapaEncoder.embed, CodecEncoder.encode
 
-    def noted_embed(self: SpeakerEncoder, samples: torch.Tensor) -> torch.Tensor:
+    def noted_embed(self: EcapaEncoder, samples: torch.Tensor) -> torch.Tensor:
         assert not torch.backends.cudnn.allow_tf32
         calls.append("speaker")
         return embed(self, samples)
@@ -54,7 +54,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append("codes")
         return encode(self, samples)
 
-    monkeypatch.setattr(SpeakerEncoder, "embed", noted_embed)
+    monkeypatch.setattr(EcapaEncoder, "embed", noted_embed)
     monkeypatch.setattr(CodecEncoder, "encode", noted_encode)
     return calls
 
@@ -63,7 +63,7 @@ def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: VoicePreparer) 
     config, samples = load_config(path), torch.tensor(recording())
     assert config.speaker_encoder is not None
     with speaker_encoder_weights(path, config, like=samples) as weights:
-        speaker = SpeakerEncoder.of(weights, config.speaker_encoder).embed(samples)
+        speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder).embed(samples)
     with codec_encoder_weights(path, config, like=samples) as weights:
         encoder = CodecEncoder.of(weights, config.codec.encoder, config.codec.num_quantizers)
     voice = preparer.prepare(recording(), name="Ann", ref_text="Hello.")

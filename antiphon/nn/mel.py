@@ -1,4 +1,4 @@
-"""The mel spectrogram that the speaker encoder hears: slaney scale and area, natural logarithm."""
+"""Log-mel spectrograms: the scale and area of slaney (librosa's), natural logarithm."""
 
 from functools import cache
 

@@ -1,6 +1,6 @@
-"""The codec's decoder on the host, or in float32: exact, row by row, with PyTorch alone.
+"""A codec's decoder on the host, or in float32: exact, row by row, with PyTorch alone.
 
-PyTorch adds in an order that depends on shapes: a row would differ in its last bits by who is
+PyTorch adds in an order that depends on shapes: a row would differ in its last bits by the rows
 decoded beside it, and by how its frames are grouped. So rows are decoded one by one, and frames in
 groups that follow from their numbers: the first by itself, then always as many at a time. A call
 that ends within a group decodes all of it, whatever the frames to come will be, since they change
@@ -8,73 +8,94 @@ nothing before them; the next call does it again.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from antiphon.codec.rows import RowDecoder
-from antiphon.models.qwen3_tts.codec import CodecDecoder
-from antiphon.models.qwen3_tts.codec_state import DecoderState
-from antiphon.models.qwen3_tts.config import CodecConfig
+from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.host_device import upload
 from antiphon.types import Samples
 
 _FIRST_GROUP, _GROUP = 1, 4
 
 
+class BatchDecoder(Protocol):
+    """A network that decodes the next frames of all slots of a state."""
+
+    def open(self, num_slots: int) -> DecoderState:
+        """Return a state of fresh slots."""
+        ...
+
+    def reset(self, state: DecoderState, slot: int) -> None:
+        """Make a slot that of a fresh stream."""
+        ...
+
+    def decode(self, codes: Tensor, state: DecoderState, active: Tensor) -> Tensor:
+        """Decode ``codes``, int64 ``[num_slots, num_quantizers, n]``, of the ``active`` slots.
+
+        Returns:
+            float32 ``[num_slots, n * samples_per_frame]``.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class RowStreams:
+class GroupedState:
     """The streams of all slots.
 
     Attributes:
         state: of each, after its last whole group.
-        begun: the frames of the group after that, as far as they have been decoded, by slot.
+        partial: the frames of the group after that, as far as they have been decoded, by slot.
             A slot whose first group is still to come is not in it.
     """
 
     state: DecoderState
-    begun: dict[int, NDArray[Any]] = field(default_factory=dict)
+    partial: dict[int, NDArray[Any]] = field(default_factory=dict)
 
 
-class CodecBatch(RowDecoder):
+class GroupedDecoder(RowDecoder):
     """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``."""
 
     chunk_sizes = (_FIRST_GROUP, _GROUP)
 
-    def __init__(self, decoder: CodecDecoder, config: CodecConfig) -> None:
+    def __init__(
+        self, decoder: BatchDecoder, *, sample_rate_hz: int, samples_per_frame: int
+    ) -> None:
         self._decoder = decoder
-        self.sample_rate_hz = config.sample_rate_hz
-        self.samples_per_frame = config.samples_per_frame
+        self.sample_rate_hz = sample_rate_hz
+        self.samples_per_frame = samples_per_frame
 
     @torch.inference_mode()
-    def open(self, num_slots: int) -> RowStreams:
-        return RowStreams(self._decoder.open(num_slots))
+    def open(self, num_slots: int) -> GroupedState:
+        return GroupedState(self._decoder.open(num_slots))
 
     @torch.inference_mode()
-    def reset(self, state: RowStreams, slot: int) -> None:
+    def reset(self, state: GroupedState, slot: int) -> None:
         self._decoder.reset(state.state, slot)
-        state.begun.pop(slot, None)
+        state.partial.pop(slot, None)
 
-    def prime(self, state: RowStreams, slot: int, frames: NDArray[Any]) -> None:
+    def prime(self, state: GroupedState, slot: int, frames: NDArray[Any]) -> None:
         """Prime a fresh slot; what is decoded after it begins with a first group."""
         self._decode(frames, state, slot, is_kept=True)
 
-    def decode_row(self, frames: NDArray[Any], state: RowStreams, slot: int) -> Samples:
+    def decode_row(self, frames: NDArray[Any], state: GroupedState, slot: int) -> Samples:
         frames = np.asarray(frames)
         parts: list[Samples] = [np.zeros(0, np.float32)]
         while len(frames):
-            begun = state.begun.get(slot, frames[:0])
-            size = _GROUP if slot in state.begun else _FIRST_GROUP
-            group = np.concatenate((begun, frames[: size - len(begun)]))
+            partial = state.partial.get(slot, frames[:0])
+            size = _GROUP if slot in state.partial else _FIRST_GROUP
+            group = np.concatenate((partial, frames[: size - len(partial)]))
             is_whole = len(group) == size
             padded = np.pad(group, ((0, size - len(group)), (0, 0)), mode="edge")
             audio = self._decode(padded, state, slot, is_kept=is_whole)
-            start, end = (len(each) * self.samples_per_frame for each in (begun, group))
+            start, end = (len(each) * self.samples_per_frame for each in (partial, group))
             parts.append(audio[start:end])
-            frames = frames[len(group) - len(begun) :]
-            state.begun[slot] = group[:0] if is_whole else group
+            frames = frames[len(group) - len(partial) :]
+            state.partial[slot] = group[:0] if is_whole else group
         return np.concatenate(parts)
 
     def close(self) -> None:
@@ -82,7 +103,7 @@ class CodecBatch(RowDecoder):
 
     @torch.inference_mode()
     def _decode(
-        self, frames: NDArray[Any], state: RowStreams, slot: int, *, is_kept: bool
+        self, frames: NDArray[Any], state: GroupedState, slot: int, *, is_kept: bool
     ) -> Samples:
         """Decode frames after a slot's last group; they become its last if they are kept."""
         device = state.state.memory.device

@@ -1,6 +1,6 @@
-"""The speaker encoder (ECAPA-TDNN): how a voice sounds, as one vector.
+"""ECAPA-TDNN, a speaker encoder: a recording to one vector (Desplanques et al., 2020).
 
-It hears one whole recording at a time. Activations are ``[B, channels, t]``.
+It takes one whole recording at a time. Activations are ``[B, channels, t]``.
 """
 
 from dataclasses import dataclass
@@ -10,67 +10,43 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.qwen3_tts.config import SpeakerEncoderConfig
-from antiphon.models.qwen3_tts.mel import FFT_SIZE, HOP_SAMPLES, log_mel
+from antiphon.nn.codec_layers.conv import PaddedConv
+from antiphon.nn.layer_configs import EcapaConfig
 from antiphon.nn.layers import Weights
+from antiphon.nn.mel import FFT_SIZE, HOP_SAMPLES, log_mel
 
 _MIN_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Conv:
-    """A convolution that keeps the length: the ends are reflected."""
-
-    weight: Tensor
-    bias: Tensor
-    dilation: int = 1
-
-    @classmethod
-    def of(cls, weights: Weights, name: str, dilation: int = 1) -> "Conv":
-        return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], dilation)
-
-    @property
-    def num_reflected(self) -> int:
-        """Positions that are reflected at either end."""
-        return (self.weight.shape[2] - 1) * self.dilation // 2
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if self.num_reflected:
-            x = F.pad(x, (self.num_reflected, self.num_reflected), mode="reflect")
-        return F.conv1d(x, self.weight, self.bias, dilation=self.dilation)
-
-
-@dataclass(frozen=True, slots=True)
-class SpeakerBlock:
+class EcapaBlock:
     """A narrow network per group of channels between two mixers, channel weights, a shortcut.
 
     Attributes:
         mix_in: of all channels.
-        groups: for all groups but the first; each also hears the result of the group before.
+        groups: for all groups but the first; each also takes the result of the group before.
         mix_out: of all channels.
         squeeze: from the channels' means over time to fewer numbers.
         excite: from these to a weight for each channel.
     """
 
-    mix_in: Conv
-    groups: tuple[Conv, ...]
-    mix_out: Conv
-    squeeze: Conv
-    excite: Conv
+    mix_in: PaddedConv
+    groups: tuple[PaddedConv, ...]
+    mix_out: PaddedConv
+    squeeze: PaddedConv
+    excite: PaddedConv
 
     @classmethod
-    def of(
-        cls, weights: Weights, name: str, config: SpeakerEncoderConfig, dilation: int
-    ) -> "SpeakerBlock":
+    def of(cls, weights: Weights, name: str, config: EcapaConfig, dilation: int) -> "EcapaBlock":
         return cls(
-            mix_in=Conv.of(weights, f"{name}.tdnn1.conv"),
+            mix_in=_conv(weights, f"{name}.tdnn1.conv"),
             groups=tuple(
-                Conv.of(weights, f"{name}.res2net_block.blocks.{index}.conv", dilation)
+                _conv(weights, f"{name}.res2net_block.blocks.{index}.conv", dilation)
                 for index in range(config.res2net_scale - 1)
             ),
-            mix_out=Conv.of(weights, f"{name}.tdnn2.conv"),
-            squeeze=Conv.of(weights, f"{name}.se_block.conv1"),
-            excite=Conv.of(weights, f"{name}.se_block.conv2"),
+            mix_out=_conv(weights, f"{name}.tdnn2.conv"),
+            squeeze=_conv(weights, f"{name}.se_block.conv1"),
+            excite=_conv(weights, f"{name}.se_block.conv2"),
         )
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -87,8 +63,8 @@ class SpeakerBlock:
 class AttentivePooling:
     """Mean and deviation over time, every channel with weights of its own."""
 
-    listen: Conv
-    weigh: Conv
+    listen: PaddedConv
+    weigh: PaddedConv
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map ``[B, num_channels, t]`` to ``[B, 2 * num_channels, 1]``."""
@@ -99,32 +75,31 @@ class AttentivePooling:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeakerEncoder:
-    """Turns a recording into the vector that the talker speaks with."""
+class EcapaEncoder:
+    """A recording to the vector of its voice."""
 
-    first: Conv
-    blocks: tuple[SpeakerBlock, ...]
-    aggregate: Conv
+    first: PaddedConv
+    blocks: tuple[EcapaBlock, ...]
+    aggregate: PaddedConv
     pool: AttentivePooling
-    project: Conv
-    config: SpeakerEncoderConfig
+    project: PaddedConv
+    config: EcapaConfig
 
     @classmethod
-    def of(cls, weights: Weights, config: SpeakerEncoderConfig) -> "SpeakerEncoder":
-        """Take the encoder out of a checkpoint's tensors, all of one type and on one device."""
-        name = "speaker_encoder"
+    def of(cls, weights: Weights, name: str, config: EcapaConfig) -> "EcapaEncoder":
+        """Take ``name`` out of a checkpoint's tensors, all of one type and on one device."""
         blocks = (
-            SpeakerBlock.of(weights, f"{name}.blocks.{index}", config, dilation)
+            EcapaBlock.of(weights, f"{name}.blocks.{index}", config, dilation)
             for index, dilation in enumerate(config.dilations[1:-1], 1)
         )
         return cls(
-            first=Conv.of(weights, f"{name}.blocks.0.conv", config.dilations[0]),
+            first=_conv(weights, f"{name}.blocks.0.conv", config.dilations[0]),
             blocks=tuple(blocks),
-            aggregate=Conv.of(weights, f"{name}.mfa.conv", config.dilations[-1]),
+            aggregate=_conv(weights, f"{name}.mfa.conv", config.dilations[-1]),
             pool=AttentivePooling(
-                Conv.of(weights, f"{name}.asp.tdnn.conv"), Conv.of(weights, f"{name}.asp.conv")
+                _conv(weights, f"{name}.asp.tdnn.conv"), _conv(weights, f"{name}.asp.conv")
             ),
-            project=Conv.of(weights, f"{name}.fc"),
+            project=_conv(weights, f"{name}.fc"),
             config=config,
         )
 
@@ -132,7 +107,7 @@ class SpeakerEncoder:
     def min_samples(self) -> int:
         """The shortest recording: the ends of fewer frames cannot be reflected."""
         groups = (conv for block in self.blocks for conv in block.groups)
-        widest = max(conv.num_reflected for conv in (self.first, self.aggregate, *groups))
+        widest = max(conv.num_padded // 2 for conv in (self.first, self.aggregate, *groups))
         return max((widest + 1) * HOP_SAMPLES, FFT_SIZE)
 
     @torch.no_grad()
@@ -158,11 +133,16 @@ class SpeakerEncoder:
     def _pooled(self, x: Tensor) -> Tensor:
         """Map log-mel spectrograms ``[B, mel_dim, t]`` to ``[B, embedding_size, 1]``."""
         x = F.relu(self.first(x))
-        heard = []
+        outputs = []
         for block in self.blocks:
             x = block(x)
-            heard.append(x)
-        return self.project(self.pool(F.relu(self.aggregate(torch.cat(heard, dim=1)))))
+            outputs.append(x)
+        return self.project(self.pool(F.relu(self.aggregate(torch.cat(outputs, dim=1)))))
+
+
+def _conv(weights: Weights, name: str, dilation: int = 1) -> PaddedConv:
+    """Take a convolution that keeps the length: the ends are reflected."""
+    return PaddedConv.of(weights, name, dilation=dilation, is_causal=False, pad_mode="reflect")
 
 
 def _statistics(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
-"""How the codec's products are cut into tiles on a GPU, found by measuring on an H200.
+"""Tile sizes of the codec's convolution kernels, by shape, measured on an H200.
 
-A tile changes how fast a product is, never what it gives: all of these run the same instructions
+A config changes the speed of a product, never its result: all of these run the same instructions
 over a sum in the same order (see `antiphon.nn.kernels.causal_conv`). Products that norm their
-inputs are the exception, and have one tile for all numbers of columns.
+inputs are the exception, and have one config for all numbers of columns.
 """
 
 from antiphon.nn.kernels.causal_conv import Taps, Tile

@@ -1,7 +1,7 @@
-"""The codec's decoder on a GPU: frames are read where the model has put them, nobody waits.
+"""A codec's decoder on a GPU: it reads frames where the model has put them, without waiting.
 
-A run is one graph over a number of rows and frames. Rows are padded with a row that is nobody's;
-what a row sounds like depends neither on its neighbours nor on how its frames are grouped.
+A run is one CUDA graph over a number of rows and frames. Runs are padded with a row of no stream;
+a row's samples depend neither on its neighbours nor on how its frames are grouped.
 """
 
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import row_buckets
-from antiphon.models.qwen3_tts.codec_fused import FusedDecoder, FusedState
-from antiphon.models.qwen3_tts.config import CodecConfig
+from antiphon.nn.codec_layers.state import DoubleBufferedState
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.weights import Progress
@@ -33,8 +32,24 @@ _NUM_PRIMED = 8
 """Primed states that are kept, of a few MB each."""
 
 
+class SlotDecoder(Protocol):
+    """A network that decodes frames of some slots; it can be captured in a CUDA graph."""
+
+    def open(self, num_slots: int) -> DoubleBufferedState:
+        """Return a state of fresh slots."""
+        ...
+
+    def decode(self, codes: Tensor, slots: Tensor, state: DoubleBufferedState) -> Tensor:
+        """Decode ``codes``, int64 ``[k, n, num_quantizers]``, of ``slots``, int64 ``[k]``.
+
+        Returns:
+            float32 ``[k, n * samples_per_frame]``.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class DeviceState:
+class GraphState:
     """The streams of one batch, and the buffers that graphs read.
 
     Attributes:
@@ -45,15 +60,15 @@ class DeviceState:
         primed: states after priming, by the frames, most recently used last.
     """
 
-    streams: FusedState
+    streams: DoubleBufferedState
     graphs: Graphs
     slots: Tensor
     codes: Mapping[int, Tensor]
     primed: OrderedDict[bytes, tuple[Tensor, ...]] = field(default_factory=OrderedDict)
 
     @property
-    def nobody(self) -> int:
-        """The row for padding."""
+    def num_slots(self) -> int:
+        """Streams; the row after theirs pads runs."""
         return len(self.streams.positions) - 1
 
 
@@ -68,14 +83,14 @@ class PendingChunks:
         return all(download.is_done for _, download in self.downloads)
 
     def result(self) -> dict[int, Samples]:
-        return {  # a view would keep the pinned memory of all of them until it is heard
+        return {  # a view would keep the pinned memory of all of them as long
             slot: samples.copy()
             for slots, download in self.downloads
             for slot, samples in zip(slots, download.wait().numpy(), strict=True)
         }
 
 
-class DeviceCodec:
+class GraphDecoder:
     """An `antiphon.codec.protocol.StreamingDecoder`; a frame is its codes, ``[num_quantizers]``.
 
     All work is put on the current stream.
@@ -85,9 +100,11 @@ class DeviceCodec:
 
     def __init__(
         self,
-        decoder: FusedDecoder,
-        config: CodecConfig,
+        decoder: SlotDecoder,
         *,
+        num_quantizers: int,
+        sample_rate_hz: int,
+        samples_per_frame: int,
         uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
@@ -95,19 +112,21 @@ class DeviceCodec:
 
         Args:
             decoder: on a GPU.
-            config: of the codec.
+            num_quantizers: codes of a frame.
+            sample_rate_hz: of the audio.
+            samples_per_frame: of the audio.
             uses_graphs: false launches kernel by kernel.
-            progress: told of every graph that has been captured.
+            progress: called for every graph that has been captured.
         """
         self._decoder = decoder
-        self._num_quantizers = config.num_quantizers
+        self._num_quantizers = num_quantizers
         self._uses_graphs = uses_graphs
         self._progress = progress
-        self.sample_rate_hz = config.sample_rate_hz
-        self.samples_per_frame = config.samples_per_frame
+        self.sample_rate_hz = sample_rate_hz
+        self.samples_per_frame = samples_per_frame
 
     @torch.inference_mode()
-    def open(self, num_slots: int) -> DeviceState:
+    def open(self, num_slots: int) -> GraphState:
         """Return fresh streams, their graphs captured."""
         streams = self._decoder.open(num_slots + 1)
         device = streams.memory.device
@@ -122,7 +141,7 @@ class DeviceCodec:
         }
         graphs = Graphs(device, is_enabled=self._uses_graphs)
         slots = torch.full((num_rows,), num_slots, device=device)
-        state = DeviceState(streams, graphs, slots, codes)
+        state = GraphState(streams, graphs, slots, codes)
         if graphs.is_enabled:
             torch.cuda.synchronize(device)
             self._capture(state, num_slots)
@@ -130,29 +149,29 @@ class DeviceCodec:
         return state
 
     @torch.inference_mode()
-    def reset(self, state: DeviceState, slot: int) -> None:
+    def reset(self, state: GraphState, slot: int) -> None:
         state.streams.reset(slot)
 
     @torch.inference_mode()
-    def prime(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
+    def prime(self, state: GraphState, slot: int, frames: NDArray[Any]) -> None:
         """Prime a fresh row; the state it reaches is cached by its frames."""
         key = np.ascontiguousarray(frames, np.int64).tobytes()
         if key not in state.primed:
             self._decode_rows([slot], frames[None], state)
-            state.primed[key] = state.streams.copy_of(slot)
+            state.primed[key] = state.streams.snapshot(slot)
             if len(state.primed) > _NUM_PRIMED:
                 state.primed.popitem(last=False)
             return
         state.primed.move_to_end(key)
-        state.streams.put(slot, state.primed[key])
+        state.streams.restore(slot, state.primed[key])
 
     @torch.inference_mode()
-    def replay(self, state: DeviceState, slot: int, frames: NDArray[Any]) -> None:
+    def replay(self, state: GraphState, slot: int, frames: NDArray[Any]) -> None:
         self._decode_rows([slot], frames[None], state)
 
     @torch.inference_mode()
     def launch(
-        self, chunks: Sequence[CodecChunk], frame_store: Tensor, state: DeviceState
+        self, chunks: Sequence[CodecChunk], frame_store: Tensor, state: GraphState
     ) -> PendingChunks:
         """Begin to decode chunks; see the protocol."""
         downloads = []
@@ -160,7 +179,7 @@ class DeviceCodec:
         frames = frame_store.flatten(0, 1)
         by_size = sorted(chunks, key=lambda chunk: chunk.num_frames)
         for num_frames, same_size in groupby(by_size, key=lambda chunk: chunk.num_frames):
-            group, most = list(same_size), _max_rows(state.nobody, num_frames)
+            group, most = list(same_size), _max_rows(state.num_slots, num_frames)
             for part in (group[first : first + most] for first in range(0, len(group), most)):
                 slots = np.array([chunk.slot for chunk in part])
                 starts = np.array([chunk.start for chunk in part])
@@ -171,7 +190,7 @@ class DeviceCodec:
 
     @torch.inference_mode()
     def decode(
-        self, frames: NDArray[np.integer[Any]], state: DeviceState, active: NDArray[np.bool_]
+        self, frames: NDArray[np.integer[Any]], state: GraphState, active: NDArray[np.bool_]
     ) -> Samples:
         """Decode ``[num_slots, n, num_quantizers]``; see the protocol."""
         num_slots, num_frames, _ = frames.shape
@@ -189,7 +208,7 @@ class DeviceCodec:
         """Nothing to free that does not go with it."""
 
     def _decode_rows(
-        self, slots: Sequence[int], frames: NDArray[Any], state: DeviceState
+        self, slots: Sequence[int], frames: NDArray[Any], state: GraphState
     ) -> Iterable[Tensor]:
         """Decode frames of the host, ``[k, n, num_quantizers]``; return chunks, ``[k, ...]``."""
         num_rows, num_frames, _ = frames.shape
@@ -198,7 +217,7 @@ class DeviceCodec:
         chunks = []
         at = 0
         for size in self._sizes(num_frames):
-            most = _max_rows(state.nobody, size)
+            most = _max_rows(state.num_slots, size)
             parts = [
                 self._run(
                     np.array(slots[first : first + most]),
@@ -220,25 +239,25 @@ class DeviceCodec:
                 num_frames -= size
 
     def _run(
-        self, slots: NDArray[Any], places: NDArray[Any], frames: Tensor, state: DeviceState
+        self, slots: NDArray[Any], places: NDArray[Any], frames: Tensor, state: GraphState
     ) -> Tensor:
         """Decode ``frames[places]``, int ``[k, n]``; the result holds until the next run."""
         num_rows, num_frames = places.shape
-        sizes = _row_buckets(state.nobody, num_frames)
+        sizes = _row_buckets(state.num_slots, num_frames)
         key = (round_up(num_rows, sizes), num_frames)
         both = np.zeros((key[0], 1 + num_frames), np.int64)
-        both[:, 0] = state.nobody
+        both[:, 0] = state.num_slots  # the padding row
         both[:num_rows, 0], both[:num_rows, 1:] = slots, places
         chosen = upload(both, state.slots.device)
         state.slots[: key[0]].copy_(chosen[:, 0])
         state.codes[num_frames][: key[0]].copy_(frames[chosen[:, 1:]])
         return state.graphs.run(key, partial(self._decode_buffered, state, *key))[:num_rows]
 
-    def _decode_buffered(self, state: DeviceState, num_rows: int, num_frames: int) -> Tensor:
+    def _decode_buffered(self, state: GraphState, num_rows: int, num_frames: int) -> Tensor:
         codes = state.codes[num_frames][:num_rows]
         return self._decoder.decode(codes, state.slots[:num_rows], state.streams)
 
-    def _capture(self, state: DeviceState, num_slots: int) -> None:
+    def _capture(self, state: GraphState, num_slots: int) -> None:
         keys = [
             (num_rows, num_frames)
             for num_frames in self.chunk_sizes

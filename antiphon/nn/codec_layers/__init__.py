@@ -1,0 +1,1 @@
+"""Layers of neural audio codecs: streaming with a state per stream, or over whole recordings."""

@@ -1,0 +1,172 @@
+"""Convolutions of codecs: causal ones that stream, and padded ones over whole recordings.
+
+Streaming layers work on ``[B, t, channels]``: convolution kernels like it best, and linear layers
+need no transposing. Layers over whole recordings work on ``[B, channels, t]``.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn.codec_layers.state import History, StateField, StateLayout
+from antiphon.nn.layers import Linear, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBuilder:
+    """What layers are built from.
+
+    Attributes:
+        weights: float32, by their names in the checkpoint.
+        layout: where layers reserve the fields that they need in a slot.
+        dtype: to compute in; what is folded is folded in float32 before.
+    """
+
+    weights: Weights
+    layout: StateLayout = field(default_factory=StateLayout)
+    dtype: torch.dtype = torch.float32
+
+    def tensor(self, name: str) -> Tensor:
+        return self.weights[name].to(self.dtype)
+
+    def linear(self, name: str) -> Linear:
+        """Take a layer with a bias."""
+        return Linear(self.tensor(f"{name}.weight"), self.tensor(f"{name}.bias"))
+
+    def optional_linear(self, name: str) -> Linear | None:
+        """Take a layer with a bias, ``None`` if the checkpoint has none of this name."""
+        return self.linear(name) if f"{name}.weight" in self.weights else None
+
+    def scaled(self, name: str, scale_name: str) -> Linear:
+        """Take a layer without a bias, the scale of its outputs multiplied in."""
+        scale = self.weights[f"{scale_name}.scale"]
+        return Linear((self.weights[f"{name}.weight"] * scale[:, None]).to(self.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class CausalConv:
+    """A convolution over the present and the past.
+
+    Attributes:
+        weight: ``[num_out, num_in, 1, kernel_size]``, since only the kernels of images take
+            channels last.
+        bias: ``[num_out]``.
+        before: the columns that came before, ``(k, num_in)``; ``None`` if the kernel is one wide.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    dilation: int
+    groups: int
+    before: StateField | None
+
+    @classmethod
+    def of(
+        cls, builder: LayerBuilder, name: str, *, dilation: int = 1, groups: int = 1
+    ) -> "CausalConv":
+        """Take ``name.conv``."""
+        weight = builder.tensor(f"{name}.conv.weight")[:, :, None]
+        num_before = (weight.shape[3] - 1) * dilation
+        return cls(
+            weight=weight.contiguous(memory_format=torch.channels_last),
+            bias=builder.tensor(f"{name}.conv.bias"),
+            dilation=dilation,
+            groups=groups,
+            before=builder.layout.add(num_before, weight.shape[1] * groups) if num_before else None,
+        )
+
+    def __call__(self, x: Tensor, history: History) -> Tensor:
+        """Map ``[B, t, num_in]`` to ``[B, t, num_out]``."""
+        if self.before is None:
+            return F.linear(x, self.weight[:, :, 0, 0], self.bias)
+        image = history.prepend(x, self.before).transpose(1, 2)[:, :, None]
+        dilation = (1, self.dilation)
+        result = F.conv2d(image, self.weight, self.bias, dilation=dilation, groups=self.groups)
+        return result[:, :, 0].transpose(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class CausalTransposedConv:
+    """Upsamples by ``stride``.
+
+    A transposed convolution whose kernel is ``num_taps`` strides long makes, for every input, as
+    many outputs as the stride, from that input and ``num_taps - 1`` before it: a linear layer.
+
+    Attributes:
+        linear: from the taps, oldest first, to the outputs, oldest first.
+        before: the inputs that came before, ``(num_taps - 1, num_in)``; ``None`` if there is none.
+    """
+
+    linear: Linear
+    stride: int
+    num_taps: int
+    before: StateField | None
+
+    @classmethod
+    def of(cls, builder: LayerBuilder, name: str, stride: int) -> "CausalTransposedConv":
+        """Take ``name.conv``, whose kernel is a multiple of the stride."""
+        kernel = builder.tensor(f"{name}.conv.weight")  # [num_in, num_out, kernel_size]
+        num_in, num_taps = kernel.shape[0], kernel.shape[2] // stride
+        taps = torch.unflatten(kernel, 2, (num_taps, stride)).flip(2)  # oldest input first
+        weight = taps.permute(3, 1, 2, 0).flatten(2).flatten(0, 1)
+        bias = builder.tensor(f"{name}.conv.bias").repeat(stride)
+        before = builder.layout.add(num_taps - 1, num_in) if num_taps > 1 else None
+        return cls(Linear(weight.contiguous(), bias), stride, num_taps, before)
+
+    def __call__(self, x: Tensor, history: History) -> Tensor:
+        """Map ``[B, t, num_in]`` to ``[B, t * stride, num_out]``."""
+        if self.before is not None:
+            length = x.shape[1]
+            joined = history.prepend(x, self.before)
+            x = torch.cat([joined[:, tap : tap + length] for tap in range(self.num_taps)], dim=2)
+        return torch.unflatten(self.linear(x), 2, (self.stride, -1)).flatten(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedConv:
+    """A convolution over a whole recording.
+
+    Attributes:
+        weight: ``[num_out, num_in, kernel_size]``.
+        is_causal: pad before the first column, and after the last only to complete a stride;
+            else at both ends alike, which keeps the length.
+        pad_mode: as `torch.nn.functional.pad` names it.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: int = 1
+    dilation: int = 1
+    is_causal: bool = True
+    pad_mode: str = "constant"
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        name: str,
+        *,
+        stride: int = 1,
+        dilation: int = 1,
+        is_causal: bool = True,
+        pad_mode: str = "constant",
+    ) -> "PaddedConv":
+        """Take ``name``, with its bias if there is one."""
+        weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
+        return cls(weight, bias, stride, dilation, is_causal, pad_mode)
+
+    @property
+    def num_padded(self) -> int:
+        """Columns that are added, but for those that complete a stride."""
+        return (self.weight.shape[2] - 1) * self.dilation + 1 - self.stride
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map ``[B, num_in, t]`` to ``[B, num_out, ceil(t / stride)]``."""
+        before, after = self.num_padded, -x.shape[2] % self.stride
+        if not self.is_causal:
+            before, after = before // 2, before // 2
+        if before or after:
+            x = F.pad(x, (before, after), self.pad_mode)
+        return F.conv1d(x, self.weight, self.bias, self.stride, dilation=self.dilation)

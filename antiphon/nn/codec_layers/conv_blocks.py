@@ -1,0 +1,120 @@
+"""Blocks of streaming codecs: ConvNeXt, and upsampling with residual units and snakes (as DAC)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn import kernels
+from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
+from antiphon.nn.codec_layers.state import History
+from antiphon.nn.layers import Linear
+
+LAYER_NORM_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SnakeBeta:
+    """``x + amplitude * sin(frequency * x)^2`` per channel, with float32 factors."""
+
+    frequency: Tensor
+    amplitude: Tensor
+
+    @classmethod
+    def of(cls, builder: LayerBuilder, name: str) -> "SnakeBeta":
+        """Take ``name.alpha`` and ``name.beta``, which are logarithms."""
+        frequency = builder.weights[f"{name}.alpha"].exp()
+        return cls(frequency, 1.0 / (builder.weights[f"{name}.beta"].exp() + 1e-9))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if kernels.run_on(x):
+            from antiphon.nn.kernels import pointwise
+
+            return pointwise.snake(x, self.frequency, self.amplitude)
+        wave = (x * self.frequency).sin_().square_()
+        return torch.addcmul(x.to(wave.dtype), wave, self.amplitude).to(x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvNeXtBlock:
+    """A depthwise convolution and a feed-forward layer, added to the input.
+
+    Attributes:
+        norm: of the convolution's result; a LayerNorm's weight and bias.
+    """
+
+    depthwise: CausalConv
+    norm: Linear
+    wide: Linear
+    narrow: Linear
+
+    @classmethod
+    def of(cls, builder: LayerBuilder, name: str) -> "ConvNeXtBlock":
+        gamma = builder.weights[f"{name}.gamma"]
+        weight = builder.weights[f"{name}.pwconv2.weight"] * gamma[:, None]
+        bias = builder.weights[f"{name}.pwconv2.bias"] * gamma
+        return cls(
+            depthwise=CausalConv.of(builder, f"{name}.dwconv", groups=len(gamma)),
+            norm=builder.linear(f"{name}.norm"),
+            wide=builder.linear(f"{name}.pwconv1"),
+            narrow=Linear(weight.to(builder.dtype), bias.to(builder.dtype)),
+        )
+
+    def __call__(self, x: Tensor, history: History) -> Tensor:
+        hidden = self.depthwise(x, history)
+        scale, shift = self.norm.weight, self.norm.bias
+        hidden = F.layer_norm(hidden, scale.shape, scale, shift, LAYER_NORM_EPSILON)
+        return x + self.narrow(F.gelu(self.wide(hidden)))
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualUnit:
+    """Two activated convolutions, the first dilated, added to the input."""
+
+    snakes: tuple[SnakeBeta, SnakeBeta]
+    convs: tuple[CausalConv, CausalConv]
+
+    @classmethod
+    def of(cls, builder: LayerBuilder, name: str, dilation: int) -> "ResidualUnit":
+        first = CausalConv.of(builder, f"{name}.conv1", dilation=dilation)
+        return cls(
+            (SnakeBeta.of(builder, f"{name}.act1"), SnakeBeta.of(builder, f"{name}.act2")),
+            (first, CausalConv.of(builder, f"{name}.conv2")),
+        )
+
+    def __call__(self, x: Tensor, history: History) -> Tensor:
+        hidden = x
+        for snake, conv in zip(self.snakes, self.convs, strict=True):
+            hidden = conv(snake(hidden), history)
+        return x + hidden
+
+
+@dataclass(frozen=True, slots=True)
+class UpsamplingBlock:
+    """Upsamples, then refines with residual units."""
+
+    snake: SnakeBeta
+    upsample: CausalTransposedConv
+    units: tuple[ResidualUnit, ...]
+
+    @classmethod
+    def of(
+        cls, builder: LayerBuilder, name: str, rate: int, dilations: Sequence[int]
+    ) -> "UpsamplingBlock":
+        """Take ``name.block``: a snake, an upsampling, and a unit for each dilation."""
+        return cls(
+            SnakeBeta.of(builder, f"{name}.block.0"),
+            CausalTransposedConv.of(builder, f"{name}.block.1", rate),
+            tuple(
+                ResidualUnit.of(builder, f"{name}.block.{index}", dilation)
+                for index, dilation in enumerate(dilations, 2)
+            ),
+        )
+
+    def __call__(self, x: Tensor, history: History) -> Tensor:
+        x = self.upsample(self.snake(x), history)
+        for unit in self.units:
+            x = unit(x, history)
+        return x

@@ -1,0 +1,253 @@
+"""Layers of a streaming codec as a GPU runs them: half precision, few kernels, state read in place.
+
+Each is made of the layer of the same name, which says what is computed; here it is laid out for
+the kernels. Factors are half precision and sums float32; what float16 cannot hold is clamped to
+its largest number.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv
+from antiphon.nn.codec_layers.conv_blocks import (
+    LAYER_NORM_EPSILON,
+    ConvNeXtBlock,
+    ResidualUnit,
+    SnakeBeta,
+)
+from antiphon.nn.codec_layers.state import StateLayout
+from antiphon.nn.codec_layers.transformer import CodecTransformerLayer
+from antiphon.nn.kernels.causal_conv import Rows, Snake, Taps, causal_conv
+from antiphon.nn.kernels.codec_io import depthwise_norm
+from antiphon.nn.kernels.kernel_configs import NORM_TILE, tile_of, unit_tile
+from antiphon.nn.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
+from antiphon.nn.kernels.window_attention import Ring, attend_window
+from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
+
+
+class KernelLayout:
+    """Lays weights out for the kernels, and gives layers room in a slot's memory."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.state = StateLayout()
+        self._dtype = dtype
+
+    def taps(self, weight: Tensor, bias: Tensor | None, num_taps: int, dilation: int) -> Taps:
+        num_in = weight.shape[0] // num_taps
+        return Taps(
+            weight=weight.to(self._dtype).contiguous(),
+            bias=None if bias is None else bias.float().contiguous(),
+            num_taps=num_taps,
+            dilation=dilation,
+            offset=self._room((num_taps - 1) * dilation, num_in),
+        )
+
+    def conv(self, conv: CausalConv) -> Taps:
+        kernel = conv.weight[:, :, 0].permute(2, 1, 0)
+        return self.taps(kernel.flatten(0, 1), conv.bias, kernel.shape[0], conv.dilation)
+
+    def transposed(self, conv: CausalTransposedConv) -> Taps:
+        return self.taps(conv.linear.weight.T, conv.linear.bias, conv.num_taps, 1)
+
+    def linear(self, linear: Linear, norm: Tensor | None = None) -> Taps:
+        """Lay out a layer, and the weight of the norm before it within."""
+        weight = linear.weight if norm is None else linear.weight * norm
+        return self.taps(weight.T, linear.bias, 1, 1)
+
+    def gate(self, linear: Linear, norm: Tensor) -> Taps:
+        """Lay out a gate and what it gates, neighbours in pairs."""
+        gate, up = (linear.weight * norm).chunk(2)
+        return self.taps(torch.stack((gate, up), dim=1).flatten(0, 1).T, None, 1, 1)
+
+    def depthwise(self, conv: CausalConv) -> Taps:
+        kernel = conv.weight[:, 0, 0].T
+        num_taps, width = kernel.shape
+        room = self._room(num_taps - 1, width)
+        return Taps(kernel.to(self._dtype).contiguous(), conv.bias.float(), offset=room)
+
+    def _room(self, num_before: int, num_in: int) -> int:
+        return self.state.add(2, num_before, num_in).offset if num_before else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FusedAttentionLayer:
+    """A layer of the transformer: five kernels."""
+
+    query_key_value: Taps
+    ring: Ring
+    output: Taps
+    gate_up: Taps
+    down: Taps
+    epsilon: float
+
+    @classmethod
+    def of(cls, layer: CodecTransformerLayer, layout: KernelLayout) -> "FusedAttentionLayer":
+        attention, feed_forward = layer.attention, layer.feed_forward
+        window, keys_values = attention.config.window, attention.keys_values
+        assert window is not None, "the kernels have a window"
+        assert keys_values is not None
+        assert isinstance(layer.attention_norm, RMSNorm), "the kernels have no other norm"
+        assert isinstance(feed_forward, SwiGLU), "the kernels have no other feed-forward layer"
+        config = attention.config
+        ring = Ring(
+            offset=layout.state.add(*keys_values.shape).offset,
+            num_keys=keys_values.shape[0],
+            window=window,
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+        )
+        return cls(
+            layout.linear(attention.query_key_value, layer.attention_norm.weight),
+            ring,
+            layout.linear(attention.output),
+            layout.gate(feed_forward.gate_up, layer.feed_forward_norm.weight),
+            layout.linear(feed_forward.down),
+            layer.attention_norm.epsilon,
+        )
+
+    def __call__(self, x: Tensor, rows: Rows) -> Tensor:
+        joined = convolve(x, self.query_key_value, rows, norm_epsilon=self.epsilon)
+        x = convolve(attend_window(joined, self.ring, rows), self.output, rows, residual=x)
+        gated = convolve(x, self.gate_up, rows, activation="gate", norm_epsilon=self.epsilon)
+        return convolve(gated, self.down, rows, residual=x)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedConvNeXtBlock:
+    """An upsampling and the block that refines it: four kernels."""
+
+    upsample: Taps
+    stride: int
+    depthwise: Taps
+    norm: tuple[Tensor, Tensor]
+    wide: Taps
+    narrow: Taps
+
+    @classmethod
+    def of(
+        cls, upsample: CausalTransposedConv, refine: ConvNeXtBlock, layout: KernelLayout
+    ) -> "FusedConvNeXtBlock":
+        assert refine.norm.bias is not None
+        return cls(
+            layout.transposed(upsample),
+            upsample.stride,
+            layout.depthwise(refine.depthwise),
+            (refine.norm.weight.float(), refine.norm.bias.float()),
+            layout.linear(refine.wide),
+            layout.linear(refine.narrow),
+        )
+
+    def __call__(self, x: Tensor, rows: Rows) -> Tensor:
+        x = _split_columns(convolve(x, self.upsample, rows), self.stride)
+        hidden = depthwise_norm(x, self.depthwise, rows, self.norm, LAYER_NORM_EPSILON)
+        hidden = convolve(hidden, self.wide, rows, activation="gelu")
+        return convolve(hidden, self.narrow, rows, residual=x)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedUpsamplingBlock:
+    """A block: an upsampling, then units, each ending with the snake of what comes next.
+
+    Attributes:
+        snakes: after the upsampling, for each of its outputs; then after each unit.
+    """
+
+    upsample: Taps
+    stride: int
+    units: tuple[Unit, ...]
+    snakes: tuple[Snake, ...]
+
+    @classmethod
+    def of(
+        cls,
+        upsample: CausalTransposedConv,
+        units: tuple[ResidualUnit, ...],
+        following: SnakeBeta,
+        layout: KernelLayout,
+    ) -> "FusedUpsamplingBlock":
+        first, *others = (unit.snakes[0] for unit in units)
+        repeated = Snake(
+            first.frequency.repeat(upsample.stride), first.amplitude.repeat(upsample.stride)
+        )
+        return cls(
+            layout.transposed(upsample),
+            upsample.stride,
+            tuple(
+                Unit(
+                    layout.conv(unit.convs[0]),
+                    snake_weights(unit.snakes[1]),
+                    laid_out(layout.conv(unit.convs[1])),
+                )
+                for unit in units
+            ),
+            (repeated, *(snake_weights(each) for each in (*others, following))),
+        )
+
+    def __call__(self, active: Tensor, rows: Rows) -> Tensor:
+        """Take the activated input; return the activated output."""
+        tile = tile_of(self.upsample, active.shape[0] * active.shape[1])
+        both = causal_conv(active, self.upsample, rows, tile, snake=self.snakes[0])
+        x, active = (_split_columns(each, self.stride) for each in both)
+        for unit, snake in zip(self.units, self.snakes[1:], strict=True):
+            is_last = unit is self.units[-1]
+            x, active = _residual_unit(x, active, unit, rows, snake, keeps_sum=not is_last)
+        return active
+
+
+def snake_weights(snake: SnakeBeta) -> Snake:
+    return Snake(snake.frequency.contiguous(), snake.amplitude.contiguous())
+
+
+def _split_columns(x: Tensor, stride: int) -> Tensor:
+    """Turn ``[B, t, stride * channels]`` into ``[B, t * stride, channels]``."""
+    return x.view(x.shape[0], x.shape[1] * stride, -1)
+
+
+def convolve(
+    x: Tensor,
+    taps: Taps,
+    rows: Rows,
+    *,
+    activation: str = "",
+    norm_epsilon: float | None = None,
+    residual: Tensor | None = None,
+) -> Tensor:
+    num_columns = x.shape[0] * x.shape[1]
+    tile = tile_of(taps, num_columns) if norm_epsilon is None else NORM_TILE
+    return causal_conv(
+        x,
+        taps,
+        rows,
+        tile,
+        activation=activation,
+        norm_epsilon=norm_epsilon,
+        residual=residual,
+    )[0]
+
+
+def convolve_snake(x: Tensor, taps: Taps, rows: Rows, snake: Snake) -> Tensor:
+    tile = tile_of(taps, x.shape[0] * x.shape[1])
+    return causal_conv(x, taps, rows, tile, snake=snake, keeps_sum=False)[1]
+
+
+def _residual_unit(
+    x: Tensor, active: Tensor, unit: Unit, rows: Rows, snake: Snake, *, keeps_sum: bool
+) -> tuple[Tensor, Tensor]:
+    """Run a residual unit on ``x`` and its snake."""
+    num_columns, width = x.shape[0] * x.shape[1], x.shape[2]
+    tile = unit_tile(width, num_columns)
+    if is_fusible(width) and tile is not None:
+        return residual_unit(active, x, unit, rows, tile, snake=snake, keeps_sum=keeps_sum)
+    hidden = convolve_snake(active, unit.dilated, rows, unit.snake)
+    return causal_conv(
+        hidden,
+        unit.pointwise,
+        rows,
+        tile_of(unit.pointwise, num_columns),
+        residual=x,
+        snake=snake,
+        keeps_sum=keeps_sum,
+    )

@@ -1,0 +1,77 @@
+"""Residual vector quantizers: codes to vectors, and vectors to codes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn.layers import Weights
+
+_MIN_USAGE = 1e-5
+
+
+def codebook(weights: Weights, name: str, sums: str) -> Tensor:
+    """Return a codebook, ``[size, dim]``, that was trained by moving averages.
+
+    Args:
+        weights: hold ``name.cluster_usage`` and ``name.sums``.
+        name: of the codebook.
+        sums: name of the sums over the vectors of each code.
+    """
+    usage = weights[f"{name}.cluster_usage"].clamp(min=_MIN_USAGE)
+    return weights[f"{name}.{sums}"] / usage[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTables:
+    """Codes to vectors: a table per code of a frame, its output projection multiplied in.
+
+    Attributes:
+        rows: of all tables, end to end, ``[num_quantizers * codebook_size, dim]``.
+        first_rows: where each table begins, int64 ``[num_quantizers]``.
+    """
+
+    rows: Tensor
+    first_rows: Tensor
+
+    @classmethod
+    def of(cls, tables: Sequence[Tensor], dtype: torch.dtype) -> "CodeTables":
+        """Join tables, ``[codebook_size, dim]`` each."""
+        rows = torch.cat(list(tables))
+        first_rows = torch.arange(0, len(rows), len(tables[0]), device=rows.device)
+        return cls(rows.to(dtype), first_rows)
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        """Map ``[B, num_quantizers, n]`` to ``[B, n, dim]``: the sum over a frame.
+
+        Ids outside the tables are clamped into them.
+        """
+        codebook_size = len(self.rows) // len(self.first_rows)
+        rows = codes.transpose(1, 2).clamp(0, codebook_size - 1) + self.first_rows
+        vectors = F.embedding_bag(rows.flatten(0, 1), self.rows, mode="sum")
+        return torch.unflatten(vectors, 0, rows.shape[:2])
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualQuantizer:
+    """Vectors to codes: each codebook quantizes what those before it leave over.
+
+    Attributes:
+        projection: ``[codebook_dim, hidden_size, 1]``.
+        tables: ``[codebook_size, codebook_dim]`` each.
+    """
+
+    projection: Tensor
+    tables: tuple[Tensor, ...]
+
+    def __call__(self, vectors: Tensor) -> list[Tensor]:
+        """Map ``[1, hidden_size, n]`` to int64 ``[n]`` per codebook."""
+        rest = F.conv1d(vectors, self.projection)[0].T
+        codes = []
+        for table in self.tables:
+            nearest = torch.cdist(rest[None], table[None])[0].argmin(dim=1)
+            rest = rest - table[nearest]
+            codes.append(nearest)
+        return codes

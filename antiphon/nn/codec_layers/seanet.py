@@ -1,0 +1,73 @@
+"""The encoder of SEANet, as Encodec and Mimi have it: samples to frames, ``[B, C, t]``."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn.codec_layers.conv import PaddedConv
+from antiphon.nn.layers import Weights
+
+Layer: TypeAlias = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualBlock:
+    """Two activated convolutions, narrow in the middle, added to the input."""
+
+    first: PaddedConv
+    second: PaddedConv
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x + self.second(F.elu(self.first(F.elu(x))))
+
+
+@dataclass(frozen=True, slots=True)
+class SeanetEncoder:
+    """Convolutions from samples to frames, twice as wide after each of the strides."""
+
+    layers: tuple[Layer, ...]
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        name: str,
+        *,
+        strides: Sequence[int],
+        num_residual_layers: int,
+        dilation_base: int,
+    ) -> "SeanetEncoder":
+        """Take ``name.layers``; their numbers count the activations between them too.
+
+        Args:
+            weights: of one type and on one device.
+            name: of the encoder.
+            strides: of the downsampling layers, first to last.
+            num_residual_layers: before each of them.
+            dilation_base: of the residual layers: their dilations are its powers.
+        """
+
+        def conv(index: int, stride: int = 1) -> PaddedConv:
+            return PaddedConv.of(weights, f"{name}.layers.{index}.conv", stride=stride)
+
+        layers: list[Layer] = [conv(0)]
+        index = 1
+        for stride in strides:
+            for depth in range(num_residual_layers):
+                block = f"{name}.layers.{index}.block"
+                dilation = dilation_base**depth
+                first = PaddedConv.of(weights, f"{block}.1.conv", dilation=dilation)
+                layers.append(ResidualBlock(first, PaddedConv.of(weights, f"{block}.3.conv")))
+                index += 1
+            layers += [F.elu, conv(index + 1, stride)]
+            index += 2
+        return cls((*layers, F.elu, conv(index + 1)))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map ``[B, 1, t]`` to ``[B, width, ceil(t / product of strides)]``."""
+        for layer in self.layers:
+            x = layer(x)
+        return x

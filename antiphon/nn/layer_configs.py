@@ -1,0 +1,48 @@
+"""Sizes of networks that several families have, as frozen dataclasses without torch."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerConfig:
+    """A stack of attention and feed-forward layers.
+
+    Attributes:
+        head_dim: independent of ``hidden_size / num_heads``.
+        norm_eps: of RMSNorm or LayerNorm.
+        max_positions: longest sequence that the position embedding was made for.
+        window: keys that a query sees, itself included; ``None`` is all before it.
+    """
+
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    rope_theta: float
+    max_positions: int
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EcapaConfig:
+    """ECAPA-TDNN: a mel spectrogram to one vector.
+
+    Attributes:
+        channels: of the first layer, of each block, and of the layer that joins the blocks.
+        kernel_sizes: of the same layers.
+        dilations: of the same layers.
+        res2net_scale: groups of channels in a block.
+    """
+
+    mel_dim: int
+    embedding_size: int
+    channels: tuple[int, ...]
+    kernel_sizes: tuple[int, ...]
+    dilations: tuple[int, ...]
+    attention_channels: int
+    res2net_scale: int
+    se_channels: int
+    sample_rate_hz: int
