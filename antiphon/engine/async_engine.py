@@ -5,8 +5,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from antiphon.engine.core import EngineCore
@@ -21,6 +22,8 @@ from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended
 
 _Item: TypeAlias = EngineEvent | AntiphonError
+_Command: TypeAlias = Callable[[], object] | None
+"""Runs in the engine's thread; ``None`` stops the engine."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,37 +37,6 @@ class _OutputQueue:
 
     loop: asyncio.AbstractEventLoop
     items: "asyncio.Queue[_Item]"
-
-
-@dataclass(frozen=True, slots=True)
-class _Add:
-    request: EngineRequest
-    output: _OutputQueue
-
-
-@dataclass(frozen=True, slots=True)
-class _Append:
-    request_id: str
-    piece: Piece
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    request_id: str
-    num_frames: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    pass
-
-
-_Command: TypeAlias = _Add | _Append | _Read | _Abort | _Stop
 
 
 class AsyncEngine:
@@ -129,7 +101,8 @@ class AsyncEngine:
         self._open_ids.add(request_id)
         self._publish_open(1)
         output = _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
-        self._commands.put(_Add(EngineRequest(request_id, prompt, is_live), output))
+        request = EngineRequest(request_id, prompt, is_live)
+        self._commands.put(partial(self._add, request, output))
         is_over = False
         try:
             if self._is_closed:  # read after the command is queued, or it may never be seen
@@ -146,26 +119,26 @@ class AsyncEngine:
                     yield item
                     return
                 num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
-                self._commands.put(_Read(request_id, num_frames))
+                self._commands.put(partial(self._core.scheduler.read, request_id, num_frames))
                 yield item
         finally:
             if not is_over:
-                self._commands.put(_Abort(request_id))
+                self.abort(request_id)
             self._open_ids.discard(request_id)  # after the abort: the id may be used again at once
             self._publish_open(-1)
 
     def append(self, request_id: str, piece: Piece) -> None:
         """Give a request more text; does nothing if it has ended."""
-        self._commands.put(_Append(request_id, piece))
+        self._commands.put(partial(self._core.scheduler.append, request_id, piece))
 
     def abort(self, request_id: str) -> None:
         """End a request by an `Ended` with the reason "abort"; does nothing if it has ended."""
-        self._commands.put(_Abort(request_id))
+        self._commands.put(partial(self._abort, request_id))
 
     async def close(self) -> None:
         """Abort everything and join the thread."""
         self._is_closed = True
-        self._commands.put(_Stop())
+        self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def _publish_open(self, num_opened: int) -> None:
@@ -207,10 +180,10 @@ class AsyncEngine:
                     command = self._commands.get(block=wait_s != 0.0, timeout=wait_s or None)
             except queue.Empty:
                 return True
-            if isinstance(command, _Stop):
+            if command is None:
                 self._core.scheduler.check_integrity()
                 return False
-            self._execute(command)
+            command()
             self._core.wake()
 
     def _next_command(self) -> _Command:
@@ -222,22 +195,20 @@ class AsyncEngine:
             self._core.scheduler.check_integrity()
             return self._commands.get()
 
-    def _execute(self, command: _Add | _Append | _Read | _Abort) -> None:
-        scheduler = self._core.scheduler
-        if isinstance(command, _Read):
-            scheduler.read(command.request_id, command.num_frames)
-        elif isinstance(command, _Append):
-            scheduler.append(command.request_id, command.piece)
-        elif isinstance(command, _Add):
-            request = command.request
-            self._flush()  # events of an earlier request of this id, which may be aborted by now
-            self._outputs[request.id] = command.output
-            try:
-                scheduler.add(request)
-            except AntiphonError as error:
-                self._emit(request.id, error)
-        elif scheduler.abort(command.request_id):
-            self._emit(command.request_id, Ended("abort"))
+    def _add(self, request: EngineRequest, output: _OutputQueue) -> None:
+        self._flush()  # events of an earlier request of this id, which may be aborted by now
+        self._outputs[request.id] = output
+        if self.failure:
+            self._emit(request.id, Ended("error"))
+            return
+        try:
+            self._core.scheduler.add(request)
+        except AntiphonError as error:
+            self._emit(request.id, error)
+
+    def _abort(self, request_id: str) -> None:
+        if not self.failure and self._core.scheduler.abort(request_id):
+            self._emit(request_id, Ended("abort"))
 
     def _emit(self, request_id: str, item: _Item) -> None:
         output = self._outputs[request_id]
@@ -269,14 +240,9 @@ class AsyncEngine:
         for request_id in tuple(self._outputs):
             self._emit(request_id, reason)
         self._flush()
-        while self.failure:
-            command = self._commands.get()
-            if isinstance(command, _Stop):
-                return
-            if isinstance(command, _Add):
-                self._outputs[command.request.id] = command.output
-                self._emit(command.request.id, reason)
-                self._flush()
+        while self.failure and (command := self._commands.get()) is not None:
+            command()
+            self._flush()
 
 
 def _put_all(items: Sequence[tuple[_OutputQueue, _Item]]) -> None:

@@ -1,4 +1,4 @@
-"""Traffic for a `GeneratorScheduler` in virtual time: threads take as long as they are told."""
+"""Traffic for a `GeneratorScheduler` in virtual time: threads take as long as a cost says."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -84,18 +84,18 @@ class Traffic:
         is_live: bool = True,
         speed: float = 1.0,
     ) -> GeneratorRequest:
-        """Somebody comes now, and wants sentences of these durations.
+        """Add a request now, for sentences of these durations.
 
         Raises:
             OverloadedError: it is not let in.
         """
-        speaker = self.scheduler.add(name, int(sum(sentences_s) * 16), is_live=is_live, speed=speed)
+        request = self.scheduler.add(name, int(sum(sentences_s) * 16), is_live=is_live, speed=speed)
         self.heard[name] = Heard(self.now_s)
-        self._runs[speaker.order] = runs(sentences_s, self.cost)
-        self._names[speaker.order] = name
-        self.scheduler.want(speaker)
+        self._runs[request.order] = runs(sentences_s, self.cost)
+        self._names[request.order] = name
+        self.scheduler.want(request)
         self._fill()
-        return speaker
+        return request
 
     def try_to_come(self, name: str, sentences_s: Sequence[float], **more: Any) -> float | None:
         """Come, or return after how long to come again."""
@@ -123,33 +123,33 @@ class Traffic:
 
     def _fill(self) -> None:
         while self.num_busy < self.num_threads:
-            speaker = self.scheduler.schedule()
-            if speaker is None:
+            request = self.scheduler.schedule()
+            if request is None:
                 return
             self.num_busy += 1
-            waiting = self._runs[speaker.order]
+            waiting = self._runs[request.order]
             run_s, audio_s = waiting.pop(0) if waiting else (0.0, 0.0)
             is_over = audio_s == 0.0
-            self.at(self.now_s + run_s, partial(self._end, speaker, audio_s, is_over))
+            self.at(self.now_s + run_s, partial(self._end, request, audio_s, is_over))
 
-    def _end(self, speaker: GeneratorRequest, audio_s: float, is_over: bool) -> None:
+    def _end(self, request: GeneratorRequest, audio_s: float, is_over: bool) -> None:
         self.num_busy -= 1
-        self.scheduler.update(speaker, audio_s, is_complete=is_over)
-        heard = self.heard.get(self._names[speaker.order])
+        self.scheduler.update(request, audio_s, is_complete=is_over)
+        heard = self.heard.get(self._names[request.order])
         if heard is None:  # it has left
             return
         if is_over:
             heard.is_over = True
-            self.scheduler.remove(speaker)
+            self.scheduler.remove(request)
             return
         heard.arrivals_s.append(self.now_s)
         heard.durations_s.append(audio_s)
-        self.scheduler.want(speaker)
+        self.scheduler.want(request)
 
-    def leave(self, name: str, speaker: GeneratorRequest) -> None:
+    def leave(self, name: str, request: GeneratorRequest) -> None:
         """A listener goes away, whatever is under way."""
         if not self.heard.pop(name).is_over:
-            self.scheduler.remove(speaker)
+            self.scheduler.remove(request)
             self._fill()
 
 

@@ -1,4 +1,4 @@
-"""The engine's thread: streams end once, closing aborts, a fault reaches everybody."""
+"""The engine's thread: streams end once, closing aborts, a fault ends every stream."""
 
 import asyncio
 import contextlib
@@ -147,7 +147,7 @@ def test_a_fault_reaches_every_open_and_every_later_request() -> None:
     asyncio.run(main())
 
 
-def test_an_id_that_is_open_is_refused_and_harms_nobody() -> None:
+def test_an_id_that_is_open_is_refused_and_harms_no_other() -> None:
     async def main() -> None:
         engine = AsyncEngine(CountingRunner())
         async with aclosing(engine.generate("same", prompt(None))) as events:
@@ -199,7 +199,7 @@ def test_books_are_checked_when_it_is_quiet_and_at_the_end(
     asyncio.run(main())
 
 
-def test_who_comes_while_the_engine_closes_is_told_so() -> None:
+def test_a_request_while_the_engine_closes_gets_an_error() -> None:
     class SlowToClose(CountingRunner):
         def close(self) -> None:
             time.sleep(0.2)
@@ -233,9 +233,9 @@ def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
         await anext(stream)
         await stream.aclose()
         assert all(was_taken), "another loop could have taken the id, and been dropped with it"
-        num_letters = len(was_taken)
+        num_commands = len(was_taken)
         await collect(engine, "one", 0)
-        assert len(was_taken) == num_letters + 1, "the engine is woken for one who is gone"
+        assert len(was_taken) == num_commands + 1, "a command for a request that has ended"
         await engine.close()
 
     asyncio.run(main())
@@ -298,7 +298,7 @@ def test_refusals_come_from_the_door() -> None:
         with pytest.raises(OverloadedError) as caught:
             await anext(engine.generate("refused", open_text))
         assert caught.value.retry_after_s
-        # Those who come at the same time pass the door together, and are refused behind it.
+        # Requests at the same time pass the first check together, and are refused by the second.
         await stream.aclose()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

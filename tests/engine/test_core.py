@@ -176,7 +176,7 @@ def test_a_step_is_launched_late_but_the_device_hardly_ever_runs_dry(
     assert wait_s is not None
     if len(durations_s) == 1:
         assert wait_s > 0.5 * durations_s[0]
-    clock.now_s += wait_s * part  # somebody arrives while a step is under way
+    clock.now_s += wait_s * part  # a request arrives while a step is in flight
     core.scheduler.add(request("second", 0, None, None))
     core.wake()
     clock.now_s += core.wait_s() or 0.0

@@ -35,7 +35,7 @@ def test_the_same_step_again_and_again_is_learned(seconds: float, rows: int) -> 
     assert times.is_trusted
 
 
-def test_parts_of_a_step_are_told_apart_by_steps_that_lack_them() -> None:
+def test_parts_of_a_step_are_separated_by_steps_that_lack_them() -> None:
     times = CostModel()
     for number in range(2000):
         shape = StepShape(32, 64 * (number % 3 == 0), {4: 8} if number % 2 else {})
@@ -69,7 +69,7 @@ def test_what_was_slow_once_is_not_believed_when_less_work_is_quick_again() -> N
         times.observe(StepShape(32), 5e-3)
         times.observe(StepShape(64), 6e-3)
     for _ in range(100):
-        times.observe(StepShape(64), 0.5)  # somebody else has the device
+        times.observe(StepShape(64), 0.5)  # another process has the device
     for _ in range(100):
         times.observe(StepShape(32), 5e-3)  # all that is let in meanwhile
     assert times.rows_s(64) < 2.1 * times.rows_s(32)

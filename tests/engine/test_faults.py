@@ -67,7 +67,7 @@ def test_a_limit_comes_after_the_frame_and_a_fault_instead_of_it() -> None:
     scheduler.check_integrity()
 
 
-def test_a_fault_of_one_request_is_told_to_it_alone() -> None:
+def test_a_fault_of_one_request_ends_it_alone() -> None:
     async def hear(engine: AsyncEngine, name: str, fate: str) -> list[Any]:
         async with aclosing(engine.generate(name, prompt(fate))) as events:
             return [event async for event in events]

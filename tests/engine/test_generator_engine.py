@@ -138,7 +138,7 @@ def test_a_generator_that_fails_ends_its_own_stream_only() -> None:
     on_engine(body, num_threads=1)
 
 
-def test_whoever_leaves_does_not_wait_for_the_chunk_under_way() -> None:
+def test_leaving_does_not_wait_for_the_chunk_in_flight() -> None:
     async def body(engine: GeneratorEngine, noise: Noise) -> None:
         leaving = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
         await asyncio.to_thread(noise.hangs.wait, DEADLINE_S)
@@ -169,7 +169,7 @@ def test_an_aborted_request_ends_at_once_even_while_a_chunk_is_computed() -> Non
     on_engine(body)
 
 
-def test_a_chunk_that_takes_long_is_told() -> None:
+def test_a_chunk_that_takes_long_is_in_the_status() -> None:
     async def body(engine: GeneratorEngine, noise: Noise) -> None:
         assert engine.stalled_s == 0
         hanging = asyncio.create_task(samples(engine.generate("a", prompt(1, 0, "hangs"))))
@@ -179,7 +179,7 @@ def test_a_chunk_that_takes_long_is_told() -> None:
         noise.go_on.set()
         assert await hanging == []
         assert len(await samples(engine.generate("b", prompt(3)))) > 0
-        while engine.stalled_s > 0:  # the thread that has told its last chunk may be a little late
+        while engine.stalled_s > 0:  # the thread may be a little late after its last chunk
             await asyncio.sleep(0)
 
     on_engine(body)
@@ -210,7 +210,7 @@ def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(thread.daemon for thread in threading.enumerate() if "generator" in thread.name)
 
 
-def test_who_would_make_others_stutter_is_told_when_to_come_again() -> None:
+def test_a_request_that_would_cause_gaps_gets_a_time_to_retry() -> None:
     async def body(engine: GeneratorEngine, noise: Noise) -> None:
         async with aclosing(engine.generate("a", prompt(1))) as chunks:
             await anext(chunks)

@@ -1,4 +1,4 @@
-"""Generators by the playback clock, in virtual time: gapless for whoever is let in, fair to all."""
+"""Generators by the playback clock, in virtual time: gapless for admitted streams, fair to all."""
 
 import random
 
@@ -36,16 +36,16 @@ def one_thread(clock: Clock, **limits: float) -> GeneratorScheduler:
 
 
 def spoken(scheduler: GeneratorScheduler, clock: Clock, audio_s: float, run_s: float = 0.1) -> str:
-    """Let whoever is next make a chunk, ask for another, and return whose it was."""
-    speaker = scheduler.schedule()
-    assert speaker is not None
+    """Run the next request for a chunk, ask for another, and return its stream."""
+    request = scheduler.schedule()
+    assert request is not None
     clock.now_s += run_s
-    scheduler.update(speaker, audio_s)
-    scheduler.want(speaker)
-    return speaker.stream_id
+    scheduler.update(request, audio_s)
+    scheduler.want(request)
+    return request.stream_id
 
 
-def test_whoever_is_nearest_to_silence_goes_first(clock: Clock) -> None:
+def test_the_earliest_deadline_goes_first(clock: Clock) -> None:
     scheduler = one_thread(clock)
     for name in ("a", "b", "c"):
         scheduler.want(scheduler.add(name, 1))
@@ -54,7 +54,7 @@ def test_whoever_is_nearest_to_silence_goes_first(clock: Clock) -> None:
     assert [spoken(scheduler, clock, 10.0) for _ in range(3)] == ["b", "c", "a"]
 
 
-def test_a_first_sound_waits_for_those_in_danger_and_for_nobody_else(clock: Clock) -> None:
+def test_a_first_chunk_waits_only_for_streams_in_danger(clock: Clock) -> None:
     scheduler = one_thread(clock)
     scheduler.want(scheduler.add("early", 1))
     assert spoken(scheduler, clock, 0.2) == "early"
@@ -73,7 +73,7 @@ def test_audio_that_is_played_quickly_does_not_last(clock: Clock) -> None:
     assert spoken(scheduler, clock, 8.0) == "quick"
 
 
-def test_bulk_work_waits_for_listeners_but_not_for_ever(clock: Clock) -> None:
+def test_offline_requests_wait_for_streams_but_not_for_ever(clock: Clock) -> None:
     scheduler = one_thread(clock)
     scheduler.want(scheduler.add("file", 1, is_live=False))
     scheduler.want(scheduler.add("talk", 1))
@@ -82,7 +82,9 @@ def test_bulk_work_waits_for_listeners_but_not_for_ever(clock: Clock) -> None:
     assert 2 <= names.count("file") <= 4, "once in five seconds, where listeners leave no time"
 
 
-def test_nobody_halts_for_bulk_work_that_is_late_until_it_is_very_late(clock: Clock) -> None:
+def test_no_stream_has_a_gap_for_a_late_offline_request(
+    clock: Clock,
+) -> None:
     scheduler = one_thread(clock)
     scheduler.want(scheduler.add("talk", 1))
     assert spoken(scheduler, clock, 0.09) == "talk"
@@ -94,7 +96,7 @@ def test_nobody_halts_for_bulk_work_that_is_late_until_it_is_very_late(clock: Cl
     assert spoken(scheduler, clock, 0.09) == "talk"
 
 
-def test_bulk_work_gets_what_listeners_do_not_need(clock: Clock) -> None:
+def test_offline_requests_get_the_time_that_streams_leave(clock: Clock) -> None:
     scheduler = one_thread(clock)
     scheduler.want(scheduler.add("file", 1, is_live=False))
     scheduler.want(scheduler.add("talk", 1))
@@ -102,7 +104,7 @@ def test_bulk_work_gets_what_listeners_do_not_need(clock: Clock) -> None:
     assert [spoken(scheduler, clock, 1.0) for _ in range(20)] == ["file"] * 20
 
 
-def test_bulk_work_is_done_in_order_of_arrival(clock: Clock) -> None:
+def test_offline_requests_run_in_order_of_arrival(clock: Clock) -> None:
     scheduler = one_thread(clock)
     for name in ("first", "second"):
         scheduler.want(scheduler.add(name, 1, is_live=False))
@@ -110,24 +112,24 @@ def test_bulk_work_is_done_in_order_of_arrival(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("is_anybody_there", "num_running"), [(False, 4), (True, 3)])
-def test_bulk_work_leaves_a_thread_to_listeners(
+def test_offline_requests_leave_a_thread_to_streams(
     clock: Clock, is_anybody_there: bool, num_running: int
 ) -> None:
     scheduler = GeneratorScheduler(4, 64, clock=clock)
     if is_anybody_there:
-        scheduler.add("somebody", 1)  # who wants nothing at the moment
+        scheduler.add("idle", 1)  # no chunk of it is wanted
     for number in range(9):
         scheduler.want(scheduler.add(f"file {number}", 1, is_live=False))
     running = [scheduler.schedule() for _ in range(9)]
     assert sum(each is not None for each in running) == num_running
 
 
-def test_whoever_does_not_read_is_not_worked_for(clock: Clock) -> None:
+def test_a_chunk_that_is_not_wanted_is_not_made(clock: Clock) -> None:
     scheduler = one_thread(clock)
-    speaker = scheduler.add("a", 1)
-    scheduler.want(speaker)
-    assert scheduler.schedule() is speaker
-    scheduler.update(speaker, 1.0)
+    request = scheduler.add("a", 1)
+    scheduler.want(request)
+    assert scheduler.schedule() is request
+    scheduler.update(request, 1.0)
     clock.now_s += 1000
     assert scheduler.schedule() is None
 
@@ -152,21 +154,21 @@ def test_a_later_part_is_never_refused_and_comes_after_what_is_before_it(clock: 
     assert scheduler.schedule() is alone
 
 
-def test_whoever_leaves_leaves_nothing_behind(clock: Clock) -> None:
+def test_a_removed_request_leaves_nothing_behind(clock: Clock) -> None:
     limits = AdmissionLimits(max_waiting=0, max_waiting_offline=1)
     scheduler = GeneratorScheduler(1, 1, limits, clock=clock)
     for is_live in (True, False):
         for has_asked, has_turn in ((False, False), (True, False), (True, True)):
-            speaker = scheduler.add("a", 1, is_live=is_live)  # there is room for one only
+            request = scheduler.add("a", 1, is_live=is_live)  # there is room for one only
             if has_asked:
-                scheduler.want(speaker)
+                scheduler.want(request)
             if has_turn:
-                assert scheduler.schedule() is speaker
-            scheduler.remove(speaker)
+                assert scheduler.schedule() is request
+            scheduler.remove(request)
             assert scheduler.num_open == 0
             assert scheduler.schedule() is None
             if has_turn:
-                scheduler.update(speaker, 1.0)
+                scheduler.update(request, 1.0)
 
 
 @pytest.mark.parametrize("max_streams", [1, 5])
@@ -182,7 +184,7 @@ def test_before_the_pace_is_known_only_the_line_is_bounded(clock: Clock, max_str
         scheduler.add("one too many", 1)
 
 
-def test_an_idle_machine_lets_everybody_in_however_slow_it_is() -> None:
+def test_an_idle_machine_admits_any_request_however_slow_it_is() -> None:
     traffic = Traffic(cost=Cost(sentence_s=3.0, chunk_s=3.0))
     traffic.learn()
     assert traffic.scheduler.costs.throughput < 1
@@ -233,18 +235,18 @@ def test_under_any_load_all_that_are_let_in_play_without_halts(seed: int, load: 
         is_live = draws.random() < 0.7
         text = [draws.uniform(0.8, 6.0) for _ in range(draws.randint(1, 2))]
         traffic.go(traffic.now_s + draws.expovariate(1 / gap_s))
-        traffic.try_to_come(f"{number} {'live' if is_live else 'bulk'}", text, is_live=is_live)
+        traffic.try_to_come(f"{number} {'live' if is_live else 'offline'}", text, is_live=is_live)
     traffic.go()
     assert traffic.scheduler.num_open == 0
     for name, heard in traffic.heard.items():
-        assert heard.is_over, "nobody starves"
+        assert heard.is_over, "a request starves"
         if name.endswith("live"):
             assert heard.halts_s == pytest.approx(0.0, abs=1e-6)
 
 
 @given(st.integers(1, 200))
 @settings(deadline=None, max_examples=20)
-def test_whoever_comes_again_when_told_is_let_in(num_before: int) -> None:
+def test_a_retry_at_the_given_time_is_admitted(num_before: int) -> None:
     traffic = Traffic(cost=QUICK, max_streams=8)
     traffic.learn()
     for number in range(num_before):
@@ -255,15 +257,15 @@ def test_whoever_comes_again_when_told_is_let_in(num_before: int) -> None:
         assert traffic.try_to_come("again", [4.0]) is None
 
 
-def test_whoever_leaves_makes_room() -> None:
+def test_removed_requests_free_capacity() -> None:
     draws = random.Random(1)
     traffic = Traffic(cost=QUICK)
     traffic.learn()
     for number in range(300):
         text = [draws.uniform(1.0, 9.0)]
-        speaker = traffic.come(f"{number}", text, is_live=number % 3 > 0)
+        request = traffic.come(f"{number}", text, is_live=number % 3 > 0)
         traffic.go(traffic.now_s + draws.uniform(0.0, 0.2))
-        traffic.leave(f"{number}", speaker)
+        traffic.leave(f"{number}", request)
         assert traffic.scheduler.num_open == 0
     traffic.go()
     assert traffic.num_busy == 0

@@ -50,7 +50,7 @@ def test_offline_requests_are_done_and_do_not_disturb_live_ones() -> None:
 
 
 def test_a_request_that_arrives_during_a_step_is_in_the_next_one() -> None:
-    """Late launch: whoever arrives waits for the end of a step, and not for one more."""
+    """Late launch: a request waits for the end of a step, and not for one more."""
     clock = VirtualClock()
     model = DeviceModel(rows_s=((1, 50e-3), (1024, 50e-3)))
     device = SimulatedDevice(clock, 64, model=model, cache=CACHE)
