@@ -22,7 +22,7 @@ class Workers:
         """Call ``function(*args)`` in a thread, in the caller's context.
 
         If the caller is cancelled, the call is waited for (or never begun) before the
-        cancellation goes on: whoever frees what the call works on may do so at once.
+        cancellation goes on: its memory may be freed at once.
         """
         context = contextvars.copy_context()
         future = self._pool.submit(context.run, function, *args)
@@ -42,7 +42,7 @@ class Workers:
 class LoopCalls:
     """Calls to an event loop that runs in another thread, from that of the caller.
 
-    Whoever stops waiting (a cancelled task, Ctrl-C) cancels the call, and waits until it has
+    A caller that stops waiting (a cancelled task, Ctrl-C) cancels the call, and waits until it has
     ended: an asynchronous generator, for one, must not be closed while it runs.
     """
 
@@ -102,7 +102,7 @@ class _LoopCall(Generic[T]):
         self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
 
     def cancel(self) -> None:
-        """Cancel it, even if it was interrupted in `start`; `result` tells when it has ended."""
+        """Cancel it, even if it was interrupted in `start`; `result` is set when it has ended."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _start(self) -> None:

@@ -51,7 +51,7 @@ class Antiphon(SpeechTasks):
 
         Args:
             model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub.
-            progress: told, in other threads, how far loading is.
+            progress: called in other threads while the model loads.
             settings: those of the ``[model]`` section (device, dtype ...).
         """
         flags = {f"model.{name}": value for name, value in settings.items()}
@@ -104,7 +104,7 @@ class Antiphon(SpeechTasks):
     ) -> Voice:
         """Keep a voice in the data folder, for this process and every server that shares it.
 
-        From then on ``voice=name`` speaks with it. To hear a voice without keeping it, see
+        From then on ``voice=name`` speaks with it. To use a voice without keeping it, see
         `create_voice`.
 
         Args:

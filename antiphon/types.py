@@ -43,7 +43,7 @@ class Caller:
     """On whose behalf something is done: what is kept belongs to its owner.
 
     Attributes:
-        owner: the owner's name; ``None`` where owners are not told apart.
+        owner: the owner's name; ``None`` where keys have no owners.
         is_admin: whether what belongs to others may be seen and deleted too.
     """
 

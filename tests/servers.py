@@ -100,7 +100,7 @@ def start_server(
             loop=loop,
             log_config=None,
             timeout_graceful_shutdown=1,
-            **uvicorn_options(settings.limits, app.state.doors.metrics, http=http),
+            **uvicorn_options(settings.limits, app.state.guards.metrics, http=http),
         )
     )
     loops: list[asyncio.AbstractEventLoop] = []

@@ -104,12 +104,12 @@ def create_app(
     """
     metrics = Metrics()
     memory = MemoryBudget(settings.limits, metrics.memory_reserved.set, MemoryTrimmer().see)
-    doors = Guards(ConnectionLimits(settings.limits), KeyRing.of(settings.server), metrics, memory)
+    guards = Guards(ConnectionLimits(settings.limits), KeyRing.of(settings.server), metrics, memory)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
-            app.state.server = server = await _start(settings, doors, progress, stack)
+            app.state.server = server = await _start(settings, guards, progress, stack)
             described.loaded_tasks = server.tasks
             app.state.jobs = await start_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)
@@ -123,7 +123,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.doors = doors
+    app.state.guards = guards
     app.router.routes.extend(pages)
     routes = list(app.routes)
     for resource in RESOURCES:
@@ -132,49 +132,49 @@ def create_app(
     app.add_exception_handler(HTTPException, raised_by_framework)
     app.add_exception_handler(RequestValidationError, raised_by_framework)
     app.add_middleware(MethodMiddleware, routes=routes)
-    _add_middleware(app, settings, doors)
+    _add_middleware(app, settings, guards)
     return app
 
 
-def _add_middleware(app: FastAPI, settings: Settings, doors: Guards) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
     server, limits = settings.server, settings.limits
     app.add_middleware(JsonLimitMiddleware)
-    app.add_middleware(MemoryMiddleware, budget=doors.memory, keys=doors.keys)
+    app.add_middleware(MemoryMiddleware, budget=guards.memory, keys=guards.keys)
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
     app.add_middleware(BodyTimeoutMiddleware, body_timeout_s=limits.body_timeout_s)
-    app.add_middleware(RateLimitMiddleware, quotas=RateLimits(limits), keys=doors.keys)
+    app.add_middleware(RateLimitMiddleware, limits=RateLimits(limits), keys=guards.keys)
     failed = FailedKeys(limits.key_failures_per_minute)
-    app.add_middleware(ApiKeyMiddleware, keys=doors.keys, failed=failed)
-    reach = Reach.of(server, asks_for_keys=bool(doors.keys))
+    app.add_middleware(ApiKeyMiddleware, keys=guards.keys, failed=failed)
+    reach = Reach.of(server, asks_for_keys=bool(guards.keys))
     app.add_middleware(OriginMiddleware, reach=reach)
     app.add_middleware(HostMiddleware, reach=reach)
-    app.add_middleware(ConnectionLimitMiddleware, gate=doors.gate, keys=doors.keys)
-    app.add_middleware(ErrorMiddleware, metrics=doors.metrics)
+    app.add_middleware(ConnectionLimitMiddleware, limits=guards.connections, keys=guards.keys)
+    app.add_middleware(ErrorMiddleware, metrics=guards.metrics)
     app.add_middleware(ServiceErrorMiddleware)
     app.add_middleware(PageMiddleware, reach=reach, expose_headers=EXPOSED_HEADERS)
-    app.add_middleware(DrainMiddleware, gate=doors.gate)
+    app.add_middleware(DrainMiddleware, limits=guards.connections)
     app.add_middleware(
-        AccessLogMiddleware, metrics=doors.metrics, logs_requests=server.log_format == "json"
+        AccessLogMiddleware, metrics=guards.metrics, logs_requests=server.log_format == "json"
     )
     app.add_middleware(RequestIdMiddleware)
 
 
 async def _start(
-    settings: Settings, doors: Guards, progress: LoadProgress | None, stack: AsyncExitStack
+    settings: Settings, guards: Guards, progress: LoadProgress | None, stack: AsyncExitStack
 ) -> ServerState:
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
     models = await load_models(settings, progress, stack)
-    doors.metrics.engines = lambda: [
+    guards.metrics.engines = lambda: [
         (model.name, *each) for model in models.values() for each in model.engine_stats()
     ]
-    stack.callback(LoopLag(doors.metrics.event_loop_lag_s).stop)
+    stack.callback(LoopLag(guards.metrics.event_loop_lag_s).stop)
     recordings = Recordings(settings.references)
     stack.callback(recordings.close)
     uploaded = VoiceService(settings.data, recordings)
     stack.callback(uploaded.close)
     await uploaded.sweep()
-    server_speech = Speech(models, settings.speech, doors.metrics, uploaded)
+    server_speech = Speech(models, settings.speech, guards.metrics, uploaded)
     stack.callback(server_speech.close)
     encoders = Workers("encoder")
     stack.callback(encoders.close)
@@ -190,7 +190,7 @@ async def _start(
         recordings=recordings,
         uploaded=uploaded,
         warm_up=warming,
-        doors=doors,
+        guards=guards,
         storage=StorageWatch({"uploaded voices": uploaded.check}),
         created_s=int(time.time()),
     )

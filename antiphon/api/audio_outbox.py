@@ -169,7 +169,7 @@ async def _played(spoken: "_Spoken", listener: Listener, encoding: FileEncoding)
 async def _heard(pieces: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
     has_begun = False
     whole: list[bytes] = []
-    with memory_budget.kept() as keep:
+    with memory_budget.reservation() as keep:
         async for piece in pieces:
             if not has_begun:
                 await listener.begin()
@@ -201,5 +201,5 @@ class _Spoken:
 async def _freed(playing: "asyncio.Task[None]", session: SpeechSession) -> None:
     await asyncio.wait([playing])
     if not playing.cancelled():
-        playing.exception()  # the client has left: nobody is left to be told
+        playing.exception()  # retrieved: the client has left
     await session.clear()

@@ -18,7 +18,7 @@ def caller_of(scope: Scope, keys: KeyRing) -> str:
 
 
 def address_of(scope: Scope) -> str:
-    """Return whom a connection comes from, as far as it can be told apart from others."""
+    """Return a key for a connection's address."""
     client = scope.get("client")
     return address_key(client[0] if client else "")
 

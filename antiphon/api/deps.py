@@ -13,7 +13,7 @@ from antiphon.types import Caller
 
 
 async def caller(connection: HTTPConnection) -> Caller:
-    """Return on whose behalf a connection has come; one that nobody has asked has no rights."""
+    """Return the caller of a connection; one that was not authenticated has no rights."""
     found = connection.scope.get(CALLER, Caller())
     assert isinstance(found, Caller)
     return found

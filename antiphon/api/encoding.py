@@ -151,11 +151,11 @@ async def collected(
                 if isinstance(item, Ended):
                     ended = item
                 else:
-                    memory_budget.take(len(item))
+                    memory_budget.reserve(len(item))
                     num_bytes += len(item)
                     pieces.append(item)
     finally:
         if ended is None:
-            memory_budget.give_back(num_bytes)
+            memory_budget.release(num_bytes)
     assert ended is not None, "a stream ends with one Ended"
     return with_header(pieces, encoding.header), ended

@@ -31,7 +31,7 @@ from antiphon.telemetry.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 CLIENT_LEFT_STATUS = 499
-"""Booked for a client that leaves while it sends its request, as nginx does; nobody receives it."""
+"""Booked for a client that leaves while it sends its request, as nginx does; no one receives it."""
 
 _UNREADABLE = "There was an error parsing the body"
 """What FastAPI says of JSON that Python's own reader gives up on."""
@@ -68,7 +68,7 @@ class WireError:
 
 
 def wire_error(error: Exception) -> WireError:
-    """Describe any exception; one that nobody foresaw says nothing about the inside."""
+    """Describe any exception; an unexpected one shows no internals."""
     if isinstance(error, RequestValidationError):
         return _of_antiphon(invalid_request(error.errors()))
     if isinstance(error, ClientDisconnect) or isinstance(error.__cause__, ClientDisconnect):

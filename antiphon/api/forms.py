@@ -103,7 +103,7 @@ class Fields:
         return value
 
     def recording(self, name: str) -> tuple[bytes, str] | None:
-        """Return an audio file and its media type, which is told by its content.
+        """Return an audio file and its media type, found by its content.
 
         Raises:
             InvalidRequestError: it is no file, or says that it is something else than audio.

@@ -1,4 +1,4 @@
-"""Measures how late the event loop comes to what is due: what holds it up holds everybody up."""
+"""Measures how late the event loop comes to what is due: one slow callback delays every stream."""
 
 import asyncio
 

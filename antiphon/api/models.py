@@ -16,7 +16,7 @@ router = APIRouter(tags=["models"])
 
 @router.get("/v1/models", response_model=None)
 async def list_models(request: Request, server: Server) -> dict[str, Any] | list[dict[str, Any]]:
-    """List the served models; ElevenLabs' clients, told by their key's header, get its shape."""
+    """List the served models; ElevenLabs' clients, known by their key's header, get its shape."""
     if ELEVENLABS_KEY in request.headers:
         return elevenlabs_models(server)
     models = [_described(model, server) for model in server.speech.models.values()]

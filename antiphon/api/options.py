@@ -21,7 +21,7 @@ from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
 
 IGNORED_HEADER = "X-Ignored-Fields"
-"""Names the members of a body that nobody here knows, percent-encoded."""
+"""Names the unknown members of a body, percent-encoded."""
 
 _AUDIO, _TEXT, _BOTH = "ref_audio", "ref_text", "references"
 
@@ -33,7 +33,7 @@ class FamilyOptions:
     Attributes:
         values: ready to be part of a request.
         recordings: files, or addresses of files, that have to become samples first.
-        ignored: names of the members that nobody here knows.
+        ignored: names of unknown members.
     """
 
     values: Mapping[str, Any]
@@ -108,7 +108,7 @@ def open_stream(
 
 
 def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping[str, str]:
-    """Return the header that tells of fields that nobody knows.
+    """Return the header that names unknown fields.
 
     Raises:
         InvalidRequestError: the settings want them refused.

@@ -44,7 +44,7 @@ _NO_RESULTS, _RESULTS = b'"results":[]', b'"results":['
 async def create_speech_batch(
     body: SpeechBatchBody, server: Server, speech_id: SpeechId
 ) -> Response:
-    """Speak all texts, together and after those that somebody listens to.
+    """Speak all texts, together, at offline priority.
 
     What is wrong beside the items is an error of the request. An item that fails has an error in
     its result; the answer is 200 all the same. When the client leaves, all items stop.
@@ -62,7 +62,7 @@ async def create_speech_batch(
 
 
 async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str, ...]:
-    """Refuse what would be wrong with every item; return the shared fields that nobody knows.
+    """Refuse what would be wrong with every item; return the shared fields that are unknown.
 
     Raises:
         InvalidRequestError: names the field and what is allowed.

@@ -63,7 +63,7 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
         BlobStore(settings.jobs.media_url or folder / "media", "jobs.media_url"),
         folder / "jobs",
         partial(_plan_of, server),
-        server.doors.metrics,
+        server.guards.metrics,
     )
     stack.push_async_callback(runner.close)
     server.storage.add("jobs", partial(runner.workers.run, ledger.check))
@@ -133,7 +133,7 @@ async def list_jobs(
 
 @router.get(PATH + "/{id}")
 async def get_job(id: str, jobs: Jobs, caller: Asking) -> SpeechJobView:
-    """Tell how far a job is, and what it has made."""
+    """Return a job's progress and results."""
     return SpeechJobView.of(await jobs.workers.run(jobs.ledger.get, id, caller), PATH)
 
 

@@ -21,7 +21,7 @@ from antiphon.voices.recordings import Recordings
 class Guards:
     """What requests meet before any route does; there before the server starts."""
 
-    gate: ConnectionLimits
+    connections: ConnectionLimits
     keys: KeyRing
     metrics: Metrics
     memory: MemoryBudget
@@ -36,7 +36,7 @@ class ServerState:
         recordings: makes samples of the recordings that requests bring.
         uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
-        doors: who is let in, and what is counted.
+        guards: who is let in, and what is counted.
         storage: whether what is kept can be read.
         created_s: Unix time at which the models were loaded.
     """
@@ -47,7 +47,7 @@ class ServerState:
     recordings: Recordings
     uploaded: VoiceService
     warm_up: "asyncio.Task[None]"
-    doors: Guards
+    guards: Guards
     storage: StorageWatch
     created_s: int
 
@@ -72,7 +72,7 @@ class ServerState:
         """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
         found = ["a model has failed, or hangs"] if self.failures else []
         found += self.storage.problems
-        if self.doors.gate.is_draining:
+        if self.guards.connections.is_draining:
             found.append("the server is stopping")
         if not self.warm_up.done():
             found.append("the models are not warm yet")

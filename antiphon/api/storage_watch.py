@@ -1,4 +1,4 @@
-"""Looks again and again whether what the server keeps can be read, so that `/ready` can tell."""
+"""Looks again and again whether what the server keeps can be read, for `/ready`."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
 """Which voices can be asked for, in one body that every known client can read; voices of one's own.
 
-A voice that is uploaded is heard at once, so that an answer of 200 means: it can be spoken with.
+An uploaded voice is prepared at once, so that an answer of 200 means that it can speak.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ async def list_voices(
         ],
         "voices": [{"id": voice.id, "name": voice.name} for voice in listed],
     }
-    if server.doors.keys.admits(request.headers):
+    if server.guards.keys.admits(request.headers):
         body["uploaded_voices"] = [uploaded_voice(voice) for voice in uploaded]
     return body
 

@@ -55,13 +55,11 @@ class Chain:
         return not self._transforms
 
     def push(self, samples: Samples) -> Samples:
-        """See `Transform.push`."""
         for transform in self._transforms:
             samples = transform.push(samples)
         return samples
 
     def flush(self) -> Samples:
-        """See `Transform.flush`."""
         tail = np.zeros(0, np.float32)
         for transform in self._transforms:
             tail = np.concatenate([transform.push(tail), transform.flush()])

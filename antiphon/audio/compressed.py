@@ -110,9 +110,9 @@ FLAC = Recipe(
 class CompressedEncoder:
     """An `Encoder` for a recipe.
 
-    The same samples give the same bytes, always: nothing in them tells a time, a version or a
+    The same samples give the same bytes, always: there is no time, version or
     random number. A stream is written as to a pipe, a whole file as to a file: the muxer then
-    returns to the header at the end, to tell how long it is.
+    returns to the header at the end, to write the length.
     """
 
     def __init__(self, recipe: Recipe, sample_rate_hz: int, *, is_whole: bool) -> None:
@@ -131,11 +131,9 @@ class CompressedEncoder:
 
     @property
     def header(self) -> bytes:
-        """See `Encoder.header`."""
         return self._sink.header
 
     def encode(self, samples: Samples) -> bytes:
-        """See `Encoder.encode`."""
         samples = clipped(samples)
         if self._resampler is not None:
             samples = self._resampler.push(samples)
@@ -143,7 +141,6 @@ class CompressedEncoder:
         return self._sink.take()
 
     def finish(self) -> bytes:
-        """See `Encoder.finish`."""
         if self._resampler is not None:
             self._code(self._resampler.flush())
         if self._num_coded == 0:  # players refuse a file without a frame
@@ -154,7 +151,6 @@ class CompressedEncoder:
         return self._sink.take()
 
     def close(self) -> None:
-        """See `Encoder.close`."""
         if self._output is not None:
             container, _ = self._output
             self._output = None

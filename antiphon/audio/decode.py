@@ -3,7 +3,7 @@
 ffmpeg's parsers do the reading. They see the given bytes and nothing else: formats that refer to
 other files or addresses (playlists, for one) are not among those that may be opened, and no
 protocol is. What they allocate while they read a hostile file is not bounded here: files from
-strangers belong in `antiphon.audio.sandbox`.
+clients belong in `antiphon.audio.sandbox`.
 """
 
 import io

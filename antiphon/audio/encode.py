@@ -127,15 +127,13 @@ class PcmEncoder:
     header = b""
 
     def encode(self, samples: Samples) -> bytes:
-        """See `Encoder.encode`."""
         return pcm16(samples)
 
     def finish(self) -> bytes:
-        """See `Encoder.finish`."""
         return b""
 
     def close(self) -> None:
-        """See `Encoder.close`."""
+        pass
 
 
 class WavEncoder:
@@ -149,22 +147,19 @@ class WavEncoder:
 
     @property
     def header(self) -> bytes:
-        """See `Encoder.header`."""
         return wav_header(self._sample_rate_hz, self._num_samples if self._is_whole else None)
 
     def encode(self, samples: Samples) -> bytes:
-        """See `Encoder.encode`."""
         data = pcm16(samples)
         beginning = self._beginning()
         self._num_samples += len(samples)
         return beginning + data
 
     def finish(self) -> bytes:
-        """See `Encoder.finish`."""
         return self._beginning()
 
     def close(self) -> None:
-        """See `Encoder.close`."""
+        pass
 
     def _beginning(self) -> bytes:
         """Return the header, once; a whole file's is not right before the end."""

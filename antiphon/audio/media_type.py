@@ -1,4 +1,4 @@
-"""Tells what kind of audio file some bytes are by how they begin, whatever they are called."""
+"""Finds an audio file's media type by its first bytes."""
 
 UNKNOWN = "application/octet-stream"
 

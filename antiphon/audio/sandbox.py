@@ -1,6 +1,6 @@
-"""Decodes files from strangers, each in a process of its own that can harm nobody.
+"""Decodes untrusted files, each in a process of its own without rights.
 
-A file of 500 bytes can make a demuxer allocate gigabytes (tables whose length is told, not
+A file of 500 bytes can make a demuxer allocate gigabytes (tables whose length is declared, not
 stored; compressed headers), and parsers in C have bugs. So whatever comes over the network is
 decoded by a child that has little memory, little time and no way to open anything. The worst
 that a file can do is to end its own child.
@@ -93,7 +93,7 @@ class DecodeSandbox:
             spare, self._spare = self._spare, None
         if spare is not None and spare.poll() is None:
             return spare
-        if spare is not None:  # somebody killed it
+        if spare is not None:  # it was killed
             _end(spare)
         return self._started()
 
@@ -144,7 +144,7 @@ def main() -> None:
     else:
         sys.stdout.buffer.write(_DONE + samples.tobytes())
     sys.stdout.buffer.flush()
-    os._exit(0)  # at once: there is nothing to tidy up, and somebody waits
+    os._exit(0)  # at once: there is nothing to tidy up, and the caller waits
 
 
 def _import_everything() -> None:

@@ -70,7 +70,7 @@ def clipped(samples: Samples) -> Samples:
 
     Raises:
         EngineError: a sample is NaN or infinite. The model failed, and whatever we put in its
-            place would be a noise that nobody asked for.
+            place would be audible noise.
     """
     if not np.isfinite(samples).all():
         raise EngineError("The model produced audio with samples that are not finite numbers.")

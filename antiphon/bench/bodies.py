@@ -48,7 +48,6 @@ class PcmBody:
     _odd: bytes = b""
 
     def feed(self, data: bytes) -> None:
-        """See `Body.feed`."""
         if self._odd:
             data = self._odd + data
         num_new = len(data) // _BYTES_PER_SAMPLE
@@ -67,7 +66,6 @@ class WavBody(PcmBody):
     _head: bytes | None = b""
 
     def feed(self, data: bytes) -> None:
-        """See `Body.feed`."""
         if self._head is None:
             PcmBody.feed(self, data)
             return
@@ -97,7 +95,6 @@ class EventBody:
         return self.audio.first_sound_sample
 
     def feed(self, data: bytes) -> None:
-        """See `Body.feed`."""
         self._rest += data
         *lines, rest = self._rest.split(b"\n")
         self._rest = rest

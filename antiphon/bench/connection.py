@@ -64,7 +64,7 @@ class Exchange:
         return max(self._sound_arrived_s, self.arrivals_s[0] + silence_s)
 
     def end(self) -> None:
-        """Let whoever waits for the response go on."""
+        """Wake the request that waits for the response."""
         if not self.done.done():
             self.done.set_result(None)
 

@@ -1,4 +1,4 @@
-"""Makes a load happen: closed streams or strangers that come at random, in several processes.
+"""Makes a load happen: closed streams, or arrivals at random, in several processes.
 
 Processes share one clock and one start; each works on its own part of the load.
 """

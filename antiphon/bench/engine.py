@@ -194,7 +194,7 @@ async def run(
 
 
 def frame_products(settings: ModelSettings) -> list[Product]:
-    """Return the matrix products of a model's frame; none if its family does not tell."""
+    """Return the matrix products of a model's frame; none if its family gives none."""
     family, path = resolve(settings.source)
     if family.measuring is None or path is None:
         return []

@@ -41,7 +41,7 @@ class HttpLoad:
 
     A closed load has ``concurrency`` streams, each of which begins its next request when one has
     ended. An open load sends requests at random times whether or not earlier ones have been
-    answered, as strangers do.
+    answered, as independent clients do.
 
     Attributes:
         concurrency: streams of a closed load; 0 makes the load open.

@@ -23,7 +23,7 @@ def random_checkpoint(
     Args:
         size: one of the family's, as ``"1.7b"`` or ``"tiny"``.
         task: what it is for, as in its configuration.
-        progress: told of what is written.
+        progress: called as files are written.
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
 

@@ -50,7 +50,7 @@ def target_of(
     """Return the endpoint of a server's address, with or without ``/v1`` at its end.
 
     Raises:
-        SettingsError: it is no ``http://`` address, or no audio whose length can be told.
+        SettingsError: it is no ``http://`` address, or audio whose length is not known.
     """
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:

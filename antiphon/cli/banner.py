@@ -28,7 +28,7 @@ def announce(server: ServerState, port: int) -> None:
     console.print(f"\n[bold]Antiphon {__version__}[/] is listening. Ctrl-C stops it.\n")
     for name, value in rows.items():
         console.print(f"  [bold]{name:<8}[/]{escape(value)}")
-    console.print("\n" + escape(_first_call(f"{url}/v1", has_keys=bool(server.doors.keys))) + "\n")
+    console.print("\n" + escape(_first_call(f"{url}/v1", has_keys=bool(server.guards.keys))) + "\n")
 
 
 def _reachable(host: str) -> str:

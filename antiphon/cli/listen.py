@@ -1,4 +1,4 @@
-"""Takes the server's address before the model is loaded, so that a port in use is told at once."""
+"""Takes the server's address before the model is loaded, so that a port in use fails at once."""
 
 import errno
 import os
@@ -13,13 +13,13 @@ _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def bind(server: ServerSettings) -> list[socket.socket]:
-    """Bind, but do not listen yet: whoever comes too early is refused instead of kept waiting.
+    """Bind, but do not listen yet: early clients are refused instead of kept waiting.
 
     A host name may mean several addresses (localhost: IPv4 and IPv6); all get the same port.
 
     Raises:
         SettingsError: the address is in use, cannot be taken, or would open the server to
-            everybody.
+            other machines without a key.
     """
     sockets: list[socket.socket] = []
     missing: OSError | None = None

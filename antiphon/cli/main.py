@@ -20,7 +20,7 @@ from antiphon.errors import AntiphonError
 
 
 class _Commands(TyperGroup):
-    """Tells errors made on purpose in one line; any other is a bug and keeps its traceback."""
+    """Prints our own errors in one line; any other is a bug and keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -49,7 +49,7 @@ def inspect(
     path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Tell what a checkpoint is and whether it can be served; no tensor is read.
+    """Show what a checkpoint is and whether it can be served; no tensor is read.
 
     The exit status is 1 if it cannot be served.
     """
@@ -61,7 +61,7 @@ def inspect(
         raise ModelLoadError(f"There is no directory '{path}'.")
     family = checkpoint_family(path)
     if family.inspector is None:
-        raise ModelLoadError(f"{path}: there is nothing to tell of checkpoints of '{family.name}'.")
+        raise ModelLoadError(f"{path}: checkpoints of '{family.name}' cannot be inspected.")
     found: Inspection = family.inspector.resolve()(path)
     problems = [*found.problems]
     if family.extra is not None and family.extra.missing:

@@ -59,7 +59,7 @@ class _Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
                 **uvicorn_options(
                     settings.limits,
-                    self._app.state.doors.metrics,
+                    self._app.state.guards.metrics,
                     max_open=max_open_connections(settings.limits),
                 ),
             )
@@ -89,7 +89,7 @@ class _Server(uvicorn.Server):
             self.should_exit = self.force_exit = True
         elif sig == signal.SIGTERM and self.started:
             grace_s = self._settings.limits.grace_s
-            self._state.doors.gate.drain()
+            self._state.guards.connections.drain()
             self._drained_by_s = time.monotonic() + grace_s
         else:
             self.should_exit = True
@@ -106,14 +106,14 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _release_jobs(self) -> None:
-        """Give the job under way to whoever comes next; closing the app waits for it."""
+        """Release the job under way to another server; closing the app waits for it."""
         if self._releasing is None:
             runner: JobRunner = self._app.state.jobs
             self._releasing = asyncio.create_task(runner.release(), name="release jobs")
 
     def _is_quiet(self) -> bool:
-        """Whether nobody has been served for a moment; silent WebSockets do not count."""
-        is_busy = self._state.doors.gate.num_requests or self._state.num_speaking
+        """Whether no request has been under way for a moment; silent WebSockets do not count."""
+        is_busy = self._state.guards.connections.num_requests or self._state.num_speaking
         self._num_quiet_ticks = 0 if is_busy else self._num_quiet_ticks + 1
         return self._num_quiet_ticks >= QUIET_TICKS
 
@@ -140,7 +140,7 @@ _NO_ALARMS = (
 
 
 class _NoFalseAlarms(logging.Filter):
-    """Drops what tells of no fault: streams cut by the server's end, what is refused by us."""
+    """Drops records that are no faults: streams cut by the server's end, our own refusals."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.getMessage() in _NO_ALARMS:

@@ -92,7 +92,7 @@ class Remote:
     def voices(self) -> list[dict[str, Any]]:
         body = self._answer("GET", _PATH)
         if "uploaded_voices" not in body:
-            raise AntiphonError("The server tells its voices to those who have a key: --api-key.")
+            raise AntiphonError("The server lists its voices only with a key: --api-key.")
         found: list[dict[str, Any]] = body["uploaded_voices"]
         return found
 
@@ -121,7 +121,7 @@ class Remote:
         """Return the body of an answer.
 
         Raises:
-            AntiphonError: there is none, or it tells an error.
+            AntiphonError: there is none, or it is an error.
         """
         headers = {**self._headers, **({"Content-Type": content_type} if content_type else {})}
         try:

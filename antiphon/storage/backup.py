@@ -1,7 +1,7 @@
 """A data folder as one file, made while servers use it, and made a data folder again.
 
 Databases are copied first, each as of one moment. A blob or a result that is gone by the time it is
-copied was deleted since, and its row is left out. What models have heard of voices is made again,
+copied was deleted since, and its row is left out. Prepared voices are computed again,
 and so are jobs that were under way.
 """
 

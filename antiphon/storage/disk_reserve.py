@@ -62,7 +62,7 @@ def free_bytes(folder: Path) -> int:
     """Return how much room is left on the disk of a folder, which need not exist yet.
 
     Raises:
-        OSError: nobody knows.
+        OSError: the disk cannot be asked.
     """
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     return shutil.disk_usage(there).free
@@ -73,7 +73,7 @@ def check_free(folder: Path, num_bytes: int, min_free_bytes: int) -> None:
 
     Raises:
         StorageFullError: it would.
-        OSError: nobody knows.
+        OSError: the disk cannot be asked.
     """
     if min_free_bytes and free_bytes(folder) - num_bytes < min_free_bytes:
         raise StorageFullError(

@@ -81,7 +81,7 @@ class Job:
     """A row of the ledger.
 
     Attributes:
-        owner: whose it is; ``None`` where owners are not told apart.
+        owner: whose it is; ``None`` where keys have no owners.
         body: the request, as JSON, its seed filled in.
         created_s: Unix time.
         finished_s: Unix time of the end; ``None`` before.

@@ -1,7 +1,7 @@
 """The jobs of a data folder; a job that runs is one runner's at a time.
 
-A runner that dies leaves its jobs to others, or to its own successor. Whoever has lost a job hears
-so at the next report and leaves it alone. A job under which servers die again and again is failed.
+A runner that dies leaves its jobs to others, or to its own successor. A runner that has lost a job
+learns it at the next report and stops. A job under which servers die again and again is failed.
 """
 
 import json
@@ -56,7 +56,7 @@ class JobLedger:
         Args:
             folder: on a disk of this machine.
             limits: how many there may be, and how large; default: those of `JobLimits`.
-            clock: tells how long a runner has been silent.
+            clock: monotonic seconds, to time heartbeats.
         """
         self.limits = limits or JobLimits()
         self._database = Database(folder, SCHEMA)
@@ -93,7 +93,7 @@ class JobLedger:
         """Return a job.
 
         Raises:
-            UnknownJobError: there is none of this id, or it is somebody else's.
+            UnknownJobError: there is none of this id, or it is another caller's.
         """
         return _one(self._database.query(_FIND, _valid(id)), id, caller)
 
@@ -111,7 +111,7 @@ class JobLedger:
         """Pause, resume or cancel a job; what is so already stays as it is.
 
         Raises:
-            UnknownJobError: there is none of this id, or it is somebody else's.
+            UnknownJobError: there is none of this id, or it is another caller's.
             JobStateError: it has ended, or cannot be resumed.
         """
         allowed, target = _CHANGES[action]
@@ -141,7 +141,7 @@ class JobLedger:
         """Forget a job, whatever its state is.
 
         Raises:
-            UnknownJobError: there is none of this id, or it is somebody else's.
+            UnknownJobError: there is none of this id, or it is another caller's.
         """
         self.get(id, caller)
 
@@ -158,7 +158,7 @@ class JobLedger:
         """Take the oldest job that waits, or whose server has died; ``None`` if there is none.
 
         What is found to be damaged, or has brought down too many servers, is failed, and
-        ``on_given_up`` hears of it.
+        ``on_given_up`` is called.
         """
         rows = [row for row in self._database.query(_OPEN) if row["id"].isascii()]
         self._leases.forget({row["id"] for row in rows})
@@ -171,7 +171,7 @@ class JobLedger:
             runner.live()
             job = self._even_if_full(partial(self._claim, row, runner.name))
             if job is None:
-                continue  # somebody else was quicker
+                continue  # another caller was first
             if job.state is JobState.RUNNING:
                 return job
             logger.error("the job %s: %s", job.id, job.fault.message if job.fault else "")

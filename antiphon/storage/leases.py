@@ -1,8 +1,8 @@
-"""Who still works on a job: told by a lock that ends with its process, and by a heart that beats.
+"""Leases of jobs: a file lock that ends with its process, and heartbeats in the job's row.
 
 No clock is shared. A runner holds a lock on a file of its own, which the system takes from it when
-its process dies. Besides, it counts up a number in the job's row; whoever sees the same number for
-long enough, on a clock of its own that nobody sets, knows that nothing comes any more.
+its process dies. Besides, it counts up a number in the job's row; a reader that
+sees the same number for `LEASE_S` of its own monotonic clock takes the lease for expired.
 """
 
 import os
@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 
 class LeaseHolder:
-    """The identity of whoever works on jobs, with the lock that shows that it lives."""
+    """The identity of a job runner, and the lock that it holds while it lives."""
 
     def __init__(self, folder: Path) -> None:
         """Choose a name; nothing is written before `live`."""
@@ -67,7 +67,7 @@ class Leases:
         self._seen: dict[str, tuple[tuple[str, object], float]] = {}
 
     def is_expired(self, job_id: str, runner: object, num_beats: object) -> bool:
-        """Whether nobody works any more on a job that says it is being worked on."""
+        """Whether the runner of a job is dead or silent, so that the job can be acquired."""
         if not isinstance(runner, str) or self._is_dead(runner):
             return True
         now_s = self._clock()

@@ -1,4 +1,4 @@
-"""Where a stranger may send the server: to public addresses, and to those the operator allows.
+"""Which addresses the server fetches from: to public addresses, and to those the operator allows.
 
 The check sits where connections are made. A name is resolved once, all its addresses are
 checked, and the connection goes to an address from that very answer: how a URL spells its host,

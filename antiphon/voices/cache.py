@@ -1,6 +1,6 @@
 """Voices as prompts need them, computed once for a recording and a model, and kept on the disk.
 
-A file's name is a hash of what was heard and of who heard it, so that it never has to be looked
+A file's name is a hash of the recording and of the model, so that it never has to be looked
 into to know whether it fits. Whatever goes wrong with a file costs time, never a voice.
 """
 
@@ -18,7 +18,7 @@ from antiphon.models.prepared import PreparedVoice
 logger = logging.getLogger(__name__)
 
 _SUFFIX = ".voice"
-_FORMAT = 1  # another one when families hear differently: what they heard before is forgotten
+_FORMAT = 1  # changed when families prepare voices differently: what was kept is forgotten
 _MAX_IN_MEMORY = 256  # of up to 60 kB each
 
 
@@ -36,7 +36,7 @@ class PreparedCache:
         """Return a voice as it was kept, under the name that it has now.
 
         Args:
-            content_hash: of all that can be heard.
+            content_hash: of the recording and its text.
             model: its identity; see `model_identity`.
             name: of the voice.
         """
@@ -85,9 +85,9 @@ class PreparedCache:
 
 
 def model_identity(family: str, path: Path | None) -> str:
-    """Return what is another as soon as a checkpoint may hear voices in another way.
+    """Return an identity that changes when a checkpoint may prepare voices differently.
 
-    Weights are told apart by their sizes and times: reading them all would take too long.
+    Weights are identified by their sizes and times: reading them all would take too long.
     """
     digest = hashlib.sha256(f"{_FORMAT} {family}".encode())
     if path is None:

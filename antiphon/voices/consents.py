@@ -1,4 +1,4 @@
-"""Recordings in which somebody agrees that a voice is made of theirs, kept as voices are."""
+"""Consents: recordings in which a speaker agrees to a copy of their voice, stored as voices are."""
 
 import re
 import sqlite3
@@ -28,7 +28,7 @@ class StoredConsent:
         created_s: Unix time.
         media_type: of the recording.
         num_bytes: of the recording.
-        owner: whose it is; ``None`` where owners are not told apart.
+        owner: whose it is; ``None`` where keys have no owners.
     """
 
     id: str

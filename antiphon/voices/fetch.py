@@ -1,4 +1,4 @@
-"""Fetches a recording from an address that a stranger gave, without trusting either of them.
+"""Fetches a recording from an address in a request, without trusting either of them.
 
 Built on httpcore rather than on a whole client: it has the seam at which connections are checked
 as public API, and knows no cookies, passwords, proxies, environment or content encodings that

@@ -1,4 +1,4 @@
-"""What a voice may be called: names that show what they are, and that an eye can tell apart."""
+"""What a voice may be called: names that show what they are, and that look different."""
 
 import re
 import unicodedata

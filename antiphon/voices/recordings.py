@@ -25,7 +25,7 @@ class Recordings:
         self._recent: SingleFlightLRU[tuple[bytes, int], Samples] = SingleFlightLRU(_MAX_KEPT)
 
     async def load(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
-        """Return a recording's samples, which nobody may write to.
+        """Return a recording's samples, read-only.
 
         Args:
             recording: a file's content, or a data:, http(s): or file: address of one.

@@ -86,7 +86,7 @@ def _from_data_uri(uri: str, max_bytes: int) -> bytes:
 def _from_file(uri: str, settings: ReferenceSettings) -> bytes:
     """Read a file below the allowed directory.
 
-    Nothing tells what lies outside of it: a path that leads out is refused, existing or not.
+    A path that leads out is refused, existing or not, so that nothing outside is revealed.
     """
     if settings.allowed_media_path is None:
         raise _refusal("this server reads no file: URIs; send the audio as a data: URI")

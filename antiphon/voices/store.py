@@ -32,7 +32,7 @@ class NewVoice:
         consent: what the speaker has agreed to, or the id of a consent.
         ref_text: what is said in the recording.
         description: for people.
-        owner: whose it is; ``None``: everybody may speak with it.
+        owner: whose it is; ``None``: all callers may speak with it.
     """
 
     name: str
@@ -46,7 +46,7 @@ class NewVoice:
 
     @property
     def content_hash(self) -> str:
-        """A hash of all that can be heard, another one for each owner: they share no cache."""
+        """A hash of the content, its text and its owner: owners share no cache."""
         whose = "" if self.owner is None else f"{self.owner!r} "
         digest = hashlib.sha256(f"{whose}{self.kind} {self.ref_text!r} ".encode())
         digest.update(self.content)
@@ -80,7 +80,7 @@ class StoredVoice:
 
 _COLUMNS = ", ".join(field.name for field in fields(StoredVoice))
 _LIST = f"SELECT {_COLUMNS} FROM voices WHERE ? OR owner IN ('', ?) ORDER BY id"
-# Names are those of the caller, then those of everybody; what is others' an admin knows by its id.
+# Names are those of the caller, then those without an owner; an admin finds others' by id.
 _FIND = f"""SELECT {_COLUMNS} FROM voices
     WHERE id = ? AND (? OR owner IN ('', ?)) OR name_key = ? AND owner IN ('', ?)
     ORDER BY id = ? DESC, owner DESC LIMIT 1"""
@@ -173,8 +173,8 @@ class VoiceStore:
     def add(self, voice: NewVoice, reserved: Collection[str] = ()) -> StoredVoice:
         """Keep a voice; what is returned will be there after a power cut.
 
-        The same voice once more, under the same name, is the one that is there: whoever has lost
-        the answer may ask again.
+        The same voice once more, under the same name, is the one that is there, so that
+        a request may be repeated.
 
         Raises:
             InvalidRequestError: the name will not do or is taken, or there are too many voices.
@@ -216,7 +216,7 @@ class VoiceStore:
 
         Raises:
             UnknownVoiceError: there is none.
-            NotOwnerError: it is everybody's, or somebody else's.
+            NotOwnerError: it has no owner, or another one.
             InvalidRequestError: the name will not do, or another voice has it.
             StorageError: the folder cannot be written; nothing has changed.
         """
@@ -239,7 +239,7 @@ class VoiceStore:
 
         Raises:
             UnknownVoiceError: there is none.
-            NotOwnerError: it is everybody's, or somebody else's.
+            NotOwnerError: it has no owner, or another one.
             StorageError: the folder cannot be written; the voice is still there.
         """
         voice = self.get(name_or_id)
@@ -248,7 +248,7 @@ class VoiceStore:
         def deleted() -> None:
             with self._database.transaction() as changes:
                 if not changes.execute("SELECT id FROM voices WHERE id = ?", voice.id):
-                    raise UnknownVoiceError(name_or_id, ["none"])  # somebody else was quicker
+                    raise UnknownVoiceError(name_or_id, ["none"])  # another caller was first
                 changes.delete("voices", voice.id)
 
         self._database.reserve.within(deleted)

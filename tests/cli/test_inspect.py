@@ -62,7 +62,7 @@ def test_without_torch_a_checkpoint_is_told_but_not_served(
     [
         (None, "config.json"),
         ({"architectures": ["Nobody"]}, "no family serves ['Nobody']"),
-        ({"architectures": ["Untold"]}, "nothing to tell of checkpoints of 'untold'"),
+        ({"architectures": ["Untold"]}, "checkpoints of 'untold' cannot be inspected"),
     ],
 )
 def test_a_folder_of_something_else_is_refused(

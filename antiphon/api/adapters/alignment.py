@@ -37,7 +37,7 @@ class TimedText:
     origin_s: float
 
     def in_seconds(self) -> dict[str, Any]:
-        """Return it as answers over HTTP tell it."""
+        """Return it as HTTP responses have it."""
         return {
             "characters": list(self.characters),
             "character_start_times_seconds": [round(each, 3) for each in self.starts_s],
@@ -45,7 +45,7 @@ class TimedText:
         }
 
     def since_the_one_before(self) -> dict[str, Any]:
-        """Return it as WebSockets tell it: in milliseconds from the end of the piece before."""
+        """Return it as WebSocket messages have it: in ms from the end of the piece before."""
         origin_ms = round(self.origin_s * 1000)
         starts_ms = [round(each * 1000) - origin_ms for each in self.starts_s]
         ends_ms = [round(each * 1000) - origin_ms for each in self.ends_s]
@@ -121,14 +121,14 @@ class SpokenText:
                 yield event
 
     def take(self) -> Alignment | None:
-        """Return what has been spoken since the last call, as far as words tell it."""
+        """Return what has been spoken since the last call, as far as words' times say."""
         self._align_new()
         return self._taken()
 
     def finish(self) -> Alignment | None:
         """Return the rest, which lasts as long as the audio."""
         self._align_new()
-        if self._read.end_s:  # else no word was ever told, and nothing is known
+        if self._read.end_s:  # else the model gave no times
             self._written.write(self._text[self._place :], 0.0, self._duration_s)
             self._place = len(self._text)
         return self._taken()

@@ -178,17 +178,15 @@ class _Voice:
     format: WireFormat
 
     async def begin(self) -> None:
-        """See `Listener.begin`."""
+        pass
 
     async def hear(self, piece: bytes) -> None:
-        """See `Listener.hear`."""
         await self.socket.send(self.format.finished(piece))
 
     async def end(self, ended: Ended) -> None:
-        """See `Listener.end`."""
+        pass
 
     async def fail(self, error: WireError) -> None:
-        """See `Listener.fail`."""
         await self.socket.send(_told("Error", error))
 
 
@@ -207,7 +205,6 @@ class SpeakConversation:
         self._num_cleared = 0
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
-        """See `Conversation.receive`."""
         type = message.get("type")
         if type == "Speak":
             self._speak(parsed(message, InputText).text)
@@ -234,15 +231,12 @@ class SpeakConversation:
         return False
 
     async def refuse(self, error: WireError) -> None:
-        """See `Conversation.refuse`."""
         await self._socket.send(_told("Warning", error))
 
     async def finish(self) -> None:
-        """See `Conversation.finish`."""
         await self._playback.finish()
 
     async def close(self) -> None:
-        """See `Conversation.close`."""
         await self._playback.close()
 
     def _speak(self, text: str) -> None:

@@ -91,7 +91,7 @@ async def convert(voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBod
 async def convert_with_timestamps(
     voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody
 ) -> Response:
-    """Speak a text and tell when each character is spoken, as one JSON object.
+    """Speak a text as one JSON object, with the time of each character.
 
     ``alignment`` is null where the model does not know it.
     """
@@ -103,7 +103,7 @@ async def convert_with_timestamps(
 async def stream_with_timestamps(
     voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody
 ) -> Response:
-    """Speak a text and tell when each character is spoken, a JSON object a line."""
+    """Speak a text as a JSON object a line, with the times of its characters."""
     call, request = await _whole_request(voice_id, call, body)
     return call.json_lines(call.server.speech.stream(request), body.text)
 

@@ -1,6 +1,6 @@
 """What ElevenLabs' clients ask of an account: its models, and what it may still use.
 
-There are no accounts here: all that is told is what the server allows to everybody.
+There are no accounts here: the answers say what the server allows to all.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ _USER = "antiphon"
 
 @router.get("/v1/user/subscription")
 async def subscription(server: Server) -> dict[str, Any]:
-    """Tell what may be used: characters without end, and as many voices as the settings say."""
+    """Return the limits: characters without end, and as many voices as the settings say."""
     return await _subscription(server)
 
 
 @router.get("/v1/user")
 async def user(server: Server) -> dict[str, Any]:
-    """Tell who asks: everybody is the same user."""
+    """Describe the user: all callers are the same one."""
     return {
         "user_id": _USER,
         "workspace_id": _USER,

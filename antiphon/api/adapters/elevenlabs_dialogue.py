@@ -29,7 +29,7 @@ async def convert(call: ElevenLabsCall, body: DialogueBody) -> Response:
 
 @router.post("/v1/text-to-dialogue/with-timestamps", response_class=Response)
 async def convert_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Response:
-    """Speak a dialogue, and tell when each speaker and each character is heard."""
+    """Speak a dialogue, with the times of each speaker and each character."""
     call = call.over(body)
     dialogue = await _dialogue(call, body)
     return call.json(dialogue.events(), body.text, _Segments(body.inputs, dialogue.heard).told)
@@ -58,7 +58,7 @@ async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
 
 
 class _Segments:
-    """Tells each speaker's part once, as soon as it has been heard."""
+    """Describes each speaker's part once, as soon as it has been spoken."""
 
     def __init__(self, inputs: Sequence[DialogueInput], heard: Sequence[TurnTime]) -> None:
         self._inputs = inputs
@@ -67,7 +67,7 @@ class _Segments:
         self._places = [0, *accumulate(len(each.text) + 1 for each in inputs)]
 
     def told(self) -> Mapping[str, Any]:
-        """Return what has been heard since the last call."""
+        """Return the parts that have ended since the last call."""
         fresh = range(self._num_told, len(self._heard))
         self._num_told = len(self._heard)
         return {"voice_segments": [self._segment(index) for index in fresh]}

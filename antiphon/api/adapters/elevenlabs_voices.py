@@ -32,7 +32,7 @@ class VoiceSearch(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     page_size: int = Field(10, ge=1, le=100)
-    next_page_token: str | None = Field(None, description="As the page before has told it.")
+    next_page_token: str | None = Field(None, description="Of the page before.")
     search: str | None = Field(None, description="A part of a name, a description or a label.")
     sort: Literal["name", "created_at_unix"] | None = None
     sort_direction: Literal["asc", "desc"] = "asc"
@@ -75,13 +75,13 @@ async def search_voices(server: Server, query: Annotated[VoiceSearch, Query()]) 
 
 @router.get("/v1/voices/settings/default")
 async def default_settings() -> dict[str, Any]:
-    """Tell the settings of every voice."""
+    """Return the settings of every voice."""
     return SETTINGS
 
 
 @router.get("/v1/voices/{voice_id}/settings")
 async def voice_settings(voice_id: str, server: Server) -> dict[str, Any]:
-    """Tell the settings of a voice."""
+    """Return the settings of a voice."""
     await _found(voice_id, server)
     return SETTINGS
 

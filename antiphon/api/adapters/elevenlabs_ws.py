@@ -101,19 +101,16 @@ class _Context:
         await self._playback.close()
 
     async def begin(self) -> None:
-        """See `Listener.begin`."""
+        pass
 
     async def hear(self, piece: bytes) -> None:
-        """See `Listener.hear`."""
         await self._tell(self._format.finished(piece), self._spoken.take())
 
     async def end(self, ended: Ended) -> None:
-        """See `Listener.end`."""
         if (rest := self._spoken.finish()) is not None:
             await self._tell(b"", rest)
 
     async def fail(self, error: WireError) -> None:
-        """See `Listener.fail`."""
         self._utterance = None
         await self._socket.send(_told(error, self.names))
 
@@ -151,7 +148,6 @@ class StreamConversation:
         self._ending: dict[asyncio.Task[None], _Context] = {}
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
-        """See `Conversation.receive`."""
         wanted = parsed(message, StreamMessage).checked()
         if wanted.close_socket:
             self._end_all()
@@ -169,17 +165,14 @@ class StreamConversation:
         return is_last
 
     async def refuse(self, error: WireError) -> None:
-        """See `Conversation.refuse`."""
         await self._socket.send(_told(error, {}))
 
     async def finish(self) -> None:
-        """See `Conversation.finish`."""
         self._end_all()
         if self._ending:
             await asyncio.wait(self._ending)
 
     async def close(self) -> None:
-        """See `Conversation.close`."""
         ending = dict(self._ending)
         await cancel_and_wait(*ending)
         await asyncio.gather(*(each.close() for each in (*self._open.values(), *ending.values())))
@@ -209,7 +202,7 @@ class StreamConversation:
     def _forget(self, ending: "asyncio.Task[None]") -> None:
         del self._ending[ending]
         if not ending.cancelled():
-            ending.exception()  # the client has left: nobody is left to be told
+            ending.exception()  # retrieved: the client has left
 
 
 async def _ended(context: _Context) -> None:

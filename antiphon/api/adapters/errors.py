@@ -21,7 +21,7 @@ Shape = Callable[[int, Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How a service tells errors.
+    """The shape of a service's errors.
 
     Attributes:
         paths: where its own begin; those that do not end with a slash are whole segments.
@@ -89,7 +89,7 @@ VAPI = Service(
 )
 _SERVICES = (ELEVENLABS, DEEPGRAM, VAPI)
 _SHARED_PATHS = ("/v1/models",)
-"""ElevenLabs' clients are told from OpenAI's by their key's header there."""
+"""ElevenLabs' clients are known by their key's header there."""
 ELEVENLABS_KEY = "xi-api-key"
 
 

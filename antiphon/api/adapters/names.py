@@ -13,7 +13,7 @@ _VENDOR_MODELS = re.compile(r"eleven_.*")
 async def known_voice(name: str | None, server: ServerState) -> str | None:
     """Return a voice of ours; one of another vendor's means the default, unless it is an alias.
 
-    A name that is neither comes back as it is: whoever speaks with it will say that it is wrong.
+    A name that is neither comes back as it is: the request fails with the proper error.
     """
     if name is None or not _VENDOR_VOICES.fullmatch(name):
         return name
@@ -39,6 +39,6 @@ def known_model(name: str | None, server: ServerState) -> str | None:
 
 
 def known_language(code: str | None, model: str | None, server: ServerState) -> str | None:
-    """Return a language that the model can be told, or ``None`` to let it decide."""
+    """Return a language that the model knows, or ``None`` to let it decide."""
     languages = server.speech.model(model).capabilities.languages
     return code if code is not None and code.casefold() in languages else None

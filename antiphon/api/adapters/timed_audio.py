@@ -15,11 +15,11 @@ from antiphon.api.wire_format import WireFormat
 from antiphon.types import Ended, SpeechStream
 
 More: TypeAlias = Callable[[], Mapping[str, Any]]
-"""Returns what else is told beside a piece."""
+"""Returns further members of a piece's JSON."""
 
 
 def nothing_more() -> Mapping[str, Any]:
-    """Tell nothing beside the audio."""
+    """Add no members."""
     return {}
 
 

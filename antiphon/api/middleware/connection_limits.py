@@ -13,7 +13,7 @@ from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError, UnavailableError
 
 PROBES = ("/health", "/ready", "/metrics")
-"""Answered always: whoever watches must not be shut out by a crowd."""
+"""Always answered: probes must work when the server is full."""
 RETRY_AFTER_S = 1.0
 """A load balancer has other servers, and a place here is soon free."""
 
@@ -74,31 +74,31 @@ class ConnectionLimits:
 
 
 class ConnectionLimitMiddleware:
-    """Takes each request through the gate, but for probes."""
+    """Takes each request through the limits, but for probes."""
 
-    def __init__(self, app: ASGIApp, gate: ConnectionLimits, keys: KeyRing) -> None:
+    def __init__(self, app: ASGIApp, limits: ConnectionLimits, keys: KeyRing) -> None:
         self._app = app
-        self._gate = gate
+        self._limits = limits
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        with self._gate.passed(scope["type"], caller_of(scope, self._keys)):
+        with self._limits.passed(scope["type"], caller_of(scope, self._keys)):
             await self._app(scope, receive, send)
 
 
 class DrainMiddleware:
     """Ends kept-alive connections while the server drains, so that clients find another one."""
 
-    def __init__(self, app: ASGIApp, gate: ConnectionLimits) -> None:
+    def __init__(self, app: ASGIApp, limits: ConnectionLimits) -> None:
         self._app = app
-        self._gate = gate
+        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
-            if self._gate.is_draining and message["type"] == "http.response.start":
+            if self._limits.is_draining and message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["Connection"] = "close"
             await send(message)
 

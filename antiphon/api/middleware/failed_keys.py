@@ -1,7 +1,7 @@
 """How often one address may come with a wrong key.
 
-An address may be that of many (a proxy's, a household's): whoever has come with a right key from
-there goes on while the others wait.
+An address may be that of many (a proxy's, a household's): callers with a right key go on
+while the others wait.
 """
 
 import time
@@ -39,7 +39,7 @@ class FailedKeys:
         """Count a key that was given; ``owner`` is whose it is, ``None`` if it is wrong.
 
         Raises:
-            RateLimitError: there were too many wrong ones; this one's answer is not told.
+            RateLimitError: there were too many wrong ones, whether this one is right or not.
         """
         if not self._per_minute:
             return

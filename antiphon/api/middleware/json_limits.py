@@ -1,7 +1,7 @@
 """What JSON may cost, counted as its bytes come, before anything is made of them.
 
 A text of megabytes costs the interpreter milliseconds; a million empty lists cost it a second, in
-which nobody else is served. So it is values that are counted, and what is not text.
+which no other request is served. So it is values that are counted, and what is not text.
 """
 
 import json

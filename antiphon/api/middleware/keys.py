@@ -1,4 +1,4 @@
-"""API keys are kept as hashes, and compared so that the time an answer takes tells nothing.
+"""API keys are kept as hashes, and compared in constant time.
 
 A key may have an owner: what is kept with it belongs to the owner, whatever key comes later. A line
 is ``sha256:HEX owner=NAME``, with ``scope=admin`` for a key that may see what belongs to others.
@@ -68,7 +68,7 @@ class KeyRing:
         return self._callers[found].owner or found.hex()[:_SHOWN_HASH_CHARACTERS]
 
     def caller(self, headers: Headers) -> Caller:
-        """Return on whose behalf a request has come; without an accepted key, nobody's."""
+        """Return the caller of a request, without rights if its key is not accepted."""
         if not self:
             return OPERATOR
         found = self._found(headers)
@@ -106,7 +106,7 @@ def given_key(headers: Headers) -> str:
 
 
 def new_key() -> str:
-    """Return a key that nobody can guess."""
+    """Return a fresh random key."""
     return NEW_KEY_PREFIX + secrets.token_urlsafe(_NUM_RANDOM_BYTES)
 
 
@@ -148,6 +148,6 @@ def _read(file: Path) -> list[str]:
     except (OSError, ValueError) as error:
         raise SettingsError(f"server.api_keys_file: {error}") from error
     keys = [key for line in lines if (key := line.partition("#")[0].strip())]
-    if not keys:  # an empty file must not open the server to everybody
+    if not keys:  # an empty file must not disable authentication
         raise SettingsError(f"server.api_keys_file: {file} has no key.")
     return keys

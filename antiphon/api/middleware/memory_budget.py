@@ -1,7 +1,7 @@
 """How much memory requests may hold, in all and of one caller: bodies, and answers that are whole.
 
-What arrives or is collected is counted as it comes, never ahead: whoever sends slowly holds no more
-than has been sent. A request that finds no room is refused, and all that it held is free again.
+Bytes are counted as they arrive or are collected, never ahead: a slow sender holds no more than it
+has sent. A request over the budget is refused, and all that it held is released.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class MemoryBudget:
     """Counts what all requests hold; for one event loop's thread."""
 
     def __init__(self, limits: LimitSettings, *observers: Callable[[int], None]) -> None:
-        """Allow what ``limits`` say; ``observers`` are told each new sum, in bytes."""
+        """Allow what ``limits`` say; ``observers`` are called with each new sum, in bytes."""
         self._max_bytes = limits.max_memory_mib * _MIB
         self._max_of_one = limits.caller_memory_mib * _MIB
         self._observers = observers
@@ -102,16 +102,16 @@ class Lease:
         """See whether there would be room; see `MemoryBudget.check` for what is raised."""
         self._budget.check(self._caller, self.num_bytes, num_bytes)
 
-    def take(self, num_bytes: int) -> None:
-        """Hold more; see `MemoryBudget.check` for what is raised."""
+    def reserve(self, num_bytes: int) -> None:
+        """Reserve bytes; see `MemoryBudget.check` for what is raised."""
         if not self._is_closed:  # what outlives its request is on its way out
             self.check(num_bytes)
             self._add(num_bytes)
 
-    def give_back(self, num_bytes: int) -> None:
-        """Hold less."""
+    def release(self, num_bytes: int) -> None:
+        """Release bytes."""
         if not self._is_closed:
-            assert num_bytes <= self.num_bytes, "more is given back than was taken"
+            assert num_bytes <= self.num_bytes, "more is released than was reserved"
             self._add(-num_bytes)
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class Lease:
 _lease: ContextVar[Lease | None] = ContextVar("lease", default=None)
 
 
-def take(num_bytes: int) -> None:
+def reserve(num_bytes: int) -> None:
     """Count more for the request that the running task works for, if it works for one.
 
     Raises:
@@ -137,24 +137,24 @@ def take(num_bytes: int) -> None:
         MemoryFullError: all requests together do.
     """
     if (lease := _lease.get()) is not None:
-        lease.take(num_bytes)
+        lease.reserve(num_bytes)
 
 
-def give_back(num_bytes: int) -> None:
+def release(num_bytes: int) -> None:
     """Count less for the request that the running task works for."""
     if (lease := _lease.get()) is not None:
-        lease.give_back(num_bytes)
+        lease.release(num_bytes)
 
 
 def count_as_base64(num_bytes: int) -> None:
-    """Count the base64 of what was collected in its place; raises as `take` does."""
-    take(4 * -(-num_bytes // 3))
-    give_back(num_bytes)
+    """Count the base64 of what was collected in its place; raises as `reserve` does."""
+    reserve(4 * -(-num_bytes // 3))
+    release(num_bytes)
 
 
 @contextmanager
-def working_for(lease: Lease) -> Generator[None, None, None]:
-    """Let `take` count for a request in all tasks that the block begins."""
+def use_lease(lease: Lease) -> Generator[None, None, None]:
+    """Let `reserve` count for a request in all tasks that the block begins."""
     outer = _lease.set(lease)
     try:
         yield
@@ -163,19 +163,19 @@ def working_for(lease: Lease) -> Generator[None, None, None]:
 
 
 @contextmanager
-def kept() -> Generator[Callable[[int], None], None, None]:
-    """Give a `take` whose bytes are given back when the block ends."""
-    num_taken = 0
+def reservation() -> Generator[Callable[[int], None], None, None]:
+    """Yield a `reserve` whose bytes are released when the block ends."""
+    num_reserved = 0
 
-    def take_more(num_bytes: int) -> None:
-        nonlocal num_taken
-        take(num_bytes)
-        num_taken += num_bytes
+    def reserve_more(num_bytes: int) -> None:
+        nonlocal num_reserved
+        reserve(num_bytes)
+        num_reserved += num_bytes
 
     try:
-        yield take_more
+        yield reserve_more
     finally:
-        give_back(num_taken)
+        release(num_reserved)
 
 
 class MemoryMiddleware:
@@ -190,7 +190,7 @@ class MemoryMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        with self._budget.lease(caller_of(scope, self._keys)) as lease, working_for(lease):
+        with self._budget.lease(caller_of(scope, self._keys)) as lease, use_lease(lease):
             scope[LEASE] = lease
             declared = Headers(scope=scope).get("Content-Length", "")
             if declared.isdecimal():
@@ -204,7 +204,7 @@ class MemoryMiddleware:
                     num_bytes = len(message.get("body", b""))
                     num_received += num_bytes
                     is_last = not message.get("more_body", False)
-                    lease.take(num_bytes + (COPIES_OF_BODY - 1) * num_received * is_last)
+                    lease.reserve(num_bytes + (COPIES_OF_BODY - 1) * num_received * is_last)
                 return message
 
             await self._app(scope, counted, send)

@@ -11,7 +11,7 @@ TRIM_DELAY_S = 1.0
 
 
 def malloc_trim() -> None:
-    """Give back what nobody uses; does nothing where there is no glibc. Takes milliseconds."""
+    """Return free memory to the system; does nothing without glibc. Takes milliseconds."""
     if sys.platform == "linux":
         try:
             trim = ctypes.CDLL(None).malloc_trim
@@ -31,7 +31,7 @@ class MemoryTrimmer:
         self._is_due = False
 
     def see(self, num_bytes: int) -> None:
-        """Be told how much is held now."""
+        """Take the number of bytes held now."""
         self._num_bytes = num_bytes
         self._peak_bytes = max(self._peak_bytes, num_bytes)
         if not self._is_due and self._peak_bytes - num_bytes >= MIN_FREED_BYTES:

@@ -28,7 +28,7 @@ class Reach:
     """The policy.
 
     Attributes:
-        hosts: names by which the server may be called besides those that nobody else can own.
+        hosts: names by which the server may be called besides those that no stranger can own.
         origins: of pages that may call; none: see `admits`.
         asks_for_keys: whether it does.
     """
@@ -106,7 +106,7 @@ class OriginMiddleware:
 
 
 class PageMiddleware(CORSMiddleware):
-    """Tells browsers which pages may read answers."""
+    """CORS: which pages may read answers."""
 
     def __init__(self, app: ASGIApp, reach: Reach, expose_headers: tuple[str, ...]) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
 """What one key may ask for: so much at once, and so much in a minute.
 
-Where no key is asked for, an address stands for whoever calls from it.
+Where no key is asked for, the address stands for the caller.
 """
 
 import math
@@ -28,7 +28,7 @@ MIN_READS = 32
 
 
 @dataclass(slots=True)
-class _Account:
+class TokenBucket:
     """One caller's: tokens fill up steadily, and each request takes one."""
 
     num_tokens: float
@@ -42,14 +42,14 @@ class _Account:
 
 
 class RateLimits:
-    """Accounts of all callers."""
+    """Token buckets of all callers."""
 
     def __init__(self, limits: LimitSettings, clock: Callable[[], float] = time.monotonic) -> None:
         """Allow each caller what ``limits`` say; ``clock`` gives seconds."""
         self._per_minute = limits.key_requests_per_minute
         self._max_open = limits.key_concurrency
         self._clock = clock
-        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
     @property
     def has_limits(self) -> bool:
@@ -57,22 +57,22 @@ class RateLimits:
 
     @contextmanager
     def used(self, caller: str) -> Generator[Mapping[str, str], None, None]:
-        """Count a request for as long as the block lasts; give the headers that tell the rest.
+        """Count a request for as long as the block lasts; yield the rate-limit headers.
 
         Raises:
             RateLimitError: it is more than is allowed; it says when to come again.
         """
-        account = self._account(caller)
-        if self._max_open and account.num_open >= self._max_open:
+        bucket = self._bucket(caller)
+        if self._max_open and bucket.num_open >= self._max_open:
             message = f"Too many requests at once: at most {self._max_open} are allowed."
             raise RateLimitError(message, retry_after_s=1.0)
         if self._per_minute:
-            self._take(account)
-        account.num_open += 1
+            self._take(bucket)
+        bucket.num_open += 1
         try:
-            yield self._told(account)
+            yield self._told(bucket)
         finally:
-            account.num_open -= 1
+            bucket.num_open -= 1
 
     @contextmanager
     def reading(self, caller: str) -> Generator[None, None, None]:
@@ -81,73 +81,73 @@ class RateLimits:
         Raises:
             RateLimitError: too many are open.
         """
-        account, most = self._account(caller), max(MIN_READS, self._max_open)
-        if self._max_open and account.num_reading >= most:
+        bucket, most = self._bucket(caller), max(MIN_READS, self._max_open)
+        if self._max_open and bucket.num_reading >= most:
             message = f"Too many requests at once: at most {most} that read are allowed."
             raise RateLimitError(message, retry_after_s=1.0)
-        account.num_reading += 1
+        bucket.num_reading += 1
         try:
             yield
         finally:
-            account.num_reading -= 1
+            bucket.num_reading -= 1
 
-    def _take(self, account: _Account) -> None:
+    def _take(self, bucket: TokenBucket) -> None:
         now_s = self._clock()
         per_s = self._per_minute / _MINUTE_S
-        filled = account.num_tokens + (now_s - account.filled_s) * per_s
-        account.num_tokens, account.filled_s = min(filled, float(self._per_minute)), now_s
-        if account.num_tokens < 1:
+        filled = bucket.num_tokens + (now_s - bucket.filled_s) * per_s
+        bucket.num_tokens, bucket.filled_s = min(filled, float(self._per_minute)), now_s
+        if bucket.num_tokens < 1:
             raise RateLimitError(
                 f"Rate limit reached: {self._per_minute} requests per minute.",
-                retry_after_s=(1 - account.num_tokens) / per_s,
+                retry_after_s=(1 - bucket.num_tokens) / per_s,
             )
-        account.num_tokens -= 1
+        bucket.num_tokens -= 1
 
-    def _told(self, account: _Account) -> Mapping[str, str]:
-        """Return OpenAI's headers, if there is a rate to be told."""
+    def _told(self, bucket: TokenBucket) -> Mapping[str, str]:
+        """Return OpenAI's rate-limit headers, if there is a limit."""
         if not self._per_minute:
             return {}
-        missing = self._per_minute - account.num_tokens
+        missing = self._per_minute - bucket.num_tokens
         return {
             "x-ratelimit-limit-requests": str(self._per_minute),
-            "x-ratelimit-remaining-requests": str(int(account.num_tokens)),
+            "x-ratelimit-remaining-requests": str(int(bucket.num_tokens)),
             "x-ratelimit-reset-requests": duration(missing * _MINUTE_S / self._per_minute),
         }
 
-    def _account(self, caller: str) -> _Account:
-        account = self._accounts.get(caller)
-        if account is None:
-            account = self._accounts[caller] = _Account(float(self._per_minute), self._clock())
+    def _bucket(self, caller: str) -> TokenBucket:
+        bucket = self._buckets.get(caller)
+        if bucket is None:
+            bucket = self._buckets[caller] = TokenBucket(float(self._per_minute), self._clock())
             self._forget()
-        self._accounts.move_to_end(caller)
-        return account
+        self._buckets.move_to_end(caller)
+        return bucket
 
     def _forget(self) -> None:
         """Forget those of before that have nothing open, if there are too many."""
-        for name in tuple(self._accounts)[: max(0, len(self._accounts) - MAX_CALLERS)]:
-            if not self._accounts[name].is_in_use:
-                del self._accounts[name]
+        for name in tuple(self._buckets)[: max(0, len(self._buckets) - MAX_CALLERS)]:
+            if not self._buckets[name].is_in_use:
+                del self._buckets[name]
 
 
 class RateLimitMiddleware:
     """Counts what makes work (WebSockets, HTTP requests that do not just read), and the rest."""
 
-    def __init__(self, app: ASGIApp, quotas: RateLimits, keys: KeyRing) -> None:
+    def __init__(self, app: ASGIApp, limits: RateLimits, keys: KeyRing) -> None:
         self._app = app
-        self._quotas = quotas
+        self._limits = limits
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_free = scope["type"] == "lifespan" or scope["path"] in PROBES
-        if is_free or not self._quotas.has_limits:
+        if is_free or not self._limits.has_limits:
             await self._app(scope, receive, send)
             return
         caller = caller_of(scope, self._keys)
         if not _makes_work(scope):
-            with self._quotas.reading(caller):
+            with self._limits.reading(caller):
                 await self._app(scope, receive, send)
             return
-        with self._quotas.used(caller) as told:
+        with self._limits.used(caller) as told:
 
             async def telling(message: Message) -> None:
                 if message["type"].endswith("http.response.start"):

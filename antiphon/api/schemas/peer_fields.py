@@ -1,4 +1,4 @@
-"""Fields of other servers' speech APIs: what they tell of a client, and what is not served."""
+"""Fields of other servers' speech APIs: which client sends them, and which are not served."""
 
 from collections.abc import Mapping
 

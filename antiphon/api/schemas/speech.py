@@ -85,7 +85,8 @@ VoiceName = Annotated[
 class SpeechBody(BaseModel):
     """Text and how to speak it. Null means the default.
 
-    Further members are kept: some are options of the model's family, the others are told.
+    Further members are kept: options of the model's family, and unknown ones, which a response
+    header lists.
     """
 
     model_config = ConfigDict(
@@ -143,7 +144,7 @@ class SpeechBody(BaseModel):
         False, description="Write numbers, dates, money and units out in English words first."
     )
     word_timestamps: bool = Field(
-        False, description="Tell when each word is spoken; not with stream_format: audio."
+        False, description="Return when each word is spoken; not with stream_format: audio."
     )
     extra_params: dict[str, Any] | None = Field(
         None, description="Sampling parameters and options of the model, as if they stood beside."
@@ -211,7 +212,7 @@ class SpeechBody(BaseModel):
         """Return what is to be spoken; how it travels is the API's own affair.
 
         Args:
-            request_id: must be unique: the engine tells requests apart by it.
+            request_id: must be unique: the engine's key of the request.
         """
         is_auto = self.language is None or self.language.strip().casefold() in ("", "auto")
         return SpeechRequest(

@@ -80,7 +80,7 @@ class SpeechJobBody(BaseModel):
         return validated(SpeechBody, {**shared, "input": part.input})
 
     def kept(self, seed: int, ignored: Collection[str]) -> "SpeechJobBody":
-        """Return what is worth keeping: the same with a seed, and without what nobody knows."""
+        """Return what is worth keeping: the same with a seed, and without unknown members."""
         members = self.model_dump(exclude_none=True, exclude=set(ignored))
         return SpeechJobBody.model_validate({"seed": seed, **members})
 

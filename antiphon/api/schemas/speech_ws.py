@@ -32,7 +32,7 @@ class SessionConfig(SpeechBody):
         return self
 
     def to_domain(self, request_id: str) -> SpeechRequest:
-        """See `SpeechBody.to_domain`; no times are told here yet, so none are asked for."""
+        """See `SpeechBody.to_domain`; this WebSocket sends no times yet."""
         return replace(super().to_domain(request_id), word_timestamps=False)
 
 

@@ -61,7 +61,7 @@ def openai_voice(voice: StoredVoice) -> dict[str, Any]:
         "id": voice.id,
         "object": "audio.voice",
         "name": voice.name,
-        "type": "audio_sample",  # of the two kinds that OpenAI knows; an embedding is told below
+        "type": "audio_sample",  # OpenAI knows no embeddings
         "created_at": voice.created_s,
     }
 

@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         self._num_written = 0
         self.trailers: Sequence[tuple[bytes, bytes]] = ()  # of the answer that ends next
 
-    # What the event loop tells
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
 
     def _is_late(self) -> None:
         if self._deadline_of == Phase.HEAD and not self._is_closing:
-            self._num_head_bytes = 0  # nobody is sending on
+            self._num_head_bytes = 0  # the client has stopped sending
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers took too long to arrive.")
         else:
             self.cut("lingering")
@@ -233,7 +233,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         self.write(head.encode() + body)
         self.close()
 
-    # Writing: whoever does not read on is cut
+    # Writing: a client that stops reading is cut
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing:
@@ -308,7 +308,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
 
 
 def _bound_kernel_buffer(transport: asyncio.Transport) -> None:
-    """Let the kernel take megabytes ahead for nobody, so that a reader's pace is seen."""
+    """Bound the kernel's send buffer, so that a slow reader is noticed."""
     raw = transport.get_extra_info("socket")
     if raw is not None and _NOTSENT_LOWAT is not None and raw.family != socket.AF_UNIX:
         raw.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, MAX_UNSENT_BYTES)

@@ -1,6 +1,6 @@
 """All open connections: how many there are, and which one makes room for another.
 
-A connection is busy while a request of it is under way; how many are busy is for the gate to say.
+A connection is busy while a request of it is under way; `ConnectionLimits` bounds how many are.
 The others (silent, half a request, kept alive, about to be closed) are idle. There is always room
 for a new connection: where too many are idle, the one that has been so for longest is cut.
 """
@@ -98,7 +98,7 @@ class Connections:
                 del self._idle_of[member.address]
 
     def idle(self, member: Membership) -> None:
-        """Note that no request is under way; whoever has been idle for longest may have to go."""
+        """Note that no request is under way; the longest idle connection may be cut."""
         if member in self._idle.all:
             return
         own = self._idle_of.setdefault(member.address, _Idle())

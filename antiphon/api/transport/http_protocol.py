@@ -14,7 +14,7 @@ SLICE_BYTES = 16 * 1024
 
 
 class WatchedHttp(asyncio.Protocol):
-    """Tells its connection what it is doing; mixed into either implementation."""
+    """Reports its phase to its connection; mixed into either implementation."""
 
     slice_bytes = SLICE_BYTES
     cycle: Any

@@ -1,4 +1,4 @@
-"""How uvicorn is told to speak HTTP and WebSocket: the one place that knows both sides."""
+"""uvicorn's options for our HTTP and WebSocket protocols."""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def uvicorn_options(
 
     Args:
         limits: of connections, headers and writes.
-        metrics: told about connections.
+        metrics: count connections.
         http: uvicorn's HTTP implementation.
         max_open: most connections at once, whatever they do.
     """

@@ -117,15 +117,15 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         """
         lease: Lease | None = cast(Any, self.scope).get(LEASE)
         if lease is None:
-            return  # nobody serves it yet
+            return  # no handler has it yet
         if num_bytes > self._num_counted_bytes:
-            lease.take(num_bytes - self._num_counted_bytes)
+            lease.reserve(num_bytes - self._num_counted_bytes)
         else:
-            lease.give_back(self._num_counted_bytes - num_bytes)
+            lease.release(self._num_counted_bytes - num_bytes)
         self._num_counted_bytes = num_bytes
 
     def _refuse_handshake(self, reason: Exception) -> None:
-        """Tell why, which websockets does for some reasons only, and uvicorn for none."""
+        """Send the reason, which websockets does for some reasons only, and uvicorn for none."""
         self.conn.data_to_send()  # its own answer, if any, is dropped
         self.handshake_complete = self.close_sent = True
         is_large = isinstance(reason, _TOO_LARGE)

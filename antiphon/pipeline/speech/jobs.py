@@ -108,7 +108,7 @@ class JobRunner:
         """Forget a job and all that it has made; a full disk is no hindrance.
 
         Raises:
-            UnknownJobError: there is none of this id, or it is somebody else's.
+            UnknownJobError: there is none of this id, or it is another caller's.
             StorageError: its files could not be removed.
         """
         job = await self.workers.run(self.ledger.get, id, caller)

@@ -64,7 +64,7 @@ def test_of_too_many_requests_at_once_the_last_is_told_to_come_again(start: Star
         assert int(response.headers["retry-after"]) >= 1
         for path in ("/health", "/ready", "/metrics"):
             assert httpx.get(server.base_url + path).status_code == 200, "probes come through"
-    wait_until(lambda: server.state.doors.gate.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_requests == 0)
     assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
 
 
@@ -75,7 +75,7 @@ def test_of_too_many_websockets_the_last_is_refused(start: Start) -> None:
             pass
         assert refused.value.response.status_code == 503
         assert httpx.post(server.base_url + URL, json=SHORT).status_code == 200
-    wait_until(lambda: server.state.doors.gate.num_sockets == 0)
+    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
     with connected(server, SOCKET):
         pass
 
@@ -95,7 +95,7 @@ def test_nobody_takes_all_places(start: Start) -> None:
         assert httpx.get(f"{server.base_url}/health", headers=one).status_code == 200
         with connected(server, SOCKET, two):
             pass
-    wait_until(lambda: not server.state.doors.gate._num_of)
+    wait_until(lambda: not server.state.guards.connections._num_of)
     assert httpx.post(server.base_url + URL, json=SHORT, headers=one).status_code == 200
 
 
@@ -130,7 +130,7 @@ def test_each_key_has_its_own_limits(start: Start) -> None:
             pass
         assert refused.value.response.status_code == 429
         assert httpx.get(f"{server.base_url}/v1/models", headers=one).status_code == 200
-    wait_until(lambda: server.state.doors.gate.num_requests == 0)
+    wait_until(lambda: server.state.guards.connections.num_requests == 0)
     statuses = [
         httpx.post(server.base_url + URL, json=SHORT, headers=one).status_code for _ in range(3)
     ]
@@ -190,7 +190,7 @@ def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
                 pass
         with pytest.raises(RateLimitError), counted.used("busy"):
             pass
-    assert len(counted._accounts) <= 4
+    assert len(counted._buckets) <= 4
 
 
 def test_addresses_of_one_household_are_one_caller() -> None:

@@ -54,10 +54,10 @@ def test_never_more_is_held_than_is_allowed(turns: list[tuple[int, int]]) -> Non
         for index, num_bytes in turns:
             lease, before = leases[index], budget.num_bytes
             if num_bytes < 0:
-                lease.give_back(min(-num_bytes, lease.num_bytes))
+                lease.release(min(-num_bytes, lease.num_bytes))
             else:
                 try:
-                    lease.take(num_bytes)
+                    lease.reserve(num_bytes)
                 except REFUSALS:
                     assert budget.num_bytes == before, "what is refused is not held"
                 else:
@@ -74,31 +74,31 @@ def test_each_refusal_says_what_would_help() -> None:
     budget = MemoryBudget(LimitSettings(max_memory_mib=3, caller_memory_mib=2))
     with budget.lease("a") as first, budget.lease("a") as second, budget.lease("b") as other:
         with pytest.raises(RequestTooLargeError, match=r"limits\.caller_memory_mib"):
-            first.take(2 * MIB + 1)
-        first.take(2 * MIB)
+            first.reserve(2 * MIB + 1)
+        first.reserve(2 * MIB)
         with pytest.raises(MemoryShareError) as refused:
-            second.take(1)
+            second.reserve(1)
         assert refused.value.retry_after_s
-        other.take(MIB)
+        other.reserve(MIB)
         with pytest.raises(MemoryFullError) as full:
-            other.take(1)
+            other.reserve(1)
         assert full.value.retry_after_s
         first.close()
-        first.take(MIB)  # what outlives its request counts no more
+        first.reserve(MIB)  # what outlives its request counts no more
         assert budget.num_bytes == MIB
-        second.take(2 * MIB)
+        second.reserve(2 * MIB)
 
 
 def test_zero_is_no_limit() -> None:
     budget = MemoryBudget(LimitSettings(max_memory_mib=0, caller_memory_mib=0))
     with budget.lease("a") as lease:
-        lease.take(1000 * 1024 * MIB)
+        lease.reserve(1000 * 1024 * MIB)
         assert budget.num_bytes == 1000 * 1024 * MIB
 
 
 def test_where_nobody_asks_nothing_is_counted() -> None:
-    memory_budget.take(MIB)
-    memory_budget.give_back(MIB)
+    memory_budget.reserve(MIB)
+    memory_budget.release(MIB)
 
 
 # A request, however it ends
@@ -142,7 +142,7 @@ def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
         await asyncio.create_task(collect())
 
     async def collect() -> None:
-        memory_budget.take(1000)  # also in a task of its own
+        memory_budget.reserve(1000)  # also in a task of its own
         collecting.set()
         if ending == "failed":
             raise RuntimeError("a bug")
@@ -197,7 +197,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Generator[Start, None, None]:
 
 
 def held_by(server: RunningServer) -> int:
-    return server.state.doors.memory.num_bytes
+    return server.state.guards.memory.num_bytes
 
 
 def post(server: RunningServer, path: str, key: str = "", **body: object) -> httpx.Response:
@@ -304,7 +304,7 @@ def test_a_file_that_fails_holds_nothing_while_its_request_goes_on(reason: str) 
     async def collect() -> None:
         workers = Workers("encoder")
         try:
-            with memory_budget.working_for(lease):
+            with memory_budget.use_lease(lease):
                 await collected(events(), AudioFormat.PCM, 24_000, workers)
         finally:
             workers.close()
