@@ -10,9 +10,9 @@ from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
-from antiphon.engine.simulator import VirtualClock
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
+from tests.engine.simulator import VirtualClock
 
 NUM_SLOTS = 2
 

@@ -2,7 +2,7 @@
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
-from antiphon.engine.simulator import (
+from tests.engine.simulator import (
     DeviceModel,
     SimulatedDevice,
     Simulation,

@@ -8,10 +8,10 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import Scheduler
-from antiphon.engine.simulator import SimulatedDevice, Simulation, Traffic, VirtualClock
 from antiphon.models.base import Piece
 from antiphon.telemetry.engine_metrics import EngineCollector
 from antiphon.telemetry.engine_stats import EngineStats, Histogram
+from tests.engine.simulator import SimulatedDevice, Simulation, Traffic, VirtualClock
 from tests.engine.strict_device import StrictDevice, Words, prompt
 
 CACHE = CacheShape(num_blocks=16, block_positions=4, max_positions=64)
