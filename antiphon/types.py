@@ -6,7 +6,7 @@ All of it is frozen and free of torch, so that it crosses threads, processes and
 import secrets
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
@@ -68,6 +68,11 @@ class Sampling:
     top_p: float | None = None
     repetition_penalty: float | None = None
     max_frames: int | None = None
+
+    def with_defaults(self, defaults: "Sampling") -> "Sampling":
+        """Return these parameters, and ``defaults`` where they are ``None``."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(defaults, **given)
 
 
 def max_frames_of(max_new_tokens: int | None) -> int | None:

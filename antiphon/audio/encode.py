@@ -28,7 +28,14 @@ class AudioFormat(StrEnum):
         """Whether making it takes a codec, and so milliseconds rather than microseconds."""
         return self in _RECIPES
 
+    def max_bytes_per_s(self, sample_rate_hz: int) -> int:
+        """Return how many bytes of a file a second of audio takes at most."""
+        recipe = _RECIPES.get(self)
+        bit_rate = max((bits for _, bits in recipe.bit_rates), default=0) if recipe else 0
+        return bit_rate // 8 or sample_rate_hz * _SAMPLE_BYTES
 
+
+_SAMPLE_BYTES = 2
 _MEDIA_TYPES = {
     AudioFormat.MP3: "audio/mpeg",
     AudioFormat.OPUS: "audio/ogg",

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeVar
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
@@ -42,8 +41,6 @@ from antiphon.types import (
     Voice,
     max_frames_of,
 )
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +206,14 @@ def _check_length(prompt: Qwen3TTSPrompt) -> None:
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
     """Complete what a request asks for with the checkpoint's defaults."""
-    limit = defaults.max_new_tokens
-    return Sampling(
-        temperature=_first(asked.temperature, defaults.temperature * defaults.do_sample),
-        top_k=_first(asked.top_k, defaults.top_k),
-        top_p=_first(asked.top_p, defaults.top_p),
-        repetition_penalty=_first(asked.repetition_penalty, defaults.repetition_penalty),
-        max_frames=_first(asked.max_frames, max_frames_of(max(MIN_NEW_TOKENS, limit))),
+    checkpoint = Sampling(
+        temperature=defaults.temperature * defaults.do_sample,
+        top_k=defaults.top_k,
+        top_p=defaults.top_p,
+        repetition_penalty=defaults.repetition_penalty,
+        max_frames=max_frames_of(max(MIN_NEW_TOKENS, defaults.max_new_tokens)),
     )
+    return asked.with_defaults(checkpoint)
 
 
 def _predictor_sampling(
@@ -226,12 +223,12 @@ def _predictor_sampling(
     temperature = defaults.predictor_temperature * defaults.predictor_do_sample
     if asked.temperature == 0:
         temperature = 0.0
-    return Sampling(
-        temperature=_first(options.subtalker_temperature, temperature),
-        top_k=_first(options.subtalker_top_k, defaults.predictor_top_k),
-        top_p=_first(options.subtalker_top_p, defaults.predictor_top_p),
+    asked_of_predictor = Sampling(
+        temperature=options.subtalker_temperature,
+        top_k=options.subtalker_top_k,
+        top_p=options.subtalker_top_p,
     )
-
-
-def _first(asked: T | None, default: T) -> T:
-    return default if asked is None else asked
+    checkpoint = Sampling(
+        temperature=temperature, top_k=defaults.predictor_top_k, top_p=defaults.predictor_top_p
+    )
+    return asked_of_predictor.with_defaults(checkpoint)

@@ -14,9 +14,7 @@ CHAPTER_PAUSE_S = 1.0
 # Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with
 # few of them have one byte or two, syllables of Chinese and the like have three.
 _SPEECH_S_PER_BYTE = 0.085
-_SAMPLE_BYTES = 2
 _KEPT_SAMPLE_BYTES = 4
-_MAX_BYTES_PER_S = {AudioFormat.MP3: 16_000, AudioFormat.OPUS: 8_000, AudioFormat.AAC: 12_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ class JobPlan:
                 else:
                     num_text_bytes += len(piece.encode("utf-8", "replace"))
         speech_s = num_text_bytes * _SPEECH_S_PER_BYTE
-        plain = self.sample_rate_hz * _SAMPLE_BYTES
-        file_bytes_per_s = _MAX_BYTES_PER_S.get(self.format, plain)
+        file_bytes_per_s = self.format.max_bytes_per_s(self.sample_rate_hz)
         kept_bytes = speech_s * self.model_rate_hz * _KEPT_SAMPLE_BYTES
         return int(kept_bytes + (speech_s / self.speed + pause_s) * file_bytes_per_s)

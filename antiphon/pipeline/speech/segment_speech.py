@@ -14,7 +14,7 @@ from antiphon.pipeline.speech.segmenter import (
     Segmenter,
     SentenceSegmenter,
 )
-from antiphon.pipeline.speech.service import Speech, filled
+from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text_buffer import TextBuffer
 from antiphon.types import (
@@ -52,7 +52,7 @@ class SegmentSpeech:
         self._model = speech.model(request.model)
         speech.check(request, self._model)
         seed = new_seed() if request.seed is None else request.seed
-        sampling = filled(request.sampling, self._model.task.sampling)
+        sampling = request.sampling.with_defaults(self._model.task.sampling)
         self._request = replace(
             request, input="", speed=1.0, sample_rate_hz=None, seed=seed, sampling=sampling
         )

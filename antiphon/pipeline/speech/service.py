@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
-from typing import TypeVar
 
 from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
@@ -19,9 +18,7 @@ from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.pipeline.speech.well_formed import check_unicode
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Sampling, SpeechRequest, SpeechStream, Voice, new_seed
-
-T = TypeVar("T")
+from antiphon.types import SpeechRequest, SpeechStream, Voice, new_seed
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
@@ -106,7 +103,7 @@ class Speech:
         voice = model.own_voice(request.voice, aliases)
         if voice is None and self.uploaded is None:
             voice = self._similar_voice(request, model)
-        sampling = filled(request.sampling, model.task.sampling)
+        sampling = request.sampling.with_defaults(model.task.sampling)
         seed = new_seed() if request.seed is None else request.seed
         request = replace(request, sampling=sampling, seed=seed)
         if voice is None:
@@ -228,18 +225,3 @@ def _check_range(param: str, value: float, low: float, high: float) -> None:
         raise InvalidRequestError(
             f"Invalid '{param}': {value}. Allowed: {low} to {high}.", param=param
         )
-
-
-def filled(sampling: Sampling, defaults: Sampling) -> Sampling:
-    """Return ``sampling`` with the family's defaults where it says nothing."""
-    return Sampling(
-        temperature=_first(sampling.temperature, defaults.temperature),
-        top_k=_first(sampling.top_k, defaults.top_k),
-        top_p=_first(sampling.top_p, defaults.top_p),
-        repetition_penalty=_first(sampling.repetition_penalty, defaults.repetition_penalty),
-        max_frames=_first(sampling.max_frames, defaults.max_frames),
-    )
-
-
-def _first(asked: T | None, default: T | None) -> T | None:
-    return default if asked is None else asked
