@@ -20,7 +20,7 @@ from torch import Tensor
 
 from antiphon.nn import kernels
 from antiphon.nn.layers import Rotation
-from antiphon.nn.qkv import NormedHeads
+from antiphon.nn.qkv import QKVHeads
 
 if TYPE_CHECKING:
     from antiphon.nn.kernels.paged_common import Projected
@@ -33,7 +33,7 @@ class Attend(Protocol):
     """Keeps the new keys and values of a layer and attends to all that its rows hold."""
 
     def __call__(
-        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
+        self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation
     ) -> Tensor: ...
 
 
@@ -131,9 +131,7 @@ class PrefillAttention:
         self._cache = cache
         self._tokens = tokens
 
-    def __call__(
-        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
-    ) -> Tensor:
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         cache, tokens = self._cache, self._tokens
         if kernels.run_on(joined):
             from antiphon.nn.kernels import paged_prefill
@@ -190,9 +188,7 @@ class DecodeAttention:
         self._positions = positions
         self._num_visible = num_visible
 
-    def __call__(
-        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
-    ) -> Tensor:
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         cache, slots, positions = self._cache, self._slots, self._positions
         if kernels.run_on(joined):
             from antiphon.nn.kernels import paged_attention
@@ -233,16 +229,13 @@ class FrameCache:
     starts: Tensor
 
     @classmethod
-    def zeros(cls, shape: tuple[int, int, int, int, int], like: Tensor) -> "FrameCache":
-        """Make an empty one, in the type and on the device of ``like``.
-
-        ``shape`` is ``(num_layers, num_rows, num_positions, num_kv_heads, head_dim)``.
-        """
-        num_layers, num_rows, num_positions, *rest = shape
+    def zeros(cls, shape: KVShape, num_rows: int, num_positions: int, like: Tensor) -> "FrameCache":
+        """Make an empty one, in the type and on the device of ``like``."""
+        size = (num_rows, num_positions, shape.num_kv_heads, shape.head_dim)
         rows = torch.arange(num_rows, device=like.device)
         positions = torch.arange(num_positions, device=like.device)[:, None]
         return cls(
-            kept=like.new_zeros(num_layers, 2, num_rows, num_positions, *rest),
+            kept=like.new_zeros(shape.num_layers, 2, *size),
             table=rows.int()[:, None].contiguous(),
             rows=rows,
             starts=positions.expand(-1, num_rows).contiguous(),
@@ -262,9 +255,7 @@ class FrameAttention:
         """Note that a pass over all layers is complete."""
         self.num_positions += num_positions
 
-    def __call__(
-        self, layer: int, joined: Tensor, heads: NormedHeads, rotation: Rotation
-    ) -> Tensor:
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         start, end = self.num_positions, self.num_positions + joined.shape[1]
         cache, num_rows = self._cache, self._num_rows
         kept = cache.kept[layer]
@@ -284,15 +275,18 @@ class FrameAttention:
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
 
 
-def _projected(joined: Tensor, heads: NormedHeads, rotation: Rotation) -> "Projected":
+def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":
     """Return what the kernels read of a layer."""
-    from antiphon.nn.kernels.paged_common import HeadShape, Projected
+    from antiphon.nn.kernels.paged_common import Projected
 
-    shape = heads.shape
+    shape, (query_norm, key_norm) = heads.shape, (heads.query_norm, heads.key_norm)
+    norms: tuple[Tensor | None, Tensor | None, float] = (None, None, 0.0)
+    if query_norm is not None and key_norm is not None:
+        norms = (query_norm.weight, key_norm.weight, query_norm.epsilon)
     return Projected(
         joined.flatten(0, 1).contiguous(),
-        HeadShape(shape.num_heads, shape.num_kv_heads, shape.head_dim),
-        (heads.query_norm.weight, heads.key_norm.weight, heads.query_norm.epsilon),
+        shape,
+        norms,
         (
             rotation.cosines.reshape(-1, shape.head_dim),
             rotation.sines.reshape(-1, shape.head_dim),

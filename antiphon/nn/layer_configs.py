@@ -4,6 +4,23 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Llama3Scaling:
+    """Longer wavelengths for long contexts, as Llama 3 scales its rotary embedding.
+
+    Attributes:
+        factor: by which wavelengths beyond the long bound are stretched.
+        low_factor: wavelengths above ``original_positions / low_factor`` are stretched wholly.
+        high_factor: those below ``original_positions / high_factor`` not at all.
+        original_positions: longest sequence before scaling.
+    """
+
+    factor: float
+    low_factor: float
+    high_factor: float
+    original_positions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerConfig:
     """A stack of attention and feed-forward layers.
 
@@ -12,6 +29,8 @@ class TransformerConfig:
         norm_eps: of RMSNorm or LayerNorm.
         max_positions: longest sequence that the position embedding was made for.
         window: keys that a query sees, itself included; ``None`` is all before it.
+        rotary_dim: first dimensions of a head that are rotated; ``None`` is all, 0 is none.
+        rope_scaling: of the rotary embedding.
     """
 
     hidden_size: int
@@ -24,6 +43,13 @@ class TransformerConfig:
     rope_theta: float
     max_positions: int
     window: int | None = None
+    rotary_dim: int | None = None
+    rope_scaling: Llama3Scaling | None = None
+
+    @property
+    def num_rotated(self) -> int:
+        """Dimensions of a head that are rotated."""
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 Weights are given, never initialised; all layers work on any leading shape and on any device.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
+from antiphon.nn.layer_configs import TransformerConfig
 
 Weights = Mapping[str, Tensor]
 """Tensors by their names in a checkpoint."""
@@ -36,15 +38,25 @@ class Linear:
 
     @classmethod
     def joined(cls, weights: Weights, *names: str) -> "Linear":
-        """Stack layers that read the same input, none with a bias, so that one product does all."""
-        assert not any(f"{name}.bias" in weights for name in names)
-        return cls(torch.cat([weights[f"{name}.weight"] for name in names]))
+        """Stack layers that read the same input, so that one product does all.
+
+        Where some have a bias, it is zero for the others.
+        """
+        parts = [cls.of(weights, name) for name in names]
+        bias = None
+        if any(each.bias is not None for each in parts):
+            biases = (
+                each.weight.new_zeros(len(each.weight)) if each.bias is None else each.bias
+                for each in parts
+            )
+            bias = torch.cat([*biases])
+        return cls(torch.cat([each.weight for each in parts]), bias)
 
     def __call__(self, states: Tensor) -> Tensor:
         if self.is_batch_invariant and kernels.run_on(states):
             from antiphon.nn.kernels import fused_linear
 
-            product = fused_linear.Products(is_batch_invariant=True)
+            product = fused_linear.FusedLinear(is_batch_invariant=True)
             result = product.plain(states.flatten(0, -2), self.weight)
             result = result.view(*states.shape[:-1], len(self.weight))
             return result if self.bias is None else result + self.bias
@@ -125,11 +137,14 @@ class Rope:
     sines: Tensor
 
     @classmethod
-    def build(cls, head_dim: int, theta: float, max_positions: int, like: Tensor) -> "Rope":
-        """Compute the tables, in the type and on the device of ``like``."""
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
-        frequencies = 1.0 / theta**exponents
-        angles = torch.arange(max_positions).float()[:, None] * frequencies
+    def build(cls, config: TransformerConfig, max_positions: int, like: Tensor) -> "Rope":
+        """Compute the tables, in the type and on the device of ``like``.
+
+        Dimensions that are not rotated have an angle of 0; see `rotary_order` for where they are.
+        """
+        frequencies = _frequencies(config, config.num_rotated)
+        still = torch.zeros(config.head_dim // 2 - len(frequencies))
+        angles = torch.arange(max_positions).float()[:, None] * torch.cat((frequencies, still))
         angles = torch.cat((angles, angles), dim=-1)
         return cls(angles.cos().to(like), angles.sin().to(like))
 
@@ -140,3 +155,29 @@ class Rope:
     def between(self, start: int, end: int) -> Rotation:
         """Return the rotation of positions ``start`` to ``end - 1``."""
         return Rotation(self.cosines[start:end, None], self.sines[start:end, None])
+
+
+def rotary_order(head_dim: int, num_rotated: int) -> list[int]:
+    """Return the order of a head's dimensions in which each half is half rotated.
+
+    A checkpoint with a partial rotary embedding pairs dimensions within the first ``num_rotated``;
+    `Rotation` pairs the halves of a head. Products of queries and keys do not depend on the order
+    of their dimensions, so that weights are put into this order once.
+    """
+    half, rotated = head_dim // 2, num_rotated // 2
+    still = [*range(num_rotated, head_dim)]
+    first = [*range(rotated), *still[: half - rotated]]
+    return [*first, *range(rotated, num_rotated), *still[half - rotated :]]
+
+
+def _frequencies(config: TransformerConfig, rotary_dim: int) -> Tensor:
+    """Return radians a position, ``[rotary_dim // 2]``."""
+    exponents = torch.arange(0, rotary_dim, 2, dtype=torch.int64).float() / max(rotary_dim, 1)
+    frequencies = 1.0 / config.rope_theta**exponents
+    scaling = config.rope_scaling
+    if scaling is None:
+        return frequencies
+    turns = scaling.original_positions * frequencies / (2 * math.pi)  # over the original length
+    share = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+    share = share.clamp(0.0, 1.0)  # 1: short wavelengths, which stay
+    return share * frequencies + (1.0 - share) * frequencies / scaling.factor

@@ -1,20 +1,37 @@
 """How the product that makes queries, keys and values is cut into heads, normed and rotated."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from antiphon.nn.layers import RMSNorm, Rotation
+from antiphon.nn.layers import Linear, RMSNorm, Rotation
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class HeadShape:
     """How a layer's queries, keys and values are cut into heads."""
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
+
+    def reordered(self, joined: Linear, order: Sequence[int]) -> Linear:
+        """Put the dimensions of the heads of queries and keys into an order."""
+        if [*order] == [*range(self.head_dim)]:
+            return joined
+        num_turned = self.num_heads + self.num_kv_heads
+        heads = torch.arange(num_turned)[:, None] * self.head_dim + torch.tensor(order)
+        rest = torch.arange(num_turned * self.head_dim, len(joined.weight))
+        index = torch.cat((heads.flatten(), rest)).to(joined.weight.device)
+        bias = None if joined.bias is None else joined.bias[index]
+        return replace(joined, weight=joined.weight[index], bias=bias)
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key."""
+        return self.num_heads // self.num_kv_heads
 
     def split(self, joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Cut ``[..., (num_heads + 2 * num_kv_heads) * head_dim]`` into queries, keys, values."""
@@ -25,14 +42,16 @@ class Heads:
 
 
 @dataclass(frozen=True, slots=True)
-class NormedHeads:
-    """Heads whose queries and keys are normed, each head by itself."""
+class QKVHeads:
+    """Heads whose queries and keys are normed, each head by itself, if there are norms."""
 
-    shape: Heads
-    query_norm: RMSNorm
-    key_norm: RMSNorm
+    shape: HeadShape
+    query_norm: RMSNorm | None = None
+    key_norm: RMSNorm | None = None
 
     def __call__(self, joined: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries and keys, normed and rotated, and values, as `Heads.split` does."""
+        """Return queries and keys, normed and rotated, and values, as `HeadShape.split` does."""
         queries, keys, values = self.shape.split(joined)
-        return rotation(self.query_norm(queries)), rotation(self.key_norm(keys)), values
+        if self.query_norm is not None and self.key_norm is not None:
+            queries, keys = self.query_norm(queries), self.key_norm(keys)
+        return rotation(queries), rotation(keys), values

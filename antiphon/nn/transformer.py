@@ -1,4 +1,7 @@
-"""A stack of decoder layers in the manner of Qwen3: normed queries and keys, rotary, SwiGLU."""
+"""A stack of decoder layers: rotary attention and SwiGLU, with or without q/k norms and biases.
+
+Tensors are named as Hugging Face's Llama and Qwen checkpoints name them.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,19 +9,20 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.attention import Attend
-from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights
-from antiphon.nn.qkv import Heads, NormedHeads
+from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
+from antiphon.nn.qkv import HeadShape, QKVHeads
 
 if TYPE_CHECKING:  # it needs Triton
-    from antiphon.nn.kernels.fused_linear import Scaled
+    from antiphon.nn.kernels.fused_linear import PreNormState
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
     """Attention, then feed-forward, each normed before and added to what went in."""
 
-    heads: NormedHeads
+    heads: QKVHeads
     attention_norm: RMSNorm
     query_key_value: Linear
     output: Linear
@@ -26,17 +30,24 @@ class DecoderLayer:
     feed_forward: SwiGLU
 
     @classmethod
-    def of(cls, weights: Weights, name: str, heads: Heads, norm_eps: float) -> "DecoderLayer":
-        def norm(part: str) -> RMSNorm:
-            return RMSNorm(weights[f"{name}.{part}.weight"], norm_eps)
-
+    def of(cls, weights: Weights, name: str, config: TransformerConfig) -> "DecoderLayer":
+        """Take the layer ``name``; norms of queries and keys, and biases, if there are any."""
         attention = f"{name}.self_attn"
+        order = rotary_order(config.head_dim, config.num_rotated)
+
+        def norm(part: str) -> RMSNorm:
+            return RMSNorm(weights[f"{name}.{part}.weight"], config.norm_eps)
+
+        def head_norm(part: str) -> RMSNorm | None:
+            weight = weights.get(f"{attention}.{part}.weight")
+            return None if weight is None else RMSNorm(weight[order], config.norm_eps)
+
+        joined = Linear.joined(weights, *(f"{attention}.{part}_proj" for part in "qkv"))
+        heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_dim)
         return cls(
-            heads=NormedHeads(heads, norm("self_attn.q_norm"), norm("self_attn.k_norm")),
+            heads=QKVHeads(heads, head_norm("q_norm"), head_norm("k_norm")),
             attention_norm=norm("input_layernorm"),
-            query_key_value=Linear.joined(
-                weights, *(f"{attention}.{part}_proj" for part in ("q", "k", "v"))
-            ),
+            query_key_value=heads.reordered(joined, order),
             output=Linear.of(weights, f"{attention}.o_proj"),
             feed_forward_norm=norm("post_attention_layernorm"),
             feed_forward=SwiGLU.of(weights, f"{name}.mlp"),
@@ -67,12 +78,59 @@ class Transformer:
     rope: Rope
     is_batch_invariant: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        name: str,
+        config: TransformerConfig,
+        max_positions: int,
+        *,
+        is_batch_invariant: bool = False,
+    ) -> "Transformer":
+        """Take the layers and the final norm below ``name``.
+
+        Args:
+            weights: all of one type and on one device.
+            name: for example ``model``.
+            config: of this transformer.
+            max_positions: longest run that will be asked for.
+            is_batch_invariant: see above.
+        """
+        norm = RMSNorm(weights[f"{name}.norm.weight"], config.norm_eps)
+        return cls(
+            layers=tuple(
+                DecoderLayer.of(weights, f"{name}.layers.{index}", config)
+                for index in range(config.num_layers)
+            ),
+            norm=norm,
+            rope=Rope.build(config, max_positions, like=norm.weight),
+            is_batch_invariant=is_batch_invariant,
+        )
+
+    @property
+    def kv_shape(self) -> KVShape:
+        """What its keys and values take."""
+        heads = self.layers[0].heads.shape
+        return KVShape(len(self.layers), heads.num_kv_heads, heads.head_dim)
+
+    @property
+    def has_biases(self) -> bool:
+        """Whether any product has a bias; fused products have none."""
+        linears = (
+            (each.query_key_value, each.output, each.feed_forward.gate_up, each.feed_forward.down)
+            for each in self.layers
+        )
+        return any(linear.bias is not None for layer in linears for linear in layer)
+
     @property
     def first_norm(self) -> Tensor:
         """The weight of the norm that states meet first."""
         return self.layers[0].attention_norm.weight
 
-    def __call__(self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend) -> Tensor:
+    def __call__(
+        self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend
+    ) -> Tensor:
         """Return normed states, ``[rows, positions, hidden_size]``.
 
         Args:
@@ -93,7 +151,7 @@ class Transformer:
         return normed
 
     def project(
-        self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend, head: Linear
+        self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend, head: Linear
     ) -> Tensor:
         """Return ``head`` of the normed state of each row's last position, ``[rows, outputs]``.
 
@@ -104,15 +162,17 @@ class Transformer:
         from antiphon.nn.kernels import fused_linear
 
         last = self._run_fused(states, rotation, attend).last(_num_positions(states))
-        product = fused_linear.Products(self.is_batch_invariant)
+        product = fused_linear.FusedLinear(self.is_batch_invariant)
         return product.normed(last, head.weight, self.norm.epsilon)
 
-    def _run_fused(self, states: "Tensor | Scaled", rotation: Rotation, attend: Attend) -> "Scaled":
+    def _run_fused(
+        self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend
+    ) -> "PreNormState":
         """Return the states after all layers, scaled by the final norm; a row a position."""
         from antiphon.nn.kernels import fused_linear
 
         product, num_positions = (
-            fused_linear.Products(self.is_batch_invariant),
+            fused_linear.FusedLinear(self.is_batch_invariant),
             _num_positions(states),
         )
         if isinstance(states, Tensor):
@@ -131,15 +191,16 @@ class Transformer:
             states = product.added(states.states, gated, down, next_norm.weight)
         return states
 
-    def _is_fused(self, states: "Tensor | Scaled") -> bool:
+    def _is_fused(self, states: "Tensor | PreNormState") -> bool:
         """Return whether states are computed by fused products."""
         some = states if isinstance(states, Tensor) else states.states
         if not kernels.run_on(some):
             return False
         from antiphon.nn.kernels import fused_linear
 
-        return some.shape[:-1].numel() <= fused_linear.MAX_ROWS or self.is_batch_invariant
+        is_small = some.shape[:-1].numel() <= fused_linear.MAX_ROWS or self.is_batch_invariant
+        return is_small and not self.has_biases
 
 
-def _num_positions(states: "Tensor | Scaled") -> int:
+def _num_positions(states: "Tensor | PreNormState") -> int:
     return states.shape[1] if isinstance(states, Tensor) else 1

@@ -20,9 +20,9 @@ from antiphon.nn.attention import (
     Tokens,
     cut_tiles,
 )
-from antiphon.nn.layers import Linear, RMSNorm, Rope, SwiGLU
-from antiphon.nn.qkv import Heads
-from antiphon.nn.transformer import DecoderLayer, Transformer
+from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
+from antiphon.nn.transformer import Transformer
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INNER, LAYERS = 24, 4, 2, 8, 40, 2
 NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 4, 40, 4
@@ -59,16 +59,21 @@ def made_weights() -> dict[str, Tensor]:
 WEIGHTS = made_weights()
 
 
+CONFIG = TransformerConfig(
+    hidden_size=HIDDEN,
+    intermediate_size=INNER,
+    num_layers=LAYERS,
+    num_heads=HEADS,
+    num_kv_heads=KV_HEADS,
+    head_dim=HEAD_DIM,
+    norm_eps=1e-6,
+    rope_theta=10_000.0,
+    max_positions=MAX_POSITIONS,
+)
+
+
 def transformer() -> Transformer:
-    heads = Heads(HEADS, KV_HEADS, HEAD_DIM)
-    return Transformer(
-        layers=tuple(
-            DecoderLayer.of(WEIGHTS, f"model.layers.{index}", heads, 1e-6)
-            for index in range(LAYERS)
-        ),
-        norm=RMSNorm(WEIGHTS["model.norm.weight"], 1e-6),
-        rope=Rope.build(HEAD_DIM, 10_000.0, MAX_POSITIONS, like=WEIGHTS["model.norm.weight"]),
-    )
+    return Transformer.of(WEIGHTS, "model", CONFIG, MAX_POSITIONS)
 
 
 def new_cache() -> PagedCache:
@@ -246,8 +251,7 @@ def test_what_is_not_a_number_stays_with_its_own_positions() -> None:
 def test_a_frame_run_is_the_plain_transformer_for_every_row() -> None:
     model = transformer()
     states = torch.stack([inputs(8, seed=seed) for seed in (1, 2, 3)])
-    shape = (LAYERS, 5, MAX_POSITIONS, KV_HEADS, HEAD_DIM)
-    cache = FrameCache.zeros(shape, like=torch.zeros(()))
+    cache = FrameCache.zeros(model.kv_shape, 5, MAX_POSITIONS, like=torch.zeros(()))
     cache.kept.fill_(7.0)  # of an earlier frame
     attend = FrameAttention(cache, num_rows=3)
     results = []
@@ -275,10 +279,12 @@ def test_joined_layers_answer_like_the_layers_they_join() -> None:
     torch.testing.assert_close(joined, torch.cat(parts, dim=-1))
 
 
-def test_layers_with_a_bias_are_not_joined() -> None:
-    weights = {"a.weight": torch.randn(3, 5), "a.bias": torch.randn(3)}
-    with pytest.raises(AssertionError):
-        Linear.joined(weights, "a")
+def test_layers_are_joined_with_the_biases_that_they_have() -> None:
+    weights = {f"{name}.weight": inputs(3, seed=1) for name in "ab"} | {"b.bias": torch.ones(3)}
+    joined = Linear.joined(weights, "a", "b")
+    assert joined.bias is not None
+    assert joined.bias.tolist() == [0.0] * 3 + [1.0] * 3
+    assert Linear.joined(weights, "a", "a").bias is None
 
 
 def test_the_gate_is_silu() -> None:

@@ -16,7 +16,7 @@ from antiphon.nn.codec_layers.fused import (
     snake_weights,
 )
 from antiphon.nn.codec_layers.state import DoubleBufferedState
-from antiphon.nn.kernels.causal_conv import Snake, Taps
+from antiphon.nn.kernels.causal_conv import ConvWeights, Snake
 from antiphon.nn.kernels.codec_io import begin_frames, samples
 
 
@@ -26,15 +26,15 @@ class FusedDecoder:
 
     tables: Tensor
     radians: Tensor
-    pre_conv: Taps
-    input: Taps
+    pre_conv: ConvWeights
+    input: ConvWeights
     layers: tuple[FusedAttentionLayer, ...]
-    output: Taps
+    output: ConvWeights
     doublings: tuple[FusedConvNeXtBlock, ...]
-    widen: Taps
+    widen: ConvWeights
     first_snake: Snake
     blocks: tuple[FusedUpsamplingBlock, ...]
-    last_conv: Taps
+    last_conv: ConvWeights
     norm_epsilon: float
     max_frames: int
     row_size: int
@@ -68,7 +68,7 @@ class FusedDecoder:
                 FusedUpsamplingBlock.of(block.upsample, block.units, snake, layout)
                 for block, snake in zip(decoder.blocks, following, strict=True)
             ),
-            last_conv=Taps(last.weight.float(), last.bias, last.num_taps, 1, last.offset),
+            last_conv=ConvWeights(last.weight.float(), last.bias, last.num_taps, 1, last.offset),
             norm_epsilon=transformer.norm.epsilon,
             max_frames=decoder.max_pass_frames,
             row_size=layout.state.row_size,

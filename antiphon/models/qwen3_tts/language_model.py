@@ -27,12 +27,12 @@ from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.qwen3_tts.config import MIN_NEW_TOKENS, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.input_ids import InputIds
-from antiphon.models.qwen3_tts.predictor import Predictor
 from antiphon.models.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
 from antiphon.models.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.request import Qwen3TTSRequest
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.nn.attention import Attend, FrameCache, KVShape
+from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.host_device import upload
 from antiphon.nn.sampler import (
     SamplingReach,
@@ -43,7 +43,7 @@ from antiphon.nn.sampler import (
 )
 
 if TYPE_CHECKING:  # it needs Triton
-    from antiphon.nn.kernels.fused_linear import Scaled
+    from antiphon.nn.kernels.fused_linear import PreNormState
 
 Reaches: TypeAlias = tuple[SamplingReach, SamplingReach]
 """Of the talker's sampling, and of the predictor's."""
@@ -64,7 +64,7 @@ class LanguageModel:
         self,
         config: Qwen3TTSConfig,
         talker: Talker,
-        predictor: Predictor,
+        predictor: CodePredictor,
         *,
         num_slots: int,
         max_positions: int,
@@ -92,8 +92,7 @@ class LanguageModel:
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
-        shape = self._config.talker.transformer
-        return (KVShape(shape.num_layers, shape.num_kv_heads, shape.head_dim),)
+        return (self.talker.transformer.kv_shape,)
 
     def open(self, prompt: Prompt, frames: Codes) -> Qwen3TTSRequest:
         data = prompt.data
@@ -176,7 +175,7 @@ class LanguageModel:
         return Inputs(slots, (self.pending[slots] + text)[:, None], positions, frames)
 
     def forward(
-        self, states: "Tensor | Scaled", positions: Tensor, attends: Sequence[Attend]
+        self, states: "Tensor | PreNormState", positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
         rotation = self.talker.transformer.rope.at(positions)
         return self.talker.transformer(states, rotation, attends[0])
@@ -217,7 +216,7 @@ class LanguageModel:
         """Return the noise of group 0, and of the groups after it."""
         seeds, vocab_size = self.slots.seeds[inputs.slots], self.talker.config.vocab_size
         first = gumbel_noise(seeds, inputs.frames, self._group_0, vocab_size)[:, 0]
-        vocab_size = self.predictor.config.vocab_size
+        vocab_size = self.predictor.vocab_size
         return first, gumbel_noise(seeds, inputs.frames, self._later_groups, vocab_size)
 
 

@@ -8,10 +8,9 @@ from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.language_model import FusedLanguageModel, LanguageModel
-from antiphon.models.qwen3_tts.predictor import Predictor
 from antiphon.models.qwen3_tts.request import Qwen3TTSRequest
 from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS
-from antiphon.models.qwen3_tts.talker import Talker
+from antiphon.models.qwen3_tts.talker import Talker, load_predictor
 from antiphon.models.qwen3_tts.weights import language_model_weights
 from antiphon.models.spec import LoadContext
 from antiphon.nn import kernels
@@ -65,7 +64,7 @@ def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS
         language_model_weights(context.path, config, like=like, progress=progress) as weights,
     ):
         talker = Talker.of(weights, config.talker, max_positions, is_batch_invariant=is_invariant)
-        predictor = Predictor.of(
+        predictor = load_predictor(
             weights, config.predictor, talker.frame_table, is_batch_invariant=is_invariant
         )
         kind = FusedLanguageModel if kernels.run_on(like) else LanguageModel

@@ -4,60 +4,18 @@ The text embedding and its projection are folded into one table when the model i
 16 tables that embed a frame are laid end to end, so that a frame is embedded by one gather.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.models.qwen3_tts.config import TalkerConfig
-from antiphon.models.qwen3_tts.qwen3 import build_transformer
-from antiphon.nn import kernels
+from antiphon.models.qwen3_tts.config import PredictorConfig, TalkerConfig
+from antiphon.nn.code_predictor import CodePredictor, FrameTable
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import Transformer
 
 _FOLD_ROWS = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class FrameTable:
-    """The embeddings of all groups of codes, end to end.
-
-    Attributes:
-        rows: shape ``[vocab_size + 15 * codebook_size, hidden_size]``; group 0 comes first.
-        offsets: where each group begins, shape ``[num_groups]``.
-        groups: the rows of each group, as views.
-    """
-
-    rows: Tensor
-    offsets: Tensor
-    groups: tuple[Tensor, ...]
-
-    @classmethod
-    def of(cls, tables: Sequence[Tensor]) -> "FrameTable":
-        """Lay the tables of all groups end to end."""
-        sizes = [len(table) for table in tables]
-        offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
-        rows = torch.cat(list(tables))
-        return cls(rows, offsets.to(rows.device), torch.split(rows, sizes))
-
-    def group_0(self, codes: Tensor) -> Tensor:
-        """Embed ids of the talker's own vocabulary, any shape."""
-        return F.embedding(codes, self.rows)
-
-    def frames(self, codes: Tensor) -> Tensor:
-        """Embed whole frames ``[..., num_groups]``: the sum over their groups.
-
-        On a GPU it is added group by group in f32, as a step does it, whatever the shape is.
-        """
-        embedded = F.embedding(codes + self.offsets, self.rows)
-        if not kernels.run_on(self.rows):
-            return embedded.sum(-2)
-        first, *others = embedded.float().unbind(-2)
-        for other in others:
-            first = first + other
-        return first.to(self.rows.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +53,7 @@ class Talker:
         )
         return cls(
             config=config,
-            transformer=build_transformer(
+            transformer=Transformer.of(
                 weights,
                 "talker.model",
                 config.transformer,
@@ -124,6 +82,36 @@ class Talker:
         eos = self.config.tokens.eos
         logits[:, eos] = logits[:, eos].masked_fill(is_too_early, -torch.inf)
         return logits
+
+
+def load_predictor(
+    weights: Weights,
+    config: PredictorConfig,
+    frame_table: FrameTable,
+    *,
+    is_batch_invariant: bool = False,
+) -> CodePredictor:
+    """Take the predictor out of a checkpoint's tensors; the talker has its embeddings."""
+    name = "talker.code_predictor"
+    projection = None
+    if config.has_projection:
+        projection = Linear.of(weights, f"{name}.small_to_mtp_projection")
+        projection = replace(projection, is_batch_invariant=is_batch_invariant)
+    tables = frame_table.groups[:-1]
+    return CodePredictor(
+        transformer=Transformer.of(
+            weights,
+            f"{name}.model",
+            config.transformer,
+            config.num_groups,
+            is_batch_invariant=is_batch_invariant,
+        ),
+        projection=projection,
+        tables=tuple(projection(table) for table in tables) if projection else tables,
+        heads=tuple(
+            Linear.of(weights, f"{name}.lm_head.{group}") for group in range(config.num_groups - 1)
+        ),
+    )
 
 
 def _folded_text_table(weights: Weights) -> Tensor:

@@ -19,11 +19,11 @@ from antiphon.nn.codec_layers.conv_blocks import (
 )
 from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformerLayer
-from antiphon.nn.kernels.causal_conv import Rows, Snake, Taps, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, Snake, causal_conv
 from antiphon.nn.kernels.codec_io import depthwise_norm
 from antiphon.nn.kernels.kernel_configs import NORM_TILE, tile_of, unit_tile
 from antiphon.nn.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
-from antiphon.nn.kernels.window_attention import Ring, attend_window
+from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
 
 
@@ -34,9 +34,11 @@ class KernelLayout:
         self.state = StateLayout()
         self._dtype = dtype
 
-    def taps(self, weight: Tensor, bias: Tensor | None, num_taps: int, dilation: int) -> Taps:
+    def taps(
+        self, weight: Tensor, bias: Tensor | None, num_taps: int, dilation: int
+    ) -> ConvWeights:
         num_in = weight.shape[0] // num_taps
-        return Taps(
+        return ConvWeights(
             weight=weight.to(self._dtype).contiguous(),
             bias=None if bias is None else bias.float().contiguous(),
             num_taps=num_taps,
@@ -44,28 +46,28 @@ class KernelLayout:
             offset=self._room((num_taps - 1) * dilation, num_in),
         )
 
-    def conv(self, conv: CausalConv) -> Taps:
+    def conv(self, conv: CausalConv) -> ConvWeights:
         kernel = conv.weight[:, :, 0].permute(2, 1, 0)
         return self.taps(kernel.flatten(0, 1), conv.bias, kernel.shape[0], conv.dilation)
 
-    def transposed(self, conv: CausalTransposedConv) -> Taps:
+    def transposed(self, conv: CausalTransposedConv) -> ConvWeights:
         return self.taps(conv.linear.weight.T, conv.linear.bias, conv.num_taps, 1)
 
-    def linear(self, linear: Linear, norm: Tensor | None = None) -> Taps:
+    def linear(self, linear: Linear, norm: Tensor | None = None) -> ConvWeights:
         """Lay out a layer, and the weight of the norm before it within."""
         weight = linear.weight if norm is None else linear.weight * norm
         return self.taps(weight.T, linear.bias, 1, 1)
 
-    def gate(self, linear: Linear, norm: Tensor) -> Taps:
+    def gate(self, linear: Linear, norm: Tensor) -> ConvWeights:
         """Lay out a gate and what it gates, neighbours in pairs."""
         gate, up = (linear.weight * norm).chunk(2)
         return self.taps(torch.stack((gate, up), dim=1).flatten(0, 1).T, None, 1, 1)
 
-    def depthwise(self, conv: CausalConv) -> Taps:
+    def depthwise(self, conv: CausalConv) -> ConvWeights:
         kernel = conv.weight[:, 0, 0].T
         num_taps, width = kernel.shape
         room = self._room(num_taps - 1, width)
-        return Taps(kernel.to(self._dtype).contiguous(), conv.bias.float(), offset=room)
+        return ConvWeights(kernel.to(self._dtype).contiguous(), conv.bias.float(), offset=room)
 
     def _room(self, num_before: int, num_in: int) -> int:
         return self.state.add(2, num_before, num_in).offset if num_before else 0
@@ -75,11 +77,11 @@ class KernelLayout:
 class FusedAttentionLayer:
     """A layer of the transformer: five kernels."""
 
-    query_key_value: Taps
-    ring: Ring
-    output: Taps
-    gate_up: Taps
-    down: Taps
+    query_key_value: ConvWeights
+    ring: KVRing
+    output: ConvWeights
+    gate_up: ConvWeights
+    down: ConvWeights
     epsilon: float
 
     @classmethod
@@ -91,7 +93,7 @@ class FusedAttentionLayer:
         assert isinstance(layer.attention_norm, RMSNorm), "the kernels have no other norm"
         assert isinstance(feed_forward, SwiGLU), "the kernels have no other feed-forward layer"
         config = attention.config
-        ring = Ring(
+        ring = KVRing(
             offset=layout.state.add(*keys_values.shape).offset,
             num_keys=keys_values.shape[0],
             window=window,
@@ -119,12 +121,12 @@ class FusedAttentionLayer:
 class FusedConvNeXtBlock:
     """An upsampling and the block that refines it: four kernels."""
 
-    upsample: Taps
+    upsample: ConvWeights
     stride: int
-    depthwise: Taps
+    depthwise: ConvWeights
     norm: tuple[Tensor, Tensor]
-    wide: Taps
-    narrow: Taps
+    wide: ConvWeights
+    narrow: ConvWeights
 
     @classmethod
     def of(
@@ -155,7 +157,7 @@ class FusedUpsamplingBlock:
         snakes: after the upsampling, for each of its outputs; then after each unit.
     """
 
-    upsample: Taps
+    upsample: ConvWeights
     stride: int
     units: tuple[Unit, ...]
     snakes: tuple[Snake, ...]
@@ -208,7 +210,7 @@ def _split_columns(x: Tensor, stride: int) -> Tensor:
 
 def convolve(
     x: Tensor,
-    taps: Taps,
+    taps: ConvWeights,
     rows: Rows,
     *,
     activation: str = "",
@@ -228,7 +230,7 @@ def convolve(
     )[0]
 
 
-def convolve_snake(x: Tensor, taps: Taps, rows: Rows, snake: Snake) -> Tensor:
+def convolve_snake(x: Tensor, taps: ConvWeights, rows: Rows, snake: Snake) -> Tensor:
     tile = tile_of(taps, x.shape[0] * x.shape[1])
     return causal_conv(x, taps, rows, tile, snake=snake, keeps_sum=False)[1]
 

@@ -52,7 +52,7 @@ class Snake:
 
 
 @dataclass(frozen=True, slots=True)
-class Taps:
+class ConvWeights:
     """A convolution over the present and the past.
 
     Attributes:
@@ -95,7 +95,7 @@ class Tile:
 
 def causal_conv(
     x: Tensor,
-    taps: Taps,
+    taps: ConvWeights,
     rows: Rows,
     tile: Tile,
     *,

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from antiphon.nn.kernels.causal_conv import (
     KEPT_CHANNELS,
+    ConvWeights,
     Rows,
-    Taps,
     column_sources,
     keep_columns,
 )
@@ -77,7 +77,7 @@ def begin_frames(
 
 
 def depthwise_norm(
-    x: Tensor, taps: Taps, rows: Rows, norm: tuple[Tensor, Tensor], epsilon: float
+    x: Tensor, taps: ConvWeights, rows: Rows, norm: tuple[Tensor, Tensor], epsilon: float
 ) -> Tensor:
     """Convolve each channel with its own taps, then norm each column; keep the last columns.
 
@@ -122,7 +122,7 @@ def depthwise_norm(
     return result
 
 
-def samples(x: Tensor, taps: Taps, rows: Rows) -> Tensor:
+def samples(x: Tensor, taps: ConvWeights, rows: Rows) -> Tensor:
     """Convolve to one channel and clamp to [-1, 1]; keep the last columns for the next call.
 
     Args:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.fused_linear import Scaled
+from antiphon.nn.kernels.fused_linear import PreNormState
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.sampling import order_of_kth, order_of_share
 
@@ -44,7 +44,7 @@ def embed(
     text: tuple[Tensor, Tensor],
     counts: tuple[Tensor, Tensor],
     norm: Tensor,
-) -> tuple[Scaled, Tensor, Tensor]:
+) -> tuple[PreNormState, Tensor, Tensor]:
     """Add the text beside a frame to what is pending in its slot.
 
     Args:
@@ -61,7 +61,7 @@ def embed(
     ids, table = text
     states = pending.new_empty(num_rows, width)
     squares = torch.empty(num_rows, 1, device=pending.device)
-    result = Scaled(states, torch.empty_like(states), squares)
+    result = PreNormState(states, torch.empty_like(states), squares)
     positions, frames = torch.empty_like(index), torch.empty_like(index)
     _embed[(num_rows,)](
         index,

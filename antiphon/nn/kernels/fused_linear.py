@@ -34,7 +34,7 @@ _WIDE_STAGES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class PreNormState:
     """States between two layers, ready for the norm that comes next.
 
     Attributes:
@@ -47,16 +47,16 @@ class Scaled:
     scaled: Tensor
     squares: Tensor
 
-    def last(self, num_positions: int) -> "Scaled":
+    def last(self, num_positions: int) -> "PreNormState":
         """Return the last position of each run of ``num_positions`` rows."""
         if num_positions == 1:
             return self
         start = num_positions - 1
         parts = (self.states, self.scaled, self.squares)
-        return Scaled(*(part[start::num_positions].contiguous() for part in parts))
+        return PreNormState(*(part[start::num_positions].contiguous() for part in parts))
 
 
-def scale(states: Tensor, norm: Tensor) -> Scaled:
+def scale(states: Tensor, norm: Tensor) -> PreNormState:
     """Begin a chain of products with ``[num_rows, width]`` and the weight of the first norm."""
     num_rows, width = states.shape
     scaled = torch.empty_like(states)
@@ -72,11 +72,11 @@ def scale(states: Tensor, norm: Tensor) -> Scaled:
         num_warps=4,
         launch_pdl=overlaps(states),
     )
-    return Scaled(states, scaled, squares)
+    return PreNormState(states, scaled, squares)
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
+class FusedLinear:
     """How products are computed.
 
     Attributes:
@@ -86,7 +86,7 @@ class Products:
     is_batch_invariant: bool = False
 
     def normed(
-        self, inputs: Scaled, weight: Tensor, epsilon: float, *, is_gated: bool = False
+        self, inputs: PreNormState, weight: Tensor, epsilon: float, *, is_gated: bool = False
     ) -> Tensor:
         """Return ``norm(states) @ weight.T``.
 
@@ -111,7 +111,9 @@ class Products:
         _run(tile, inputs, weight, None, None, (result, result, nothing))
         return result
 
-    def added(self, states: Tensor, inputs: Tensor, weight: Tensor, next_norm: Tensor) -> Scaled:
+    def added(
+        self, states: Tensor, inputs: Tensor, weight: Tensor, next_norm: Tensor
+    ) -> PreNormState:
         """Return ``states + inputs @ weight.T``, ready for the norm that comes next.
 
         Args:
@@ -123,7 +125,7 @@ class Products:
         num_rows, num_outputs = states.shape
         tile = self._tile(num_rows, weight, 1)
         squares = torch.empty(num_rows, num_outputs // tile.num_outputs, device=states.device)
-        result = Scaled(torch.empty_like(states), torch.empty_like(states), squares)
+        result = PreNormState(torch.empty_like(states), torch.empty_like(states), squares)
         targets = (result.states, result.scaled, squares)
         _run(tile, inputs, weight, None, (states, next_norm), targets)
         return result

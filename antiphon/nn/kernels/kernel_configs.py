@@ -5,13 +5,13 @@ over a sum in the same order (see `antiphon.nn.kernels.causal_conv`). Products t
 inputs are the exception, and have one config for all numbers of columns.
 """
 
-from antiphon.nn.kernels.causal_conv import Taps, Tile
+from antiphon.nn.kernels.causal_conv import ConvWeights, Tile
 
 NORM_TILE = Tile(64, 128, 64, 4, 4)
 _DEEP_INPUTS = 2048  # of all taps: so long a sum that few programs take it up
 
 
-def tile_of(taps: Taps, num_columns: int) -> Tile:
+def tile_of(taps: ConvWeights, num_columns: int) -> Tile:
     """Return the tile of a product with so many columns."""
     depth, width = taps.weight.shape
     if num_columns <= 256:

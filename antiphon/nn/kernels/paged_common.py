@@ -12,24 +12,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from antiphon.nn.qkv import HeadShape
+
 MIN_DOT = 16
 """Rows that a matrix instruction wants."""
 
 _RUN_POSITIONS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class HeadShape:
-    """Heads of queries, heads of keys, and the width of one."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-
-    @property
-    def group(self) -> int:
-        """Query heads that share a key."""
-        return self.num_heads // self.num_kv_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +27,18 @@ class Projected:
     Attributes:
         joined: ``[num_tokens, (num_heads + 2 * num_kv_heads) * head_dim]``, contiguous.
         shape: of the heads.
-        norms: weights of the norms of queries and keys, and their epsilon.
+        norms: weights of the norms of queries and keys, ``None`` without, and their epsilon.
         rotation: cosines and sines, ``[num_rotations, head_dim]``; token ``t`` takes row
             ``t % num_rotations``.
     """
 
     joined: Tensor
     shape: HeadShape
-    norms: tuple[Tensor, Tensor, float]
+    norms: tuple[Tensor | None, Tensor | None, float]
     rotation: tuple[Tensor, Tensor]
 
     @property
-    def arguments(self) -> tuple[Tensor | float, ...]:
+    def arguments(self) -> tuple[Tensor | float | None, ...]:
         """What every kernel is given first."""
         return self.joined, *self.norms, *self.rotation, len(self.rotation[0])
 
@@ -69,7 +57,7 @@ def _rounded(value, kind):
 
 @triton.jit
 def normed_and_rotated(heads, weight, cosines, sines, turns, there, epsilon, HALF: tl.constexpr):
-    """Norm and rotate heads.
+    """Norm and rotate heads; no ``weight``, no norm.
 
     ``heads`` are pointers to them, ``turns`` rows of the rotation; zeros where not ``there``.
     """
@@ -80,9 +68,10 @@ def normed_and_rotated(heads, weight, cosines, sines, turns, there, epsilon, HAL
     kind = own.dtype
     own = own.to(tl.float32)
     partner = tl.load(heads[:, None] + partners, mask=there, other=0.0).to(tl.float32)
-    scale = tl.rsqrt(tl.sum(own * own, axis=1) / (2 * HALF) + epsilon)[:, None]
-    own = _rounded(own * scale, kind) * tl.load(weight + columns).to(tl.float32)
-    partner = _rounded(partner * scale, kind) * tl.load(weight + partners).to(tl.float32)
+    if weight is not None:
+        scale = tl.rsqrt(tl.sum(own * own, axis=1) / (2 * HALF) + epsilon)[:, None]
+        own = _rounded(own * scale, kind) * tl.load(weight + columns).to(tl.float32)
+        partner = _rounded(partner * scale, kind) * tl.load(weight + partners).to(tl.float32)
     partner = tl.where(columns < HALF, -partner, partner)
     angle = turns[:, None] * 2 * HALF + columns
     cosine = tl.load(cosines + angle, mask=there, other=0.0).to(tl.float32)

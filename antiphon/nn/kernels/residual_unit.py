@@ -13,9 +13,9 @@ from torch import Tensor
 
 from antiphon.nn.kernels.causal_conv import (
     KEPT_CHANNELS,
+    ConvWeights,
     Rows,
     Snake,
-    Taps,
     Tile,
     column_sources,
     keep_columns,
@@ -32,9 +32,9 @@ _MIN_ROW_PART = 64
 class Unit:
     """Two convolutions with a snake between them; the second is one tap wide: see `laid_out`."""
 
-    dilated: Taps
+    dilated: ConvWeights
     snake: Snake
-    pointwise: Taps
+    pointwise: ConvWeights
 
 
 def is_fusible(num_channels: int) -> bool:
@@ -45,7 +45,7 @@ def is_fusible(num_channels: int) -> bool:
     return bool(_MIN_PART <= small < large <= _MAX_PART and is_power)
 
 
-def laid_out(pointwise: Taps) -> Taps:
+def laid_out(pointwise: ConvWeights) -> ConvWeights:
     """Lay out the weight of a unit's second convolution as the kernel has to have it.
 
     From rows of less than 64 numbers, Triton 3.6 stages a factor wrongly if it does so outside a

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import libdevice
 
-from antiphon.nn.kernels.fused_linear import Scaled
+from antiphon.nn.kernels.fused_linear import PreNormState
 from antiphon.nn.kernels.pdl import await_others, overlaps
 
 _UNIFORM_BLOCK = 512
@@ -69,7 +69,7 @@ def draw_and_embed(
     drawn: tuple[Tensor, Tensor],
     table: Tensor,
     norm: Tensor,
-) -> Scaled:
+) -> PreNormState:
     """Draw as `draw` does, and embed what was drawn.
 
     Args:
@@ -86,7 +86,7 @@ def draw_and_embed(
     num_rows, width = len(logits), table.shape[1]
     states = table.new_empty(num_rows, width)
     squares = torch.empty(num_rows, 1, device=table.device)
-    embedded = Scaled(states, torch.empty_like(states), squares)
+    embedded = PreNormState(states, torch.empty_like(states), squares)
     _launch_draw(logits, parameters, noise, drawn, (table, norm, embedded))
     return embedded
 
@@ -96,13 +96,13 @@ def _launch_draw(
     parameters: Parameters,
     noise: Tensor,
     drawn: tuple[Tensor, Tensor],
-    embedding: tuple[Tensor, Tensor, Scaled] | None,
+    embedding: tuple[Tensor, Tensor, PreNormState] | None,
 ) -> None:
     logits = logits.contiguous()
     num_rows, vocab_size = logits.shape
     temperature, top_k, top_p = parameters
     tokens, scores = drawn
-    table, norm, target = embedding or (logits, logits, Scaled(logits, logits, scores))
+    table, norm, target = embedding or (logits, logits, PreNormState(logits, logits, scores))
     width = table.shape[1]
     block = triton.next_power_of_2(vocab_size)
     _draw[(num_rows,)](

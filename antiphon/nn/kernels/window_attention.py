@@ -17,7 +17,7 @@ _MIN_QUERIES = 16  # rows that a matrix instruction wants
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class KVRing:
     """The keys and values that a layer keeps of each stream.
 
     Attributes:
@@ -35,7 +35,7 @@ class Ring:
     head_dim: int
 
 
-def attend_window(joined: Tensor, ring: Ring, rows: Rows) -> Tensor:
+def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
     """Attend from new frames, and keep their keys and values.
 
     Args:

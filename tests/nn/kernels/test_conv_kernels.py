@@ -12,10 +12,10 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
-from antiphon.nn.kernels.causal_conv import Rows, Snake, Taps, Tile, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, Snake, Tile, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
 from antiphon.nn.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
-from antiphon.nn.kernels.window_attention import Ring, attend_window
+from antiphon.nn.kernels.window_attention import KVRing, attend_window
 
 pytestmark = pytest.mark.gpu
 
@@ -46,7 +46,7 @@ def past_of(rows: Rows, num_before: int, width: int, *, is_next: bool = False) -
     return copies[torch.arange(len(turns)), 1 - turns if is_next else turns]
 
 
-def convolved(x: Tensor, taps: Taps) -> Tensor:
+def convolved(x: Tensor, taps: ConvWeights) -> Tensor:
     """Return what is convolved without padding, ``[B, t - num_before, num_out]``, in float64."""
     length = x.shape[1] - taps.num_before
     weight = taps.weight.double().view(taps.num_taps, taps.num_in, taps.num_out)
@@ -62,10 +62,12 @@ def snaked(x: Tensor, snake: Snake) -> Tensor:
     return x + snake.amplitude * torch.sin(snake.frequency * x) ** 2
 
 
-def taps_of(num_taps: int, num_in: int, num_out: int, dilation: int = 1, seed: int = 1) -> Taps:
+def taps_of(
+    num_taps: int, num_in: int, num_out: int, dilation: int = 1, seed: int = 1
+) -> ConvWeights:
     scale = (num_taps * num_in) ** -0.5
     weight = (random(num_taps * num_in, num_out, seed=seed) * scale).to(HALF)
-    return Taps(weight, random(num_out, seed=seed + 1), num_taps, dilation, OFFSET)
+    return ConvWeights(weight, random(num_out, seed=seed + 1), num_taps, dilation, OFFSET)
 
 
 def snake_of(width: int, seed: int = 3) -> Snake:
@@ -158,7 +160,7 @@ def test_a_residual_unit_is_two_convolutions(width: int, keeps_sum: bool) -> Non
 
 def test_what_float16_cannot_hold_is_cut_off() -> None:
     x = torch.full((1, 2, 32), 6e4, device=DEVICE, dtype=HALF)
-    taps = Taps(torch.ones(32, 16, device=DEVICE, dtype=HALF), None)
+    taps = ConvWeights(torch.ones(32, 16, device=DEVICE, dtype=HALF), None)
     result, _ = causal_conv(x, taps, rows_of(1, 0, 32), TILE)
     assert (result == torch.finfo(HALF).max).all()
 
@@ -168,7 +170,7 @@ def test_depthwise_convolution_and_norm() -> None:
     norm = random(40, seed=3), random(40, seed=4)
     rows = rows_of(2, 6, 40)
     joined = torch.cat((past_of(rows, 6, 40), x), dim=1)
-    taps = Taps(kernel.to(HALF), bias, offset=OFFSET)
+    taps = ConvWeights(kernel.to(HALF), bias, offset=OFFSET)
     result = depthwise_norm(x, taps, rows, norm, 1e-6)
     channels = F.conv1d(
         joined.double().transpose(1, 2), taps.weight.double().T[:, None], bias.double(), groups=40
@@ -210,7 +212,7 @@ def test_frames_begin_where_their_streams_are() -> None:
 @pytest.mark.parametrize(("num_heads", "num_kv_heads"), [(2, 2), (4, 2)])
 def test_a_window_of_keys_is_the_same_in_any_grouping(num_heads: int, num_kv_heads: int) -> None:
     head_dim, window, num_keys, num_frames = 16, 6, 16, 23
-    ring = Ring(0, num_keys, window, num_heads, num_kv_heads, head_dim)
+    ring = KVRing(0, num_keys, window, num_heads, num_kv_heads, head_dim)
     joined = random(1, num_frames, (num_heads + 2 * num_kv_heads) * head_dim).to(HALF)
     angles = torch.arange(num_frames, device=DEVICE)[:, None] * random(8, seed=2).abs()
     rotation = torch.cat((angles.cos(), angles.sin()), dim=-1)[None]

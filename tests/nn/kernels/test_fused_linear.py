@@ -10,7 +10,7 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
-from antiphon.nn.kernels.fused_linear import Products, scale
+from antiphon.nn.kernels.fused_linear import FusedLinear, scale
 
 pytestmark = pytest.mark.gpu
 
@@ -33,8 +33,8 @@ def assert_close(result: Tensor, expected: Tensor) -> None:
 
 
 @pytest.mark.parametrize("num_rows", ROWS)
-@pytest.mark.parametrize("product", [Products(), Products(is_batch_invariant=True)])
-def test_products_are_what_they_stand_for(product: Products, num_rows: int) -> None:
+@pytest.mark.parametrize("product", [FusedLinear(), FusedLinear(is_batch_invariant=True)])
+def test_products_are_what_they_stand_for(product: FusedLinear, num_rows: int) -> None:
     states, norm = random(num_rows, WIDTH), random(WIDTH, seed=1)
     weight = random(NUM_OUTPUTS, WIDTH, seed=2)
     wide = normed(states, norm) @ weight.T
@@ -46,8 +46,8 @@ def test_products_are_what_they_stand_for(product: Products, num_rows: int) -> N
 
 
 @pytest.mark.parametrize("num_rows", ROWS)
-@pytest.mark.parametrize("product", [Products(), Products(is_batch_invariant=True)])
-def test_a_sum_is_ready_for_the_next_norm(product: Products, num_rows: int) -> None:
+@pytest.mark.parametrize("product", [FusedLinear(), FusedLinear(is_batch_invariant=True)])
+def test_a_sum_is_ready_for_the_next_norm(product: FusedLinear, num_rows: int) -> None:
     states, inputs = random(num_rows, WIDTH), random(num_rows, NUM_OUTPUTS, seed=1)
     weight, next_norm = random(WIDTH, NUM_OUTPUTS, seed=2), random(WIDTH, seed=3)
     after = random(NUM_OUTPUTS, WIDTH, seed=4)
@@ -66,7 +66,7 @@ def test_the_last_position_of_each_run() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_batch_invariant_rows_do_not_notice_their_company(dtype: torch.dtype) -> None:
-    product = Products(is_batch_invariant=True)
+    product = FusedLinear(is_batch_invariant=True)
     states, norm = random(130, WIDTH).to(dtype), random(WIDTH, seed=1).to(dtype)
     weight = random(NUM_OUTPUTS, WIDTH, seed=2).to(dtype)
     together = product.normed(scale(states, norm), weight, EPSILON)

@@ -17,18 +17,20 @@ from antiphon.nn.attention import (
     DecodeAttention,
     FrameAttention,
     FrameCache,
+    KVShape,
     PagedCache,
     PrefillAttention,
     Tokens,
     cut_tiles,
 )
+from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import RMSNorm, Rope, Rotation
-from antiphon.nn.qkv import Heads, NormedHeads
+from antiphon.nn.qkv import HeadShape, QKVHeads
 
 pytestmark = pytest.mark.gpu
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-HEADS = Heads(num_heads=4, num_kv_heads=2, head_dim=16)
+HEADS = HeadShape(num_heads=4, num_kv_heads=2, head_dim=16)
 NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 4, 640, 16
 WIDTH = (HEADS.num_heads + 2 * HEADS.num_kv_heads) * HEADS.head_dim
 
@@ -61,24 +63,42 @@ def new_cache() -> PagedCache:
     return PagedCache(random(*shape, seed=7), table.to(DEVICE))
 
 
-def normed_heads() -> NormedHeads:
+def normed_heads(has_norms: bool = True) -> QKVHeads:
+    if not has_norms:
+        return QKVHeads(HEADS)
     norms = (RMSNorm(random(HEADS.head_dim, seed=seed), 1e-6) for seed in (3, 4))
-    return NormedHeads(HEADS, *norms)
+    return QKVHeads(HEADS, *norms)
 
 
 def rope() -> Rope:
-    return Rope.build(HEADS.head_dim, 1e4, MAX_POSITIONS, torch.zeros((), device=DEVICE))
+    config = TransformerConfig(
+        hidden_size=WIDTH,
+        intermediate_size=WIDTH,
+        num_layers=2,
+        num_heads=HEADS.num_heads,
+        num_kv_heads=HEADS.num_kv_heads,
+        head_dim=HEADS.head_dim,
+        norm_eps=1e-6,
+        rope_theta=1e4,
+        max_positions=MAX_POSITIONS,
+    )
+    return Rope.build(config, MAX_POSITIONS, torch.zeros((), device=DEVICE))
 
 
 def both(
-    use_kernels: Using, make: Callable[[PagedCache], Attend], joined: Tensor, rotation: Rotation
+    use_kernels: Using,
+    make: Callable[[PagedCache], Attend],
+    joined: Tensor,
+    rotation: Rotation,
+    *,
+    has_norms: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Return what kernels and what PyTorch lines give; the caches must be the same afterwards."""
     results, caches = [], []
     for is_kernel in (True, False):
         use_kernels(is_kernel)
         cache = new_cache()
-        results.append(make(cache)(1, joined, normed_heads(), rotation))
+        results.append(make(cache)(1, joined, normed_heads(has_norms), rotation))
         caches.append(cache.tensor)
     torch.testing.assert_close(*caches)
     use_kernels(True)
@@ -118,6 +138,18 @@ def test_decoding_a_short_slot(use_kernels: Using, position: int) -> None:
     )
 
 
+@pytest.mark.parametrize("position", [15, 600])
+def test_decoding_without_norms(use_kernels: Using, position: int) -> None:
+    slots, positions = (torch.tensor([value], device=DEVICE) for value in (1, position))
+    both(
+        use_kernels,
+        lambda cache: DecodeAttention(cache, slots, positions, position + 1),
+        random(1, 1, WIDTH),
+        rope().at(positions[:, None]),
+        has_norms=False,
+    )
+
+
 def tokens_of(pieces: list[tuple[int, int, int]]) -> Tokens:
     slots = [slot for slot, _, count in pieces for _ in range(count)]
     positions = [start + at for _, start, count in pieces for at in range(count)]
@@ -150,12 +182,12 @@ def test_a_piece_is_read_alike_in_any_company(use_kernels: Using) -> None:
 
 
 def test_a_frame_run(use_kernels: Using) -> None:
-    shape = (2, 6, 16, HEADS.num_kv_heads, HEADS.head_dim)
+    shape = KVShape(2, HEADS.num_kv_heads, HEADS.head_dim)
     joined = random(5, 16, WIDTH)
     results = []
     for is_kernel in (True, False):
         use_kernels(is_kernel)
-        cache = FrameCache.zeros(shape, like=torch.zeros((), device=DEVICE))
+        cache = FrameCache.zeros(shape, 6, 16, like=torch.zeros((), device=DEVICE))
         cache.kept.fill_(7.0)  # of an earlier frame
         attend, parts = FrameAttention(cache, 5), []
         for start, end in [(0, 2), *((at, at + 1) for at in range(2, 16))]:

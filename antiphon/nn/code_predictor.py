@@ -1,0 +1,142 @@
+"""Inner codebooks: a small model completes a frame, one group of codes after the other.
+
+Every frame is a run of its own, over as many positions as there are groups: the hidden state that
+the first code was drawn from, then the codes so far. What embeds a code is folded with the
+projection to the predictor's width when the model is loaded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn import kernels
+from antiphon.nn.attention import FrameAttention, FrameCache
+from antiphon.nn.layers import Linear
+from antiphon.nn.sampler import SamplingRows, sample
+from antiphon.nn.transformer import Transformer
+
+if TYPE_CHECKING:  # it needs Triton
+    from antiphon.nn.kernels.fused_linear import PreNormState
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTable:
+    """The embeddings of all groups of codes, end to end.
+
+    Attributes:
+        rows: shape ``[vocab_size + 15 * codebook_size, hidden_size]``; group 0 comes first.
+        offsets: where each group begins, shape ``[num_groups]``.
+        groups: the rows of each group, as views.
+    """
+
+    rows: Tensor
+    offsets: Tensor
+    groups: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, tables: Sequence[Tensor]) -> "FrameTable":
+        """Lay the tables of all groups end to end."""
+        sizes = [len(table) for table in tables]
+        offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
+        rows = torch.cat(list(tables))
+        return cls(rows, offsets.to(rows.device), torch.split(rows, sizes))
+
+    def group_0(self, codes: Tensor) -> Tensor:
+        """Embed ids of the talker's own vocabulary, any shape."""
+        return F.embedding(codes, self.rows)
+
+    def frames(self, codes: Tensor) -> Tensor:
+        """Embed whole frames ``[..., num_groups]``: the sum over their groups.
+
+        On a GPU it is added group by group in f32, as a step does it, whatever the shape is.
+        """
+        embedded = F.embedding(codes + self.offsets, self.rows)
+        if not kernels.run_on(self.rows):
+            return embedded.sum(-2)
+        first, *others = embedded.float().unbind(-2)
+        for other in others:
+            first = first + other
+        return first.to(self.rows.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class CodePredictor:
+    """The model inside a frame.
+
+    Attributes:
+        projection: from the outer model's width; ``None`` if the widths are the same.
+        tables: projected embeddings of all groups but the last, each ``[size, hidden_size]``.
+        heads: final state to logits, of all groups but the first.
+    """
+
+    transformer: Transformer
+    projection: Linear | None
+    tables: tuple[Tensor, ...]
+    heads: tuple[Linear, ...]
+
+    @property
+    def vocab_size(self) -> int:
+        """Codes of a group."""
+        return len(self.heads[0].weight)
+
+    def new_cache(self, num_rows: int) -> FrameCache:
+        """Return room for the keys and values of a frame."""
+        num_positions, like = len(self.heads) + 1, self.heads[0].weight
+        return FrameCache.zeros(self.transformer.kv_shape, num_rows, num_positions, like=like)
+
+    def complete(
+        self,
+        states: Tensor,
+        frames: tuple[Tensor, Tensor],
+        rows: SamplingRows,
+        noise: Tensor,
+        cache: FrameCache,
+    ) -> None:
+        """Complete frames.
+
+        Args:
+            states: that the codes of group 0 were drawn from, ``[rows, width of the outer model]``.
+            frames: codes of whole frames, int64, and their scores, f32, both
+                ``[rows, num_groups]`` of any stride; all groups but the first are written.
+            rows: sampling parameters.
+            noise: for all groups but the first, ``[rows, num_groups - 1, vocab_size]``.
+            cache: of `new_cache`, for at least as many rows; what it holds does not matter.
+        """
+        codes, scores = frames
+        attend = FrameAttention(cache, len(states))
+        if self.projection is not None:
+            states = self.projection(states)
+        first = F.embedding(codes[:, 0], self.tables[0])
+        inputs: Tensor | PreNormState = torch.stack((states, first), dim=1)
+        for group, head in enumerate(self.heads, start=1):
+            start, end = attend.num_positions, group + 1
+            rotation = self.transformer.rope.between(start, end)
+            logits = self.transformer.project(inputs, rotation, attend, head)
+            attend.advance(end - start)
+            drawn = codes[:, group], scores[:, group]
+            table = self.tables[min(group, len(self.tables) - 1)]  # the last is not needed
+            inputs = self._draw(logits, rows, noise[:, group - 1], drawn, table)
+
+    def _draw(
+        self,
+        logits: Tensor,
+        rows: SamplingRows,
+        noise: Tensor,
+        drawn: tuple[Tensor, Tensor],
+        table: Tensor,
+    ) -> "Tensor | PreNormState":
+        """Draw codes, and embed them for the next group."""
+        if kernels.run_on(logits):
+            from antiphon.nn.kernels import sampling
+
+            parameters = (rows.temperature, rows.top_k, rows.top_p)
+            norm = self.transformer.first_norm
+            return sampling.draw_and_embed(logits, parameters, noise, drawn, table, norm)
+        codes, scores = sample(logits, rows, noise)
+        for target, source in zip(drawn, (codes, scores), strict=True):
+            target.copy_(source)
+        return F.embedding(codes, table)[:, None]
