@@ -171,9 +171,11 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def launch(
-        self, chunks: Sequence[CodecChunk], frame_store: Tensor, state: GraphState
+        self, chunks: Sequence[CodecChunk], frame_store: Tensor | NDArray[Any], state: GraphState
     ) -> PendingChunks:
         """Begin to decode chunks; see the protocol."""
+        if isinstance(frame_store, np.ndarray):
+            frame_store = upload(frame_store, state.slots.device)
         downloads = []
         num_kept = frame_store.shape[1]
         frames = frame_store.flatten(0, 1)

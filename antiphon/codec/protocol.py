@@ -78,7 +78,8 @@ class StreamingDecoder(Protocol):
         Args:
             chunks: which frames; some may not have been made, their audio means nothing.
             frame_store: ``[num_slots or more, num_kept, ...]``, where frame ``k`` of a slot is at
-                ``k % num_kept``; on the device, read by work that is put on the current stream.
+                ``k % num_kept``; on the device, read by work that is put on the current stream, or
+                an array of the host, which is read at once.
             state: updated in place.
         """
         ...

@@ -1,26 +1,24 @@
 """The kinds of stages: each drives one kind of model code and knows no model."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 
+from antiphon.codec.frame_relay import FrameRelay
 from antiphon.codec.fused_runner import FusedRunner
-from antiphon.codec.protocol import StreamingDecoder
-from antiphon.codec.runner import BatchedDecoder
-from antiphon.codec.slots import DecoderStream
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import Piece, Prompt, StageGenerator
+from antiphon.models.base import Piece, StageGenerator
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
-from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.pipeline.speech.producer import fed
+from antiphon.telemetry.stage_status import Publish
 from antiphon.types import AudioChunk, Ended, FrameReady
-
-_FIRST_CHUNK_FRAMES = 1
-_CHUNK_FRAMES = 4
 
 
 class GeneratorStage:
@@ -59,15 +57,55 @@ class GeneratorStage:
 
 
 class EngineStage:
-    """Hands prompts to an engine, and streams what its runner makes: frames, or audio."""
+    """Hands prompts to an engine, and streams what its runner makes: frames, or audio.
+
+    If there is a stage before, its frames are the runner's pieces; see `FrameRelay`.
+    """
 
     def __init__(self, runner: Runner, name: str, context: LoadContext, publish: Publish) -> None:
         limits = SchedulerLimits(admission=context.admission or AdmissionLimits())
+        self._max_unread_frames = limits.max_unread_frames
         self._engine = AsyncEngine(runner, name=name, limits=limits, publish=publish)
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
-        assert upstream is None
+        if upstream is not None:
+            return self._relay(request, upstream)
         return self._engine.generate(request.id, request.prompt, is_live=request.is_live)
+
+    async def _relay(
+        self, request: StageRequest, upstream: StageStream
+    ) -> AsyncGenerator[StageItem, None]:
+        """Stream what is made of upstream's frames; the reason of the end is upstream's."""
+        room = asyncio.Semaphore(self._max_unread_frames)
+        reasons: list[Ended] = []
+        prompt = replace(
+            request.prompt, data=None, num_frames_allowed=0, num_positions=0, position_keys=()
+        )
+
+        async def pull(item: StageItem | None) -> None:
+            num_frames = 0
+            while item is not None:
+                if isinstance(item, FrameReady):
+                    num_frames += 1
+                    piece = Piece(data=item.frame, num_frames_allowed=num_frames)
+                    self._engine.append(request.id, piece)
+                    await room.acquire()
+                elif isinstance(item, Ended):
+                    reasons.append(item)
+                item = await anext(upstream, None)
+            self._engine.append(request.id, Piece(data=None, num_frames_allowed=None))
+
+        events = self._engine.generate(request.id, prompt, is_live=request.is_live)
+        async with aclosing(upstream):
+            first = await anext(upstream)  # at once: text may be appended as soon as it is open
+            async with aclosing(fed(events, partial(pull, first))) as items:
+                async for item in items:
+                    if isinstance(item, AudioChunk):
+                        for _ in range(item.num_frames):
+                            room.release()
+                        yield item
+                    elif isinstance(item, Ended):
+                        yield reasons[0] if reasons and item.reason == "stop" else item
 
     def append(self, request_id: str, piece: Piece) -> None:
         self._engine.append(request_id, piece)
@@ -77,60 +115,6 @@ class EngineStage:
 
     async def close(self) -> None:
         await self._engine.close()
-
-
-class DecoderStage:
-    """Groups frames, a small group first, and decodes each once, many requests at a time."""
-
-    def __init__(
-        self,
-        decoder: StreamingDecoder,
-        name: str,
-        context: LoadContext,
-        publish: Publish,
-    ) -> None:
-        self._decoder = BatchedDecoder(decoder, context.max_slots, name=name)
-        self._status = StatusPublisher(publish)
-
-    async def open(
-        self, request: StageRequest, upstream: StageStream | None
-    ) -> AsyncGenerator[StageItem, None]:
-        assert upstream is not None
-        prompt = request.prompt
-        num_wanted = prompt.first_chunk_frames or _FIRST_CHUNK_FRAMES
-        frames: list[Any] = []
-        async with self._opened(prompt) as stream, aclosing(upstream):
-            async for item in upstream:
-                if isinstance(item, FrameReady):
-                    frames.append(item.frame)
-                if len(frames) >= num_wanted or (frames and isinstance(item, Ended)):
-                    samples = await self._decoder.decode(stream, frames)
-                    yield AudioChunk(samples, self._decoder.sample_rate_hz, len(frames))
-                    frames, num_wanted = [], _CHUNK_FRAMES
-                if isinstance(item, Ended):
-                    yield item
-
-    @asynccontextmanager
-    async def _opened(self, prompt: Prompt) -> AsyncGenerator[DecoderStream, None]:
-        """Open a stream; it is primed with the prompt's context while the first frame is made."""
-        stream = self._decoder.open()
-        self._status.update(opened=1)
-        try:
-            if prompt.context_frames is not None:
-                self._decoder.prime(stream, prompt.context_frames)
-            yield stream
-        finally:
-            self._decoder.close(stream)
-            self._status.update(opened=-1, failure=self._decoder.failure)
-
-    def append(self, request_id: str, piece: Piece) -> None:
-        raise AssertionError("a decoder is given no text")
-
-    def abort(self, request_id: str) -> None:
-        """Do nothing: a request ends here when it ends upstream."""
-
-    async def close(self) -> None:
-        await self._decoder.shut_down()
 
 
 _FUSED = (StageKind.AUTOREGRESSIVE, StageKind.DECODER)
@@ -166,7 +150,8 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
         case [StageKind.AUTOREGRESSIVE]:
             return EngineStage(model, name, context, publish)
         case [StageKind.DECODER]:
-            return DecoderStage(model, name, context, publish)
+            runner = FusedRunner(FrameRelay(context.max_slots), model)
+            return EngineStage(runner, name, context, publish)
         case [StageKind.AUTOREGRESSIVE, StageKind.DECODER]:
             return EngineStage(FusedRunner(model, rest[0]), name, context, publish)
         case kinds:

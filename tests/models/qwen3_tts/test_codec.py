@@ -1,6 +1,5 @@
 """The decoder is exact: as official, in any grouping, in any company, and forgetful on reset."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
-from antiphon.codec.runner import BatchedDecoder
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
@@ -25,7 +23,6 @@ from antiphon.models.qwen3_tts.weights import (
 )
 from antiphon.nn.codec_layers.state import DecoderState
 from antiphon.nn.ecapa import EcapaEncoder
-from antiphon.types import Samples
 from tests.models.qwen3_tts.codec_models import (
     codec_weights,
     recorded,
@@ -192,25 +189,6 @@ def test_arrays_in_any_grouping_give_the_same_to_the_last_bit(
     assert np.array_equal(np.concatenate(parts), whole)
     codec.reset(state, 0)
     assert 0 not in state.partial
-
-
-def test_streams_through_a_batched_decoder_are_what_they_would_be_alone() -> None:
-    async def listen(decoder: BatchedDecoder, row: int) -> Samples:
-        stream = decoder.open()
-        pieces = torch.split(streams()[row], 1 + row, dim=1)
-        samples = [await decoder.decode(stream, list(piece.T.numpy())) for piece in pieces]
-        decoder.close(stream)
-        return np.concatenate(samples)
-
-    async def scenario() -> None:
-        decoder = BatchedDecoder(small_codec(), 2)
-        heard = await asyncio.gather(*(listen(decoder, row) for row in range(NUM_ROWS)))
-        for row in range(NUM_ROWS):
-            assert_close(torch.from_numpy(heard[row]), wholes()[row])
-        assert decoder.num_free_slots == 2
-        await decoder.shut_down()
-
-    asyncio.run(scenario())
 
 
 def test_a_reset_slot_is_a_fresh_one() -> None:
