@@ -181,3 +181,25 @@ def _frequencies(config: TransformerConfig, rotary_dim: int) -> Tensor:
     share = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
     share = share.clamp(0.0, 1.0)  # 1: short wavelengths, which stay
     return share * frequencies + (1.0 - share) * frequencies / scaling.factor
+
+
+@dataclass(frozen=True, slots=True)
+class Snake:
+    """``x + amplitude * sin(frequency * x)^2`` per channel, with float32 factors."""
+
+    frequency: Tensor
+    amplitude: Tensor
+
+    @classmethod
+    def of(cls, weights: Weights, name: str) -> "Snake":
+        """Take ``name.alpha`` and ``name.beta``, which are logarithms."""
+        frequency = weights[f"{name}.alpha"].exp()
+        return cls(frequency, 1.0 / (weights[f"{name}.beta"].exp() + 1e-9))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if kernels.run_on(x):
+            from antiphon.nn.kernels import pointwise
+
+            return pointwise.snake(x, self.frequency, self.amplitude)
+        wave = (x * self.frequency).sin_().square_()
+        return torch.addcmul(x.to(wave.dtype), wave, self.amplitude).to(x.dtype)

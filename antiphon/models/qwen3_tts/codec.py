@@ -11,7 +11,7 @@ from torch import Tensor
 
 from antiphon.models.qwen3_tts.config import CodecDecoderConfig
 from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
-from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, SnakeBeta, UpsamplingBlock
+from antiphon.nn.codec_layers.conv_blocks import ConvNeXtBlock, UpsamplingBlock
 from antiphon.nn.codec_layers.quantizer import CodeTables, codebook
 from antiphon.nn.codec_layers.state import (
     DecoderState,
@@ -21,7 +21,7 @@ from antiphon.nn.codec_layers.state import (
     StateLayout,
 )
 from antiphon.nn.codec_layers.transformer import CodecTransformer
-from antiphon.nn.layers import Weights
+from antiphon.nn.layers import Snake, Weights
 
 _MIN_PASS_FRAMES = 25
 _NUM_SEMANTIC = 1
@@ -45,7 +45,7 @@ class CodecDecoder:
     upsamplings: tuple[tuple[CausalTransposedConv, ConvNeXtBlock], ...]
     widen: CausalConv
     blocks: tuple[UpsamplingBlock, ...]
-    last_snake: SnakeBeta
+    last_snake: Snake
     last_conv: CausalConv
     window: int
     num_keys: int
@@ -87,7 +87,7 @@ class CodecDecoder:
                 UpsamplingBlock.of(builder, f"decoder.decoder.{index}", rate, _DILATIONS)
                 for index, rate in enumerate(config.upsample_rates, 1)
             ),
-            last_snake=SnakeBeta.of(builder, f"decoder.decoder.{last}"),
+            last_snake=Snake.of(weights, f"decoder.decoder.{last}"),
             last_conv=CausalConv.of(builder, f"decoder.decoder.{last + 1}"),
             window=window,
             num_keys=num_keys,

@@ -13,11 +13,11 @@ from antiphon.nn.codec_layers.fused import (
     KernelLayout,
     convolve,
     convolve_snake,
-    snake_weights,
 )
 from antiphon.nn.codec_layers.state import DoubleBufferedState
-from antiphon.nn.kernels.causal_conv import ConvWeights, Snake
+from antiphon.nn.kernels.causal_conv import ConvWeights
 from antiphon.nn.kernels.codec_io import begin_frames, samples
+from antiphon.nn.layers import Snake
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class FusedDecoder:
                 for upsample, refine in decoder.upsamplings
             ),
             widen=layout.conv(decoder.widen),
-            first_snake=snake_weights(decoder.blocks[0].snake),
+            first_snake=decoder.blocks[0].snake,
             blocks=tuple(
                 FusedUpsamplingBlock.of(block.upsample, block.units, snake, layout)
                 for block, snake in zip(decoder.blocks, following, strict=True)

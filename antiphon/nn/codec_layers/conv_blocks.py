@@ -3,38 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn import kernels
 from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
 from antiphon.nn.codec_layers.state import History
-from antiphon.nn.layers import Linear
+from antiphon.nn.layers import Linear, Snake
 
 LAYER_NORM_EPSILON = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class SnakeBeta:
-    """``x + amplitude * sin(frequency * x)^2`` per channel, with float32 factors."""
-
-    frequency: Tensor
-    amplitude: Tensor
-
-    @classmethod
-    def of(cls, builder: LayerBuilder, name: str) -> "SnakeBeta":
-        """Take ``name.alpha`` and ``name.beta``, which are logarithms."""
-        frequency = builder.weights[f"{name}.alpha"].exp()
-        return cls(frequency, 1.0 / (builder.weights[f"{name}.beta"].exp() + 1e-9))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if kernels.run_on(x):
-            from antiphon.nn.kernels import pointwise
-
-            return pointwise.snake(x, self.frequency, self.amplitude)
-        wave = (x * self.frequency).sin_().square_()
-        return torch.addcmul(x.to(wave.dtype), wave, self.amplitude).to(x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +49,14 @@ class ConvNeXtBlock:
 class ResidualUnit:
     """Two activated convolutions, the first dilated, added to the input."""
 
-    snakes: tuple[SnakeBeta, SnakeBeta]
+    snakes: tuple[Snake, Snake]
     convs: tuple[CausalConv, CausalConv]
 
     @classmethod
     def of(cls, builder: LayerBuilder, name: str, dilation: int) -> "ResidualUnit":
         first = CausalConv.of(builder, f"{name}.conv1", dilation=dilation)
         return cls(
-            (SnakeBeta.of(builder, f"{name}.act1"), SnakeBeta.of(builder, f"{name}.act2")),
+            (Snake.of(builder.weights, f"{name}.act1"), Snake.of(builder.weights, f"{name}.act2")),
             (first, CausalConv.of(builder, f"{name}.conv2")),
         )
 
@@ -95,7 +71,7 @@ class ResidualUnit:
 class UpsamplingBlock:
     """Upsamples, then refines with residual units."""
 
-    snake: SnakeBeta
+    snake: Snake
     upsample: CausalTransposedConv
     units: tuple[ResidualUnit, ...]
 
@@ -105,7 +81,7 @@ class UpsamplingBlock:
     ) -> "UpsamplingBlock":
         """Take ``name.block``: a snake, an upsampling, and a unit for each dilation."""
         return cls(
-            SnakeBeta.of(builder, f"{name}.block.0"),
+            Snake.of(builder.weights, f"{name}.block.0"),
             CausalTransposedConv.of(builder, f"{name}.block.1", rate),
             tuple(
                 ResidualUnit.of(builder, f"{name}.block.{index}", dilation)

@@ -15,16 +15,15 @@ from antiphon.nn.codec_layers.conv_blocks import (
     LAYER_NORM_EPSILON,
     ConvNeXtBlock,
     ResidualUnit,
-    SnakeBeta,
 )
 from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformerLayer
-from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, Snake, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, causal_conv
 from antiphon.nn.kernels.codec_io import depthwise_norm
-from antiphon.nn.kernels.kernel_configs import NORM_TILE, tile_of, unit_tile
-from antiphon.nn.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
+from antiphon.nn.kernels.kernel_configs import NORM_CONFIG, config_of, unit_config
+from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
-from antiphon.nn.layers import Linear, RMSNorm, SwiGLU
+from antiphon.nn.layers import Linear, RMSNorm, Snake, SwiGLU
 
 
 class KernelLayout:
@@ -34,7 +33,7 @@ class KernelLayout:
         self.state = StateLayout()
         self._dtype = dtype
 
-    def taps(
+    def weights(
         self, weight: Tensor, bias: Tensor | None, num_taps: int, dilation: int
     ) -> ConvWeights:
         num_in = weight.shape[0] // num_taps
@@ -48,20 +47,20 @@ class KernelLayout:
 
     def conv(self, conv: CausalConv) -> ConvWeights:
         kernel = conv.weight[:, :, 0].permute(2, 1, 0)
-        return self.taps(kernel.flatten(0, 1), conv.bias, kernel.shape[0], conv.dilation)
+        return self.weights(kernel.flatten(0, 1), conv.bias, kernel.shape[0], conv.dilation)
 
     def transposed(self, conv: CausalTransposedConv) -> ConvWeights:
-        return self.taps(conv.linear.weight.T, conv.linear.bias, conv.num_taps, 1)
+        return self.weights(conv.linear.weight.T, conv.linear.bias, conv.num_taps, 1)
 
     def linear(self, linear: Linear, norm: Tensor | None = None) -> ConvWeights:
         """Lay out a layer, and the weight of the norm before it within."""
         weight = linear.weight if norm is None else linear.weight * norm
-        return self.taps(weight.T, linear.bias, 1, 1)
+        return self.weights(weight.T, linear.bias, 1, 1)
 
     def gate(self, linear: Linear, norm: Tensor) -> ConvWeights:
         """Lay out a gate and what it gates, neighbours in pairs."""
         gate, up = (linear.weight * norm).chunk(2)
-        return self.taps(torch.stack((gate, up), dim=1).flatten(0, 1).T, None, 1, 1)
+        return self.weights(torch.stack((gate, up), dim=1).flatten(0, 1).T, None, 1, 1)
 
     def depthwise(self, conv: CausalConv) -> ConvWeights:
         kernel = conv.weight[:, 0, 0].T
@@ -159,7 +158,7 @@ class FusedUpsamplingBlock:
 
     upsample: ConvWeights
     stride: int
-    units: tuple[Unit, ...]
+    units: tuple[UnitWeights, ...]
     snakes: tuple[Snake, ...]
 
     @classmethod
@@ -167,7 +166,7 @@ class FusedUpsamplingBlock:
         cls,
         upsample: CausalTransposedConv,
         units: tuple[ResidualUnit, ...],
-        following: SnakeBeta,
+        following: Snake,
         layout: KernelLayout,
     ) -> "FusedUpsamplingBlock":
         first, *others = (unit.snakes[0] for unit in units)
@@ -178,29 +177,25 @@ class FusedUpsamplingBlock:
             layout.transposed(upsample),
             upsample.stride,
             tuple(
-                Unit(
+                UnitWeights(
                     layout.conv(unit.convs[0]),
-                    snake_weights(unit.snakes[1]),
-                    laid_out(layout.conv(unit.convs[1])),
+                    unit.snakes[1],
+                    unit_layout(layout.conv(unit.convs[1])),
                 )
                 for unit in units
             ),
-            (repeated, *(snake_weights(each) for each in (*others, following))),
+            (repeated, *(each for each in (*others, following))),
         )
 
     def __call__(self, active: Tensor, rows: Rows) -> Tensor:
         """Take the activated input; return the activated output."""
-        tile = tile_of(self.upsample, active.shape[0] * active.shape[1])
-        both = causal_conv(active, self.upsample, rows, tile, snake=self.snakes[0])
+        config = config_of(self.upsample, active.shape[0] * active.shape[1])
+        both = causal_conv(active, self.upsample, rows, config, snake=self.snakes[0])
         x, active = (_split_columns(each, self.stride) for each in both)
         for unit, snake in zip(self.units, self.snakes[1:], strict=True):
             is_last = unit is self.units[-1]
             x, active = _residual_unit(x, active, unit, rows, snake, keeps_sum=not is_last)
         return active
-
-
-def snake_weights(snake: SnakeBeta) -> Snake:
-    return Snake(snake.frequency.contiguous(), snake.amplitude.contiguous())
 
 
 def _split_columns(x: Tensor, stride: int) -> Tensor:
@@ -210,7 +205,7 @@ def _split_columns(x: Tensor, stride: int) -> Tensor:
 
 def convolve(
     x: Tensor,
-    taps: ConvWeights,
+    conv: ConvWeights,
     rows: Rows,
     *,
     activation: str = "",
@@ -218,37 +213,37 @@ def convolve(
     residual: Tensor | None = None,
 ) -> Tensor:
     num_columns = x.shape[0] * x.shape[1]
-    tile = tile_of(taps, num_columns) if norm_epsilon is None else NORM_TILE
+    config = config_of(conv, num_columns) if norm_epsilon is None else NORM_CONFIG
     return causal_conv(
         x,
-        taps,
+        conv,
         rows,
-        tile,
+        config,
         activation=activation,
         norm_epsilon=norm_epsilon,
         residual=residual,
     )[0]
 
 
-def convolve_snake(x: Tensor, taps: ConvWeights, rows: Rows, snake: Snake) -> Tensor:
-    tile = tile_of(taps, x.shape[0] * x.shape[1])
-    return causal_conv(x, taps, rows, tile, snake=snake, keeps_sum=False)[1]
+def convolve_snake(x: Tensor, conv: ConvWeights, rows: Rows, snake: Snake) -> Tensor:
+    config = config_of(conv, x.shape[0] * x.shape[1])
+    return causal_conv(x, conv, rows, config, snake=snake, keeps_sum=False)[1]
 
 
 def _residual_unit(
-    x: Tensor, active: Tensor, unit: Unit, rows: Rows, snake: Snake, *, keeps_sum: bool
+    x: Tensor, active: Tensor, unit: UnitWeights, rows: Rows, snake: Snake, *, keeps_sum: bool
 ) -> tuple[Tensor, Tensor]:
     """Run a residual unit on ``x`` and its snake."""
     num_columns, width = x.shape[0] * x.shape[1], x.shape[2]
-    tile = unit_tile(width, num_columns)
-    if is_fusible(width) and tile is not None:
-        return residual_unit(active, x, unit, rows, tile, snake=snake, keeps_sum=keeps_sum)
+    config = unit_config(width, num_columns)
+    if is_fusible(width) and config is not None:
+        return residual_unit(active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum)
     hidden = convolve_snake(active, unit.dilated, rows, unit.snake)
     return causal_conv(
         hidden,
         unit.pointwise,
         rows,
-        tile_of(unit.pointwise, num_columns),
+        config_of(unit.pointwise, num_columns),
         residual=x,
         snake=snake,
         keeps_sum=keeps_sum,

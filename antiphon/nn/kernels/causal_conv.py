@@ -1,4 +1,4 @@
-"""Causal convolutions of many streams as matrix products that read their past where it lies.
+"""Causal convolutions of many streams as matrix products that read their state in place.
 
 Columns of all rows stand one below the other; what a tap reads before a row's first column comes
 out of the row's slot. A slot keeps two copies of the columns that came before: all programs read
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed, snake_of
+from antiphon.nn.layers import Snake
 
 KEPT_CHANNELS = 64
 """Of a program that keeps columns."""
@@ -41,14 +42,6 @@ class Rows:
     turns: Tensor
     starts: Tensor
     rotation: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Snake:
-    """``x + amplitude * sin(frequency * x)^2`` per channel, factors float32."""
-
-    frequency: Tensor
-    amplitude: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ class ConvWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class KernelConfig:
     """How a product is cut, and what a program of it gets."""
 
     columns: int
@@ -95,9 +88,9 @@ class Tile:
 
 def causal_conv(
     x: Tensor,
-    taps: ConvWeights,
+    conv: ConvWeights,
     rows: Rows,
-    tile: Tile,
+    config: KernelConfig,
     *,
     activation: str = "",
     norm_epsilon: float | None = None,
@@ -109,9 +102,9 @@ def causal_conv(
 
     Args:
         x: ``[num_rows, t, num_in]``.
-        taps: the convolution.
+        conv: the convolution.
         rows: of ``x``.
-        tile: how to cut it.
+        config: how to cut it.
         activation: of the result: "", "gelu", or "gate": of two neighbouring outputs the first,
             through a SiLU, times the second.
         norm_epsilon: divide each column by its root mean square first.
@@ -125,36 +118,36 @@ def causal_conv(
     """
     num_rows, length, num_in = x.shape
     assert x.is_contiguous()
-    assert num_in == taps.num_in
-    width = taps.num_out // 2 if activation == "gate" else taps.num_out
+    assert num_in == conv.num_in
+    width = conv.num_out // 2 if activation == "gate" else conv.num_out
     result = x.new_empty(num_rows, length, width)
     active = torch.empty_like(result) if snake is not None and keeps_sum else result
     num_columns = num_rows * length
-    num_tiles = triton.cdiv(num_columns, tile.columns) * triton.cdiv(taps.num_out, tile.outputs)
-    num_keepers = num_rows * triton.cdiv(num_in, KEPT_CHANNELS) if taps.num_before else 0
+    num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)
+    num_keepers = num_rows * triton.cdiv(num_in, KEPT_CHANNELS) if conv.num_before else 0
     is_early = overlaps(x)
     frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
     _causal_conv[(num_tiles + num_keepers,)](
-        x, rows.memory, rows.slots, rows.turns, taps.weight, taps.bias, residual,
+        x, rows.memory, rows.slots, rows.turns, conv.weight, conv.bias, residual,
         frequency, amplitude, result, active,
-        num_columns, length, rows.memory.stride(0), taps.offset, norm_epsilon or 0.0,
-        NUM_IN=num_in, NUM_OUT=taps.num_out, NUM_TAPS=taps.num_taps, DILATION=taps.dilation,
-        ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=taps.bias is not None,
+        num_columns, length, rows.memory.stride(0), conv.offset, norm_epsilon or 0.0,
+        NUM_IN=num_in, NUM_OUT=conv.num_out, NUM_TAPS=conv.num_taps, DILATION=conv.dilation,
+        ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=conv.bias is not None,
         HAS_RESIDUAL=residual is not None, HAS_SNAKE=snake is not None,
         KEEPS_SUM=keeps_sum or snake is None,
-        COLUMNS=tile.columns, OUTPUTS=tile.outputs, INPUTS=_inputs_of(tile, num_in),
+        COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=_inputs_of(config, num_in),
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
-        launch_pdl=is_early, num_warps=tile.num_warps, num_stages=tile.num_stages,
+        launch_pdl=is_early, num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     return result, active
 
 
-def _inputs_of(tile: Tile, num_in: int) -> int:
+def _inputs_of(config: KernelConfig, num_in: int) -> int:
     """Return how many inputs are multiplied at a time: if possible, a divisor of all."""
     largest_divisor = num_in & -num_in  # that is a power of two
     if largest_divisor >= _MIN_WIDTH:
-        return min(tile.inputs, largest_divisor)
-    return min(tile.inputs, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
+        return min(config.inputs, largest_divisor)
+    return min(config.inputs, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
 
 
 @triton.jit
@@ -162,7 +155,7 @@ def keep_columns(
     x, memory, slots, turns, keeper, length, row_size, offset,
     WIDTH: tl.constexpr, BEFORE: tl.constexpr, KEPT: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Put the last columns of the past and ``x`` into the copy that nobody reads in this call.
+    """Put the last columns of the past and ``x`` into the copy that is not read in this call.
 
     One of ``ceil(WIDTH / KEPT)`` keepers of a row keeps some of its channels.
     """

@@ -77,13 +77,13 @@ def begin_frames(
 
 
 def depthwise_norm(
-    x: Tensor, taps: ConvWeights, rows: Rows, norm: tuple[Tensor, Tensor], epsilon: float
+    x: Tensor, conv: ConvWeights, rows: Rows, norm: tuple[Tensor, Tensor], epsilon: float
 ) -> Tensor:
     """Convolve each channel with its own taps, then norm each column; keep the last columns.
 
     Args:
         x: ``[num_rows, t, channels]``.
-        taps: weight ``[num_taps, channels]`` (so ``num_out`` is the channels), undilated.
+        conv: weight ``[num_taps, channels]`` (so ``num_out`` is the channels), undilated.
         rows: of ``x``.
         norm: weight and bias of a LayerNorm, float32.
         epsilon: of the norm.
@@ -102,17 +102,17 @@ def depthwise_norm(
         rows.memory,
         rows.slots,
         rows.turns,
-        taps.weight,
-        taps.bias,
+        conv.weight,
+        conv.bias,
         *norm,
         result,
         num_columns,
         length,
         rows.memory.stride(0),
-        taps.offset,
+        conv.offset,
         epsilon,
         WIDTH=width,
-        BEFORE=taps.weight.shape[0] - 1,
+        BEFORE=conv.weight.shape[0] - 1,
         BLOCK=triton.next_power_of_2(width),
         KEPT=KEPT_CHANNELS,
         OVERLAPS=is_early,
@@ -122,12 +122,12 @@ def depthwise_norm(
     return result
 
 
-def samples(x: Tensor, taps: ConvWeights, rows: Rows) -> Tensor:
+def samples(x: Tensor, conv: ConvWeights, rows: Rows) -> Tensor:
     """Convolve to one channel and clamp to [-1, 1]; keep the last columns for the next call.
 
     Args:
         x: ``[num_rows, t, channels]``.
-        taps: weight float32 ``[num_taps * channels, 1]``, undilated.
+        conv: weight float32 ``[num_taps * channels, 1]``, undilated.
         rows: of ``x``.
 
     Returns:
@@ -135,7 +135,7 @@ def samples(x: Tensor, taps: ConvWeights, rows: Rows) -> Tensor:
     """
     num_rows, length, width = x.shape
     assert x.is_contiguous()
-    assert taps.dilation == 1
+    assert conv.dilation == 1
     result = x.new_empty(num_rows, length, dtype=torch.float32)
     num_columns = num_rows * length
     num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
@@ -145,15 +145,15 @@ def samples(x: Tensor, taps: ConvWeights, rows: Rows) -> Tensor:
         rows.memory,
         rows.slots,
         rows.turns,
-        taps.weight,
-        taps.bias,
+        conv.weight,
+        conv.bias,
         result,
         num_columns,
         length,
         rows.memory.stride(0),
-        taps.offset,
+        conv.offset,
         WIDTH=width,
-        BEFORE=taps.num_before,
+        BEFORE=conv.num_before,
         COLUMNS=_SAMPLES,
         CHANNELS=_SAMPLE_CHANNELS,
         KEPT=KEPT_CHANNELS,

@@ -14,14 +14,14 @@ from torch import Tensor
 from antiphon.nn.kernels.causal_conv import (
     KEPT_CHANNELS,
     ConvWeights,
+    KernelConfig,
     Rows,
-    Snake,
-    Tile,
     column_sources,
     keep_columns,
 )
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed, snake_of
+from antiphon.nn.layers import Snake
 
 _MIN_PART = 16  # channels that a matrix instruction wants
 _MAX_PART = 128
@@ -29,8 +29,8 @@ _MIN_ROW_PART = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """Two convolutions with a snake between them; the second is one tap wide: see `laid_out`."""
+class UnitWeights:
+    """Two convolutions with a snake between them; the second is one tap wide: see `unit_layout`."""
 
     dilated: ConvWeights
     snake: Snake
@@ -45,7 +45,7 @@ def is_fusible(num_channels: int) -> bool:
     return bool(_MIN_PART <= small < large <= _MAX_PART and is_power)
 
 
-def laid_out(pointwise: ConvWeights) -> ConvWeights:
+def unit_layout(pointwise: ConvWeights) -> ConvWeights:
     """Lay out the weight of a unit's second convolution as the kernel has to have it.
 
     From rows of less than 64 numbers, Triton 3.6 stages a factor wrongly if it does so outside a
@@ -60,9 +60,9 @@ def laid_out(pointwise: ConvWeights) -> ConvWeights:
 def residual_unit(
     active: Tensor,
     residual: Tensor,
-    unit: Unit,
+    unit: UnitWeights,
     rows: Rows,
-    tile: Tile,
+    config: KernelConfig,
     *,
     snake: Snake,
     keeps_sum: bool = True,
@@ -74,7 +74,7 @@ def residual_unit(
         residual: what it is a snake of, of the same shape.
         unit: the weights.
         rows: of ``active``.
-        tile: how to cut it; its ``outputs`` mean nothing.
+        config: how to cut it; its ``outputs`` mean nothing.
         snake: of the sum.
         keeps_sum: whether the sum itself is wanted too.
 
@@ -89,7 +89,7 @@ def residual_unit(
     following = torch.empty_like(active) if keeps_sum else result
     num_columns = num_rows * length
     large = triton.next_power_of_2(width) // 2
-    num_tiles = triton.cdiv(num_columns, tile.columns)
+    num_tiles = triton.cdiv(num_columns, config.columns)
     num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
     dilated, pointwise = unit.dilated, unit.pointwise
     is_early = overlaps(active)
@@ -101,9 +101,9 @@ def residual_unit(
         NUM_TAPS=dilated.num_taps, DILATION=dilated.dilation,
         BY_INPUT=pointwise.weight.stride(0), BY_OUTPUT=pointwise.weight.stride(1),
         LARGE=large, SMALL=width - large, KEEPS_SUM=keeps_sum,
-        COLUMNS=tile.columns, INPUTS=min(tile.inputs, width - large), KEPT=KEPT_CHANNELS,
+        COLUMNS=config.columns, INPUTS=min(config.inputs, width - large), KEPT=KEPT_CHANNELS,
         OVERLAPS=is_early,
-        launch_pdl=is_early, num_warps=tile.num_warps, num_stages=tile.num_stages,
+        launch_pdl=is_early, num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
     return result, following
 

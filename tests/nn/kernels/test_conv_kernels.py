@@ -12,10 +12,11 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
-from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, Snake, Tile, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, Rows, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
-from antiphon.nn.kernels.residual_unit import Unit, is_fusible, laid_out, residual_unit
+from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
+from antiphon.nn.layers import Snake
 
 pytestmark = pytest.mark.gpu
 
@@ -24,7 +25,7 @@ HALF = torch.float16
 TOLERANCE = 4e-3
 """Of numbers around one, rounded to float16."""
 OFFSET = 64
-TILE = Tile(64, 32, 32, 4, 3)
+CONFIG = KernelConfig(64, 32, 32, 4, 3)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -46,23 +47,23 @@ def past_of(rows: Rows, num_before: int, width: int, *, is_next: bool = False) -
     return copies[torch.arange(len(turns)), 1 - turns if is_next else turns]
 
 
-def convolved(x: Tensor, taps: ConvWeights) -> Tensor:
+def convolved(x: Tensor, conv: ConvWeights) -> Tensor:
     """Return what is convolved without padding, ``[B, t - num_before, num_out]``, in float64."""
-    length = x.shape[1] - taps.num_before
-    weight = taps.weight.double().view(taps.num_taps, taps.num_in, taps.num_out)
+    length = x.shape[1] - conv.num_before
+    weight = conv.weight.double().view(conv.num_taps, conv.num_in, conv.num_out)
     total = sum(
-        x.double()[:, tap * taps.dilation : tap * taps.dilation + length] @ weight[tap]
-        for tap in range(taps.num_taps)
+        x.double()[:, tap * conv.dilation : tap * conv.dilation + length] @ weight[tap]
+        for tap in range(conv.num_taps)
     )
     assert isinstance(total, Tensor)
-    return total if taps.bias is None else total + taps.bias.double()
+    return total if conv.bias is None else total + conv.bias.double()
 
 
 def snaked(x: Tensor, snake: Snake) -> Tensor:
     return x + snake.amplitude * torch.sin(snake.frequency * x) ** 2
 
 
-def taps_of(
+def conv_of(
     num_taps: int, num_in: int, num_out: int, dilation: int = 1, seed: int = 1
 ) -> ConvWeights:
     scale = (num_taps * num_in) ** -0.5
@@ -87,30 +88,30 @@ def test_a_convolution_reads_and_keeps_its_past(
     num_taps: int, dilation: int, widths: tuple[int, int], length: int
 ) -> None:
     x = random(3, length, widths[0]).to(HALF)
-    taps, snake = taps_of(num_taps, *widths, dilation=dilation), snake_of(widths[1])
-    rows = rows_of(3, taps.num_before, widths[0])
-    before = past_of(rows, taps.num_before, widths[0]) if taps.num_before else x[:, :0]
+    conv, snake = conv_of(num_taps, *widths, dilation=dilation), snake_of(widths[1])
+    rows = rows_of(3, conv.num_before, widths[0])
+    before = past_of(rows, conv.num_before, widths[0]) if conv.num_before else x[:, :0]
     joined = torch.cat((before, x), dim=1)
     residual = random(3, length, widths[1], seed=5).to(HALF)
-    result, active = causal_conv(x, taps, rows, TILE, residual=residual, snake=snake)
-    expected = convolved(joined, taps) + residual
+    result, active = causal_conv(x, conv, rows, CONFIG, residual=residual, snake=snake)
+    expected = convolved(joined, conv) + residual
     assert_close(result, expected)
     assert_close(active, snaked(expected, snake))
-    if taps.num_before:
-        kept = past_of(rows, taps.num_before, widths[0], is_next=True)
-        assert torch.equal(kept, joined[:, -taps.num_before :])
-        assert torch.equal(past_of(rows, taps.num_before, widths[0]), before)
+    if conv.num_before:
+        kept = past_of(rows, conv.num_before, widths[0], is_next=True)
+        assert torch.equal(kept, joined[:, -conv.num_before :])
+        assert torch.equal(past_of(rows, conv.num_before, widths[0]), before)
 
 
 @pytest.mark.parametrize("activation", ["", "gelu", "gate"])
 def test_activations_of_normed_columns(activation: str) -> None:
-    x, taps = random(2, 5, 32).to(HALF), taps_of(1, 32, 64)
-    taps = replace(taps, bias=None)
+    x, conv = random(2, 5, 32).to(HALF), conv_of(1, 32, 64)
+    conv = replace(conv, bias=None)
     result, _ = causal_conv(
-        x, taps, rows_of(2, 0, 32), TILE, activation=activation, norm_epsilon=1e-5
+        x, conv, rows_of(2, 0, 32), CONFIG, activation=activation, norm_epsilon=1e-5
     )
     wide = x.double()
-    expected = convolved(wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5), taps)
+    expected = convolved(wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5), conv)
     if activation == "gelu":
         expected = F.gelu(expected)
     elif activation == "gate":
@@ -118,16 +119,18 @@ def test_activations_of_normed_columns(activation: str) -> None:
     assert_close(result, expected)
 
 
-@pytest.mark.parametrize("tile", [Tile(64, 16, 16, 4, 2), Tile(128, 64, 32, 4, 3)])
-def test_neither_tile_nor_grouping_nor_company_changes_a_bit(tile: Tile) -> None:
-    x, taps = random(3, 12, 32).to(HALF), taps_of(7, 32, 48)
-    rows = rows_of(3, taps.num_before, 32)
-    whole, _ = causal_conv(x, taps, rows, TILE)
-    alone = rows_of(3, taps.num_before, 32)
+@pytest.mark.parametrize(
+    "config", [KernelConfig(64, 16, 16, 4, 2), KernelConfig(128, 64, 32, 4, 3)]
+)
+def test_neither_tile_nor_grouping_nor_company_changes_a_bit(config: KernelConfig) -> None:
+    x, conv = random(3, 12, 32).to(HALF), conv_of(7, 32, 48)
+    rows = rows_of(3, conv.num_before, 32)
+    whole, _ = causal_conv(x, conv, rows, CONFIG)
+    alone = rows_of(3, conv.num_before, 32)
     parts = []
     for part in torch.split(x[1:2], [1, 4, 7], dim=1):
         row = replace(alone, slots=alone.slots[1:2], turns=alone.turns[1:2])
-        parts.append(causal_conv(part.contiguous(), taps, row, tile)[0])
+        parts.append(causal_conv(part.contiguous(), conv, row, config)[0])
         alone = replace(alone, turns=1 - alone.turns)
     if DEVICE.type == "cuda":  # the interpreter adds as NumPy does, by shape
         assert torch.equal(torch.cat(parts, dim=1)[0], whole[1])
@@ -139,16 +142,18 @@ def test_neither_tile_nor_grouping_nor_company_changes_a_bit(tile: Tile) -> None
 def test_a_residual_unit_is_two_convolutions(width: int, keeps_sum: bool) -> None:
     assert is_fusible(width)
     active, x = random(2, 9, width).to(HALF), random(2, 9, width, seed=1).to(HALF)
-    unit = Unit(
-        taps_of(7, width, width, dilation=9),
+    unit = UnitWeights(
+        conv_of(7, width, width, dilation=9),
         snake_of(width),
-        laid_out(taps_of(1, width, width, seed=7)),
+        unit_layout(conv_of(1, width, width, seed=7)),
     )
     snake = snake_of(width, seed=11)
     rows = rows_of(2, unit.dilated.num_before, width)
     joined = torch.cat((past_of(rows, unit.dilated.num_before, width), active), dim=1)
-    tile = Tile(64, 0, 32, 4, 3)
-    result, following = residual_unit(active, x, unit, rows, tile, snake=snake, keeps_sum=keeps_sum)
+    config = KernelConfig(64, 0, 32, 4, 3)
+    result, following = residual_unit(
+        active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum
+    )
     hidden = snaked(convolved(joined, unit.dilated), unit.snake).to(HALF)
     expected = convolved(hidden, unit.pointwise) + x
     assert_close(following, snaked(expected, snake))
@@ -160,8 +165,8 @@ def test_a_residual_unit_is_two_convolutions(width: int, keeps_sum: bool) -> Non
 
 def test_what_float16_cannot_hold_is_cut_off() -> None:
     x = torch.full((1, 2, 32), 6e4, device=DEVICE, dtype=HALF)
-    taps = ConvWeights(torch.ones(32, 16, device=DEVICE, dtype=HALF), None)
-    result, _ = causal_conv(x, taps, rows_of(1, 0, 32), TILE)
+    conv = ConvWeights(torch.ones(32, 16, device=DEVICE, dtype=HALF), None)
+    result, _ = causal_conv(x, conv, rows_of(1, 0, 32), CONFIG)
     assert (result == torch.finfo(HALF).max).all()
 
 
@@ -170,10 +175,10 @@ def test_depthwise_convolution_and_norm() -> None:
     norm = random(40, seed=3), random(40, seed=4)
     rows = rows_of(2, 6, 40)
     joined = torch.cat((past_of(rows, 6, 40), x), dim=1)
-    taps = ConvWeights(kernel.to(HALF), bias, offset=OFFSET)
-    result = depthwise_norm(x, taps, rows, norm, 1e-6)
+    conv = ConvWeights(kernel.to(HALF), bias, offset=OFFSET)
+    result = depthwise_norm(x, conv, rows, norm, 1e-6)
     channels = F.conv1d(
-        joined.double().transpose(1, 2), taps.weight.double().T[:, None], bias.double(), groups=40
+        joined.double().transpose(1, 2), conv.weight.double().T[:, None], bias.double(), groups=40
     )
     weight, shift = (each.double() for each in norm)
     assert_close(result, F.layer_norm(channels.transpose(1, 2), (40,), weight, shift, 1e-6))
@@ -182,11 +187,11 @@ def test_depthwise_convolution_and_norm() -> None:
 
 def test_samples() -> None:
     x = random(2, 70, 40).to(HALF)
-    taps = replace(taps_of(7, 40, 1), weight=random(280, 1, seed=6) * 0.05)
+    conv = replace(conv_of(7, 40, 1), weight=random(280, 1, seed=6) * 0.05)
     rows = rows_of(2, 6, 40)
     joined = torch.cat((past_of(rows, 6, 40), x), dim=1)
-    expected = convolved(joined, taps)[..., 0].clamp(-1, 1)
-    torch.testing.assert_close(samples(x, taps, rows).double(), expected, rtol=0, atol=1e-5)
+    expected = convolved(joined, conv)[..., 0].clamp(-1, 1)
+    torch.testing.assert_close(samples(x, conv, rows).double(), expected, rtol=0, atol=1e-5)
 
 
 def test_frames_begin_where_their_streams_are() -> None:
