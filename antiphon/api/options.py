@@ -16,6 +16,7 @@ from antiphon.api.validation import invalid_request
 from antiphon.config import SpeechSettings
 from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
 from antiphon.models.spec import Task
+from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.synthesis import SegmentSource
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
@@ -87,6 +88,21 @@ class FamilyOptions:
         return {**self.values, **samples}
 
 
+def checked_request(
+    body: SpeechBody, request: SpeechRequest, server: ServerState
+) -> tuple[SpeechRequest, LoadedModel, FamilyOptions]:
+    """Return a request with its body's options but recordings, its model, and all options.
+
+    Raises:
+        InvalidRequestError: names the field and what is allowed.
+    """
+    model = server.speech.model(request.model)
+    options = FamilyOptions.of(body, model.task)
+    request = replace(request, options=options.values)
+    server.speech.check(request, model, options.recordings)
+    return request, model, options
+
+
 def open_stream(
     body: SpeechBody,
     request: SpeechRequest,
@@ -98,10 +114,7 @@ def open_stream(
     Raises:
         InvalidRequestError: here, or before the first chunk.
     """
-    model = server.speech.model(request.model)
-    options = FamilyOptions.of(body, model.task)
-    request = replace(request, options=options.values)
-    server.speech.check(request, model, options.recordings)
+    request, _, options = checked_request(body, request, server)
     if not options.recordings:
         return server.speech.stream(request, source)
     return _after_decoding(request, options, server, source)

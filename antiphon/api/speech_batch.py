@@ -15,7 +15,7 @@ from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected
 from antiphon.api.errors import log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
-from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
+from antiphon.api.options import checked_request, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.schemas.speech_batch import (
@@ -29,7 +29,6 @@ from antiphon.api.streaming import WholeResponse
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.model import LoadedModel
-from antiphon.types import Ended
 
 router = APIRouter(tags=["speech"])
 
@@ -70,11 +69,7 @@ async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str
     shared = body.shared
     if shared.model is None and any("model" in item for item in body.items):
         return ()  # what a model knows and can do is asked for each item
-    request = shared.to_domain("shared")
-    model = server.speech.model(request.model)
-    options = FamilyOptions.of(shared, model.task)
-    request = replace(request, options=options.values)
-    server.speech.check(request, model, options.recordings)
+    request, model, options = checked_request(shared, shared.to_domain("shared"), server)
     if not any(_says_who(item, model) for item in body.items):
         await server.speech.cast(replace(request, options=options.named), model)
     return options.ignored
@@ -164,18 +159,9 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
         media_type=format.media_type,
         sample_rate=sample_rate_hz,
         finish_reason=ended.reason,
-        usage=_usage(ended),
+        usage=SpeechBatchUsage.model_validate(ended.usage),
         timestamps=None if words is None else words.take(),
         unspoken=list(ended.unspoken) or None,
-    )
-
-
-def _usage(ended: Ended) -> SpeechBatchUsage:
-    usage = ended.usage
-    return SpeechBatchUsage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
     )
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from antiphon.api.deps import Asking, Server
 from antiphon.api.http_ranges import StoredFile, file_response
-from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
+from antiphon.api.options import checked_request, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech_jobs import (
     SpeechJobBody,
@@ -101,11 +101,7 @@ async def create_job(
     own = server.seen_by(Caller(caller.owner))  # an admin's job has no further rights
     for part in body.parts:
         speech = body.speech(part)
-        request = speech.to_domain("check")
-        model = server.speech.model(request.model)
-        options = FamilyOptions.of(speech, model.task)
-        request = replace(request, options=options.values)
-        server.speech.check(request, model, options.recordings)
+        request, model, options = checked_request(speech, speech.to_domain("check"), server)
         if request.word_timestamps:
             raise InvalidRequestError(
                 "Jobs do not tell when words are spoken: leave 'word_timestamps' out.",

@@ -17,7 +17,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import Voice
 from antiphon.voices.names import MAX_NAME_CHARACTERS
-from antiphon.voices.store import StoredVoice
+from antiphon.voices.store import NewVoice, StoredVoice
 
 router = APIRouter(tags=["voices"])
 
@@ -79,12 +79,7 @@ async def create_voice(request: Request, server: Server) -> dict[str, Any]:
     """Keep a voice: a recording with a name, or a speaker embedding."""
     fields = await Fields.of(request)
     voice = new_voice(fields)
-    model = server.speech.model(None)
-    try:
-        stored = await server.uploaded.add(voice, model, server.settings.speech.voice_aliases)
-    except InvalidRequestError as error:
-        raise _about_form(error, voice.kind) from error
-    return _kept(stored)
+    return _kept(await add_voice(voice, voice.kind, server))
 
 
 @router.get("/v1/audio/voices/{voice_id}", responses=_ERRORS)
@@ -138,8 +133,12 @@ def _described(voice: Voice, model: LoadedModel, server: ServerState) -> dict[st
     }
 
 
-def _about_form(error: InvalidRequestError, field: str) -> InvalidRequestError:
-    """Name the field of the form that a recording's error is about."""
-    if error.param != "ref_audio":
-        return error
-    return InvalidRequestError(error.message, param=field, code=error.code)
+async def add_voice(voice: NewVoice, field: str, server: ServerState) -> StoredVoice:
+    """Keep a voice; errors of its recording name the ``field`` of the form that had it."""
+    model = server.speech.model(None)
+    try:
+        return await server.uploaded.add(voice, model, server.settings.speech.voice_aliases)
+    except InvalidRequestError as error:
+        if error.param != "ref_audio":
+            raise
+        raise InvalidRequestError(error.message, param=field, code=error.code) from error

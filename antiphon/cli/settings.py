@@ -32,7 +32,7 @@ def as_toml(settings: "Settings") -> Iterator[str]:
     for section in Settings.model_fields:
         yield ""
         yield f"[{section}]"
-        yield from _section_lines(section, vars(settings)[section])
+        yield from _section_lines(section, getattr(settings, section))
 
 
 def _section_lines(section_name: str, section: "SettingsSection") -> Iterator[str]:

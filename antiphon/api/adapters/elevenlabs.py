@@ -1,12 +1,13 @@
 """ElevenLabs' text-to-speech over HTTP; the modules beside have streams, voices and dialogues."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from antiphon.api.adapters.files import file_pieces
+from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_language, known_model, known_voice
 from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, timed_whole
 from antiphon.api.deps import Server, SpeechId
@@ -52,16 +53,12 @@ class Call:
 
     def file(self, events: SpeechStream) -> Response:
         """Stream a file."""
-        format = self.query.format()
-        pieces = file_pieces(events, format, self.server)
-        return StreamedResponse(pieces, {"request-id": self.id}, format.media_type)
+        return file_response(events, self.query.format(), self.server, {"request-id": self.id})
 
     def json(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
         """Answer with one JSON object: a file, and the time of each character."""
-
-        async def collect() -> tuple[list[bytes], dict[str, str]]:
-            return [await timed_whole(events, text, self.query.format(), self.server, more)], {}
-
+        format = self.query.format()
+        collect = partial(timed_whole, events, text, format, self.server, more)
         return WholeResponse(collect, {"request-id": self.id}, "application/json")
 
     def json_lines(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:

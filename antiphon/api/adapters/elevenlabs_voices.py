@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
+from antiphon.api import voices
 from antiphon.api.deps import Server
 from antiphon.api.schemas.elevenlabs_voices import new_voice, voice_edit
 from antiphon.api.state import ServerState
@@ -100,14 +101,7 @@ async def edit_settings(voice_id: str, server: Server) -> dict[str, Any]:
 @router.post("/v1/voices/add")
 async def add_voice(request: Request, server: Server) -> dict[str, Any]:
     """Keep a voice: a name and a recording."""
-    voice = await new_voice(request)
-    model = server.speech.model(None)
-    try:
-        stored = await server.uploaded.add(voice, model, server.settings.speech.voice_aliases)
-    except InvalidRequestError as error:
-        if error.param != "ref_audio":
-            raise
-        raise InvalidRequestError(error.message, param="files", code=error.code) from error
+    stored = await voices.add_voice(await new_voice(request), "files", server)
     return {"voice_id": stored.id, "requires_verification": False}
 
 

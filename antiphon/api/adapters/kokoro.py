@@ -1,9 +1,5 @@
 """Kokoro-FastAPI's own endpoints, beside the one of OpenAI: captions, dialogues, and mixes."""
 
-import base64
-import json
-from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,21 +8,17 @@ from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from antiphon.api.adapters.files import file_pieces
+from antiphon.api.adapters.files import file_response, json_line, json_lines, json_whole
 from antiphon.api.deps import Server, SpeechId
-from antiphon.api.encoding import collected, encoded
-from antiphon.api.middleware import memory_budget
 from antiphon.api.options import open_stream
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.api.state import ServerState
-from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue
-from antiphon.types import Ended, SpeechStream
 
 router = APIRouter(tags=["kokoro"])
 
@@ -71,11 +63,14 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
         )
     words = WordTimestampCollector()
     events = words.passed(open_tagged(body, request, server))
-    rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
-    captions = _Captions(events, words if body.return_timestamps else None, body, rate_hz)
+    format = WireFormat.of(
+        body.response_format, request.sample_rate_hz or capabilities.sample_rate_hz
+    )
+    line = partial(_line, body.response_format, words if body.return_timestamps else None)
     if body.stream is False:
-        return WholeResponse(partial(captions.whole, server), {}, "application/json")
-    return StreamedResponse(captions.lines(server), {}, "application/json")
+        collect = partial(json_whole, events, format, server, line)
+        return WholeResponse(collect, {}, "application/json")
+    return StreamedResponse(json_lines(events, format, server, line), {}, "application/json")
 
 
 @router.post("/dev/dialogue", response_class=Response)
@@ -89,7 +84,7 @@ async def dialogue(body: KokoroDialogueBody, server: Server, speech_id: SpeechId
     speak = partial(open_stream, body, server=server)
     events = Dialogue(server.speech, turns, speak, body.pause_between_turns).events()
     format = WireFormat.of(body.response_format, request.sample_rate_hz)
-    return StreamedResponse(file_pieces(events, format, server), {}, format.media_type)
+    return file_response(events, format, server)
 
 
 @router.post("/v1/audio/voices/combine")
@@ -102,50 +97,15 @@ async def combine_voices() -> dict[str, Any]:
     )
 
 
-class _Captions:
-    """Audio in JSON, with the words that are spoken in it."""
-
-    def __init__(
-        self,
-        events: SpeechStream,
-        words: WordTimestampCollector | None,
-        body: CaptionedBody,
-        rate_hz: int,
-    ) -> None:
-        self._events = events
-        self._words = words
-        self._format: AudioFormat = body.response_format
-        self._rate_hz = rate_hz
-
-    async def lines(self, server: ServerState) -> Pieces:
-        """Yield an object a line, each with a piece of the file."""
-        encoding = encoded(self._events, self._format, self._rate_hz, server.encoders)
-        async with aclosing(encoding) as items:
-            async for item in items:
-                if not isinstance(item, Ended):
-                    yield self._line(item)
-
-    async def whole(self, server: ServerState) -> tuple[list[bytes], dict[str, str]]:
-        """Return one object with the whole file."""
-        pieces, _ = await collected(self._events, self._format, self._rate_hz, server.encoders)
-        memory_budget.count_as_base64(sum(map(len, pieces)))
-        return [await server.encoders.run(self._line, b"".join(pieces))], {}
-
-    def _line(self, audio: bytes) -> bytes:
-        told: Mapping[str, Any] = {
-            "audio": base64.b64encode(audio).decode(),
-            "audio_format": self._format.media_type,
-            "timestamps": None if self._words is None else self._taken(self._words),
+def _line(format: AudioFormat, words: WordTimestampCollector | None, audio: bytes) -> bytes:
+    """Return a piece of a file as JSON, with the words that are spoken in it."""
+    timestamps = [
+        {
+            "word": each["word"],
+            "start_time": each["start_ms"] / 1000,
+            "end_time": each["end_ms"] / 1000,
         }
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-    @staticmethod
-    def _taken(words: WordTimestampCollector) -> list[dict[str, Any]]:
-        return [
-            {
-                "word": each["word"],
-                "start_time": each["start_ms"] / 1000,
-                "end_time": each["end_ms"] / 1000,
-            }
-            for each in words.take()
-        ]
+        for each in (words.take() if words else ())
+    ]
+    members = {"audio_format": format.media_type, "timestamps": timestamps if words else None}
+    return json_line("audio", audio, members)

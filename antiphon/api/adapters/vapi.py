@@ -4,16 +4,16 @@ Its address is set in the assistant (``voice.server.url``), and so are voice and
 address. See https://docs.vapi.ai/customization/custom-voices/custom-tts.
 """
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from antiphon.api.adapters.files import file_pieces
+from antiphon.api.adapters.files import file_response
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
-from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.types import SpeechRequest
@@ -68,5 +68,5 @@ async def speak(
         sample_rate_hz=message.sample_rate_hz,
         id=speech_id,
     )
-    pieces = file_pieces(server.speech.stream(request), format, server)
-    return StreamedResponse(pieces, {}, RAW_AUDIO)
+    format = replace(format, media_type=RAW_AUDIO)
+    return file_response(server.speech.stream(request), format, server)

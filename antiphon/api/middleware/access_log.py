@@ -3,6 +3,7 @@
 import logging
 import time
 
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.middleware.base import CALLER
@@ -70,4 +71,4 @@ class AccessLogMiddleware:
 def route_of(scope: Scope) -> str:
     """Return the route as the API's description has it, which no client can make up."""
     route = scope.get("route")
-    return str(vars(route)["path"]) if route is not None and "path" in vars(route) else _UNKNOWN
+    return route.path if isinstance(route, Route | WebSocketRoute) else _UNKNOWN

@@ -64,6 +64,8 @@ class SpeechBatchBody(BaseModel):
 class SpeechBatchUsage(BaseModel):
     """What an item cost."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     input_tokens: int
     output_tokens: int
     total_tokens: int

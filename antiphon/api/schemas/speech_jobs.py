@@ -1,6 +1,7 @@
 """The body of a job, and a job as clients see it."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -85,12 +86,20 @@ class SpeechJobBody(BaseModel):
         return SpeechJobBody.model_validate({"seed": seed, **members})
 
 
-class JobProgressView(BaseModel):
+class _View(BaseModel):
+    """Made of a dataclass, whose fields may have other names."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class JobProgressView(_View):
     """How far a job is."""
 
     fraction: float = Field(description="0 to 1, of the text.")
-    segments: int = Field(description="Pieces of text that have been spoken.")
-    audio_seconds: float
+    segments: int = Field(
+        validation_alias="num_segments", description="Pieces of text that have been spoken."
+    )
+    audio_seconds: float = Field(validation_alias="audio_s")
 
 
 class JobFileView(BaseModel):
@@ -102,13 +111,13 @@ class JobFileView(BaseModel):
     duration: float = Field(description="In seconds.")
 
 
-class JobChapterView(BaseModel):
+class JobChapterView(_View):
     """Where a chapter is."""
 
     title: str | None
     file: int
-    start: float = Field(description="In its file, in seconds.")
-    duration: float = Field(description="In seconds.")
+    start: float = Field(validation_alias="start_s", description="In its file, in seconds.")
+    duration: float = Field(validation_alias="duration_s", description="In seconds.")
 
 
 class JobUsageView(BaseModel):
@@ -151,15 +160,7 @@ class SpeechJobView(BaseModel):
                 )
                 for index, file in enumerate(result.files)
             ]
-            members["chapters"] = [
-                JobChapterView(
-                    title=each.title,
-                    file=each.file,
-                    start=each.start_s,
-                    duration=each.duration_s,
-                )
-                for each in result.chapters
-            ]
+            members["chapters"] = [JobChapterView.model_validate(each) for each in result.chapters]
             members["finish_reason"] = result.finish_reason
             members["unspoken"] = list(result.unspoken) or None
             members["usage"] = JobUsageView(
@@ -167,21 +168,14 @@ class SpeechJobView(BaseModel):
                 output_tokens=result.output_tokens,
                 total_tokens=result.input_tokens + result.output_tokens,
             )
-        if (fault := job.fault) is not None:
-            members["error"] = ErrorDetail(
-                message=fault.message, type=fault.type, code=fault.code, param=fault.param
-            )
-        progress = job.progress
+        if job.fault is not None:
+            members["error"] = ErrorDetail(**asdict(job.fault))
         return cls(
             id=job.id,
             status=job.state,
             created_at=job.created_s,
             finished_at=job.finished_s,
-            progress=JobProgressView(
-                fraction=progress.fraction,
-                segments=progress.num_segments,
-                audio_seconds=progress.audio_s,
-            ),
+            progress=JobProgressView.model_validate(job.progress),
             **members,
         )
 
