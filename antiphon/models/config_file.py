@@ -1,11 +1,11 @@
 """Reads a checkpoint's JSON files with types; every error names the file and the key."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from antiphon.errors import ModelLoadError
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class ConfigSection:
     """One JSON object of a file.
 
-    Keys that nobody asks for are ignored: published files carry many that have no effect.
+    Keys that are not read are ignored: published files carry many that have no effect.
 
     Attributes:
         file: where it was read.
@@ -42,6 +42,41 @@ class ConfigSection:
         if not isinstance(values, dict):
             raise ModelLoadError(f"{file}: must hold a JSON object")
         return cls(file, "", values)
+
+    def build(
+        self,
+        kind: type[T],
+        keys: Mapping[str, str] = MappingProxyType({}),
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+        **given: Any,
+    ) -> T:
+        """Return a dataclass whose fields are read, each by its type, from keys of their names.
+
+        Fields of other types than numbers, strings, booleans and lists of whole numbers keep their
+        defaults.
+
+        Args:
+            kind: the dataclass; a field's default is that of a missing key.
+            keys: of fields whose keys have other names.
+            defaults: of missing keys, before those of the fields.
+            given: values of fields that are not read.
+        """
+        types = get_type_hints(kind)
+        readers: dict[Any, Callable[[str, Any], Any]] = {
+            int: self.integer,
+            float: self.number,
+            bool: self.boolean,
+            str: self.text,
+            tuple[int, ...]: self.integers,
+        }
+        values = dict(given)
+        for field in fields(kind):  # type: ignore[arg-type]
+            read = readers.get(types[field.name])
+            if field.name not in given and read is not None:
+                default = None if field.default is MISSING else field.default
+                default = defaults.get(field.name, default)
+                values[field.name] = read(keys.get(field.name, field.name), default)
+        return kind(**values)
 
     def integer(self, key: str, default: int | None = None) -> int:
         """Return a whole number, not negative."""

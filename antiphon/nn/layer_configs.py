@@ -63,12 +63,12 @@ class EcapaConfig:
         res2net_scale: groups of channels in a block.
     """
 
-    mel_dim: int
-    embedding_size: int
-    channels: tuple[int, ...]
-    kernel_sizes: tuple[int, ...]
-    dilations: tuple[int, ...]
-    attention_channels: int
-    res2net_scale: int
-    se_channels: int
-    sample_rate_hz: int
+    mel_dim: int = 128
+    embedding_size: int = 1024
+    channels: tuple[int, ...] = (512, 512, 512, 512, 1536)
+    kernel_sizes: tuple[int, ...] = (5, 3, 3, 3, 1)
+    dilations: tuple[int, ...] = (1, 2, 3, 4, 1)
+    attention_channels: int = 128
+    res2net_scale: int = 8
+    se_channels: int = 128
+    sample_rate_hz: int = 24000

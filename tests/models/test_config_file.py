@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,22 @@ def test_files_that_hold_no_object_are_named(tmp_path: Path, content: str) -> No
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match=r"config\.json"):
         ConfigSection.read(tmp_path / "config.json")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    width: int
+    rate: float
+    strides: tuple[int, ...] = (2, 3)
+    is_causal: bool = True
+    scaling: dict[str, float] | None = None
+
+
+def test_a_dataclass_is_read_by_the_types_of_its_fields(tmp_path: Path) -> None:
+    read = section(tmp_path, {"hidden_size": 8, "rate": 2, "scaling": {}, "is_causal": False})
+    built = read.build(Sizes, {"width": "hidden_size"})
+    assert built == Sizes(8, 2.0, is_causal=False)
+    assert isinstance(built.rate, float)
+    assert read.build(Sizes, defaults={"width": 5}, rate=0.5) == Sizes(5, 0.5, is_causal=False)
+    with pytest.raises(ModelLoadError, match="'width' is missing"):
+        read.build(Sizes)

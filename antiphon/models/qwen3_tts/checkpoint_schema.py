@@ -6,6 +6,7 @@ Loading compares files with it before any byte is read, and random checkpoints a
 from typing import TypeAlias
 
 from antiphon.models.qwen3_tts.config import (
+    DOWNSAMPLE_STRIDE,
     CodecDecoderConfig,
     CodecEncoderConfig,
     PredictorConfig,
@@ -207,7 +208,7 @@ def _snake(name: str, width: int) -> Layout:
 
 def _codec_encoder(config: CodecEncoderConfig) -> Layout:
     width = config.hidden_size
-    kernel_size = 2 * config.downsample_stride
+    kernel_size = 2 * DOWNSAMPLE_STRIDE
     layout = _under("encoder", _seanet(config))
     layout |= _under("encoder_transformer", _mimi_layers(config.transformer))
     layout["downsample.conv.weight"] = (width, width, kernel_size)

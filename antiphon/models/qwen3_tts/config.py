@@ -1,5 +1,7 @@
 """What a Qwen3-TTS checkpoint says of itself, read once into frozen dataclasses.
 
+Defaults are those of the official classes.
+
     Qwen3TTSConfig                  config.json, generation_config.json
     ├── talker: TalkerConfig        the language model over codec frames
     │   ├── transformer: TransformerConfig
@@ -24,6 +26,8 @@ from enum import StrEnum
 from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
 CODEC_DIRECTORY = "speech_tokenizer"
+DOWNSAMPLE_STRIDE = 2
+"""Of the convolution between the codec encoder's transformer and its quantizers; Mimi fixes it."""
 MIN_NEW_TOKENS = 2
 """The official code forbids end of speech for the first two group-0 tokens."""
 NUM_SUPPRESSED_IDS = 1024
@@ -55,11 +59,11 @@ class CodecTokens:
 class TextTokens:
     """Special ids of the text vocabulary."""
 
-    im_start: int
-    im_end: int
-    tts_pad: int
-    tts_bos: int
-    tts_eos: int
+    im_start: int = 151644
+    im_end: int = 151645
+    tts_pad: int = 151671
+    tts_bos: int = 151672
+    tts_eos: int = 151673
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +122,13 @@ class CodecDecoderConfig:
     """
 
     transformer: TransformerConfig
-    codebook_size: int
+    codebook_size: int = 2048
     codebook_dim: int
-    num_quantizers: int
-    latent_dim: int
-    decoder_dim: int
-    upsampling_ratios: tuple[int, ...]
-    upsample_rates: tuple[int, ...]
+    num_quantizers: int = 16
+    latent_dim: int = 1024
+    decoder_dim: int = 1536
+    upsampling_ratios: tuple[int, ...] = (2, 2)
+    upsample_rates: tuple[int, ...] = (8, 5, 4, 3)
 
     @property
     def samples_per_frame(self) -> int:
@@ -137,26 +141,24 @@ class CodecEncoderConfig:
 
     Attributes:
         ratios: in the order of Mimi's configuration; the encoder applies them reversed.
-        downsample_stride: of the convolution between transformer and quantizer.
         codebook_dim: width of a code's vector.
         num_quantizers: in the checkpoint; `CodecConfig.num_quantizers` of them are used.
     """
 
     transformer: TransformerConfig
-    hidden_size: int
-    num_filters: int
-    num_residual_layers: int
-    ratios: tuple[int, ...]
-    kernel_size: int
-    last_kernel_size: int
-    residual_kernel_size: int
-    dilation_growth_rate: int
-    compress: int
-    downsample_stride: int
-    codebook_size: int
-    codebook_dim: int
-    num_quantizers: int
-    num_semantic_quantizers: int
+    hidden_size: int = 512
+    num_filters: int = 64
+    num_residual_layers: int = 1
+    ratios: tuple[int, ...] = (8, 6, 5, 4)
+    kernel_size: int = 7
+    last_kernel_size: int = 3
+    residual_kernel_size: int = 3
+    dilation_growth_rate: int = 2
+    compress: int = 2
+    codebook_size: int = 2048
+    codebook_dim: int = 256
+    num_quantizers: int = 32
+    num_semantic_quantizers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,15 @@ default here. Keys that choose an architecture which is not implemented are refu
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from antiphon.models.config_file import ConfigSection
 from antiphon.models.qwen3_tts.config import (
     CODEC_DIRECTORY,
+    DOWNSAMPLE_STRIDE,
     CodecConfig,
     CodecDecoderConfig,
     CodecEncoderConfig,
@@ -25,7 +28,27 @@ from antiphon.models.qwen3_tts.config import (
 )
 from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
-DOWNSAMPLE_STRIDE = 2  # Mimi fixes it; no file states it
+# The keys of fields that are named otherwise here.
+_TRANSFORMER = {
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "norm_eps": "rms_norm_eps",
+    "max_positions": "max_position_embeddings",
+}
+_CODEC_TOKENS = {field.name: f"codec_{field.name}_id" for field in fields(CodecTokens)} | {
+    "eos": "codec_eos_token_id"
+}
+_TEXT_TOKENS = {field.name: f"{field.name}_token_id" for field in fields(TextTokens)}
+_ECAPA = {field.name: f"enc_{field.name}" for field in fields(EcapaConfig)} | {
+    "mel_dim": "mel_dim",
+    "embedding_size": "enc_dim",
+    "sample_rate_hz": "sample_rate",
+}
+_GENERATION = {
+    "predictor_do_sample": "subtalker_dosample",
+    **{f"predictor_{name}": f"subtalker_{name}" for name in ("temperature", "top_k", "top_p")},
+}
 
 
 def load_config(path: Path) -> Qwen3TTSConfig:
@@ -54,41 +77,23 @@ def load_config(path: Path) -> Qwen3TTSConfig:
         predictor=_predictor(section.section("code_predictor_config"), talker, codec),
         speaker_encoder=_speaker_encoder(top, talker) if task is Task.BASE else None,
         codec=codec,
-        tokens=_text_tokens(top),
-        generation=_generation(ConfigSection.read(path / "generation_config.json")),
+        tokens=top.build(TextTokens, _TEXT_TOKENS),
+        generation=ConfigSection.read(path / "generation_config.json").build(
+            GenerationDefaults, _GENERATION
+        ),
         languages=languages,
         speakers=speakers,
         dialects=_dialects(section, languages, speakers),
     )
 
 
-def _text_tokens(top: ConfigSection) -> TextTokens:
-    return TextTokens(
-        im_start=top.integer("im_start_token_id", 151644),
-        im_end=top.integer("im_end_token_id", 151645),
-        tts_pad=top.integer("tts_pad_token_id", 151671),
-        tts_bos=top.integer("tts_bos_token_id", 151672),
-        tts_eos=top.integer("tts_eos_token_id", 151673),
-    )
-
-
 def _talker(section: ConfigSection) -> TalkerConfig:
     section.expect("tie_word_embeddings", False, default=False)
-    return TalkerConfig(
+    return section.build(
+        TalkerConfig,
+        {"num_groups": "num_code_groups"},
         transformer=_qwen3_layers(section),
-        tokens=CodecTokens(
-            pad=section.integer("codec_pad_id"),
-            bos=section.integer("codec_bos_id"),
-            eos=section.integer("codec_eos_token_id"),
-            think=section.integer("codec_think_id"),
-            nothink=section.integer("codec_nothink_id"),
-            think_bos=section.integer("codec_think_bos_id"),
-            think_eos=section.integer("codec_think_eos_id"),
-        ),
-        vocab_size=section.integer("vocab_size"),
-        num_groups=section.integer("num_code_groups"),
-        text_vocab_size=section.integer("text_vocab_size"),
-        text_hidden_size=section.integer("text_hidden_size"),
+        tokens=section.build(CodecTokens, _CODEC_TOKENS),
     )
 
 
@@ -97,29 +102,36 @@ def _predictor(section: ConfigSection, talker: TalkerConfig, codec: CodecConfig)
         raise section.error("num_code_groups", f"must be {talker.num_groups}, as in the talker")
     if section.integer("vocab_size") != codec.decoder.codebook_size:
         raise section.error("vocab_size", f"must be {codec.decoder.codebook_size}, as in the codec")
-    return PredictorConfig(
+    return section.build(
+        PredictorConfig,
+        {"num_groups": "num_code_groups"},
         transformer=_qwen3_layers(section),
-        vocab_size=section.integer("vocab_size"),
-        num_groups=section.integer("num_code_groups"),
         embedding_size=talker.transformer.hidden_size,
     )
 
 
 def _qwen3_layers(section: ConfigSection) -> TransformerConfig:
-    section.expect("attention_bias", False, default=False)
-    section.expect("hidden_act", "silu", default="silu")
     section.expect("use_sliding_window", False, default=False)
-    return TransformerConfig(
-        hidden_size=section.integer("hidden_size"),
-        intermediate_size=section.integer("intermediate_size"),
-        num_layers=section.integer("num_hidden_layers"),
-        num_heads=section.integer("num_attention_heads"),
-        num_kv_heads=section.integer("num_key_value_heads"),
-        head_dim=section.integer("head_dim"),
-        norm_eps=section.number("rms_norm_eps", 1e-6),
-        rope_theta=_rope_theta(section),
-        max_positions=section.integer("max_position_embeddings", 32768),
-    )
+    return _transformer(section, "silu", {"norm_eps": 1e-6, "max_positions": 32768})
+
+
+def _transformer(
+    section: ConfigSection, activation: str, defaults: dict[str, Any], **given: Any
+) -> TransformerConfig:
+    section.expect("attention_bias", False, default=False)
+    section.expect("hidden_act", activation, default=activation)
+    theta = _rope_theta(section)
+    return section.build(TransformerConfig, _TRANSFORMER, defaults, rope_theta=theta, **given)
+
+
+def _codec_transformer(
+    section: ConfigSection, activation: str, defaults: dict[str, Any], **given: Any
+) -> TransformerConfig:
+    """Read layers as the official classes of codecs do: heads are as wide as fit, if not said."""
+    width = section.integer("hidden_size", defaults["hidden_size"])
+    num_heads = section.integer("num_attention_heads", defaults["num_heads"])
+    common = {"head_dim": width // num_heads, "num_layers": 8, "max_positions": 8000}
+    return _transformer(section, activation, common | defaults, **given)
 
 
 def _rope_theta(section: ConfigSection) -> float:
@@ -139,17 +151,7 @@ def _speaker_encoder(top: ConfigSection, talker: TalkerConfig) -> EcapaConfig:
     if section.integer("enc_dim", 1024) != talker.transformer.hidden_size:
         raise section.error("enc_dim", f"must be {talker.transformer.hidden_size}, as the talker")
     section.expect("sample_rate", 24000, default=24000)
-    return EcapaConfig(
-        mel_dim=section.integer("mel_dim", 128),
-        embedding_size=section.integer("enc_dim", 1024),
-        channels=section.integers("enc_channels", (512, 512, 512, 512, 1536)),
-        kernel_sizes=section.integers("enc_kernel_sizes", (5, 3, 3, 3, 1)),
-        dilations=section.integers("enc_dilations", (1, 2, 3, 4, 1)),
-        attention_channels=section.integer("enc_attention_channels", 128),
-        res2net_scale=section.integer("enc_res2net_scale", 8),
-        se_channels=section.integer("enc_se_channels", 128),
-        sample_rate_hz=section.integer("sample_rate", 24000),
-    )
+    return section.build(EcapaConfig, _ECAPA)
 
 
 def _codec(top: ConfigSection) -> CodecConfig:
@@ -173,38 +175,16 @@ def _codec(top: ConfigSection) -> CodecConfig:
 
 
 def _codec_decoder(section: ConfigSection) -> CodecDecoderConfig:
-    section.expect("attention_bias", False, default=False)
-    section.expect("hidden_act", "silu", default="silu")
     section.expect("num_semantic_quantizers", 1, default=1)
-    num_heads = section.integer("num_attention_heads", 16)
-    hidden_size = section.integer("hidden_size", 1024)
-    return CodecDecoderConfig(
-        transformer=TransformerConfig(
-            hidden_size=hidden_size,
-            intermediate_size=section.integer("intermediate_size", 3072),
-            num_layers=section.integer("num_hidden_layers", 8),
-            num_heads=num_heads,
-            num_kv_heads=section.integer("num_key_value_heads", 16),
-            head_dim=section.integer("head_dim", hidden_size // num_heads),
-            norm_eps=section.number("rms_norm_eps", 1e-5),
-            rope_theta=_rope_theta(section),
-            max_positions=section.integer("max_position_embeddings", 8000),
-            window=section.integer("sliding_window", 72),
-        ),
-        codebook_size=section.integer("codebook_size", 2048),
-        codebook_dim=section.integer("codebook_dim"),
-        num_quantizers=section.integer("num_quantizers", 16),
-        latent_dim=section.integer("latent_dim", 1024),
-        decoder_dim=section.integer("decoder_dim", 1536),
-        upsampling_ratios=section.integers("upsampling_ratios", (2, 2)),
-        upsample_rates=section.integers("upsample_rates", (8, 5, 4, 3)),
+    sizes = {"hidden_size": 1024, "intermediate_size": 3072, "num_heads": 16, "num_kv_heads": 16}
+    transformer = _codec_transformer(
+        section, "silu", sizes | {"norm_eps": 1e-5}, window=section.integer("sliding_window", 72)
     )
+    return section.build(CodecDecoderConfig, transformer=transformer)
 
 
 def _codec_encoder(section: ConfigSection, samples_per_frame: int) -> CodecEncoderConfig:
-    section.expect("attention_bias", False, default=False)
     section.expect("audio_channels", 1, default=1)
-    section.expect("hidden_act", "gelu", default="gelu")
     section.expect("pad_mode", "constant", default="constant")
     section.expect("use_causal_conv", True, default=True)
     section.expect("use_conv_shortcut", False, default=False)
@@ -215,54 +195,13 @@ def _codec_encoder(section: ConfigSection, samples_per_frame: int) -> CodecEncod
         raise section.error(
             "upsampling_ratios", f"does not give {samples_per_frame} samples a frame"
         )
-    hidden_size = section.integer("hidden_size", 512)
-    num_heads = section.integer("num_attention_heads", 8)
-    return CodecEncoderConfig(
-        transformer=TransformerConfig(
-            hidden_size=hidden_size,
-            intermediate_size=section.integer("intermediate_size", 2048),
-            num_layers=section.integer("num_hidden_layers", 8),
-            num_heads=num_heads,
-            num_kv_heads=section.integer("num_key_value_heads", 8),
-            head_dim=section.integer("head_dim", hidden_size // num_heads),
-            norm_eps=section.number("norm_eps", 1e-5),
-            rope_theta=_rope_theta(section),
-            max_positions=section.integer("max_position_embeddings", 8000),
-            # Left unread, as in the official code, which attends to all that came before.
-            window=None,
-        ),
-        hidden_size=hidden_size,
-        num_filters=section.integer("num_filters", 64),
-        num_residual_layers=section.integer("num_residual_layers", 1),
-        ratios=ratios,
-        kernel_size=section.integer("kernel_size", 7),
-        last_kernel_size=section.integer("last_kernel_size", 3),
-        residual_kernel_size=section.integer("residual_kernel_size", 3),
-        dilation_growth_rate=section.integer("dilation_growth_rate", 2),
-        compress=section.integer("compress", 2),
-        downsample_stride=DOWNSAMPLE_STRIDE,
-        codebook_size=section.integer("codebook_size", 2048),
-        codebook_dim=codebook_dim,
-        num_quantizers=section.integer("num_quantizers", 32),
-        num_semantic_quantizers=section.integer("num_semantic_quantizers", 1),
+    sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_heads": 8, "num_kv_heads": 8}
+    # The window is left unread, as in the official code, which attends to all that came before.
+    transformer = _codec_transformer(
+        section, "gelu", sizes, norm_eps=section.number("norm_eps", 1e-5)
     )
-
-
-def _generation(section: ConfigSection) -> GenerationDefaults:
-    fallback = GenerationDefaults()
-    return GenerationDefaults(
-        do_sample=section.boolean("do_sample", fallback.do_sample),
-        temperature=section.number("temperature", fallback.temperature),
-        top_k=section.integer("top_k", fallback.top_k),
-        top_p=section.number("top_p", fallback.top_p),
-        repetition_penalty=section.number("repetition_penalty", fallback.repetition_penalty),
-        predictor_do_sample=section.boolean("subtalker_dosample", fallback.predictor_do_sample),
-        predictor_temperature=section.number(
-            "subtalker_temperature", fallback.predictor_temperature
-        ),
-        predictor_top_k=section.integer("subtalker_top_k", fallback.predictor_top_k),
-        predictor_top_p=section.number("subtalker_top_p", fallback.predictor_top_p),
-        max_new_tokens=section.integer("max_new_tokens", fallback.max_new_tokens),
+    return section.build(
+        CodecEncoderConfig, {"ratios": "upsampling_ratios"}, transformer=transformer
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.qwen3_tts.config import CodecEncoderConfig
+from antiphon.models.qwen3_tts.config import DOWNSAMPLE_STRIDE, CodecEncoderConfig
 from antiphon.nn.codec_layers.conv import LayerBuilder, PaddedConv
 from antiphon.nn.codec_layers.quantizer import ResidualQuantizer, codebook
 from antiphon.nn.codec_layers.seanet import SeanetEncoder
@@ -58,7 +58,7 @@ class CodecEncoder:
             downsample=PaddedConv.of(
                 weights,
                 "encoder.downsample.conv",
-                stride=config.downsample_stride,
+                stride=DOWNSAMPLE_STRIDE,
                 pad_mode="replicate",
             ),
             quantizers=(
