@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.faults import fault_of
@@ -78,7 +78,12 @@ class AsyncEngine:
         return self._status.status.failure
 
     async def generate(
-        self, request_id: str, prompt: Prompt, *, is_live: bool = True
+        self,
+        request_id: str,
+        prompt: Prompt,
+        *,
+        is_live: bool = True,
+        resume_frames: Sequence[Any] = (),
     ) -> AsyncGenerator[EngineEvent, None]:
         """Stream a request's audio, or its frames if they are decoded elsewhere; last its `Ended`.
 
@@ -87,6 +92,7 @@ class AsyncEngine:
             prompt: of the model.
             is_live: whether a listener plays it while it is made; otherwise its priority is
                 offline, behind all live requests.
+            resume_frames: made by an engine before; the stream goes on after them.
 
         Raises:
             InvalidRequestError: a request of this id is open already, or it is too long.
@@ -102,6 +108,7 @@ class AsyncEngine:
         self._publish_open(1)
         output = _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
         request = EngineRequest(request_id, prompt, is_live)
+        request.resume(resume_frames)
         self._commands.put(partial(self._add, request, output))
         is_over = False
         try:
@@ -205,6 +212,10 @@ class AsyncEngine:
             self._core.scheduler.add(request)
         except AntiphonError as error:
             self._emit(request.id, error)
+            return
+        if request.is_last_frame_planned:  # it was resumed with all of its frames
+            self._core.scheduler.abort(request.id)
+            self._emit(request.id, Ended("length"))
 
     def _abort(self, request_id: str) -> None:
         if not self.failure and self._core.scheduler.abort(request_id):

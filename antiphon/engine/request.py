@@ -1,5 +1,6 @@
 """The engine's one mutable object per request: every change of its state is a method here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
@@ -125,6 +126,12 @@ class EngineRequest:
         self.arrived_s = now_s
         self.max_unread_frames, self.has_codec = max_unread_frames, has_codec
         self._update_limit()
+
+    def resume(self, frames: Sequence[Any]) -> None:
+        """Go on after frames that were made and delivered elsewhere, before it arrives here."""
+        self.frames = [*frames]
+        self.num_frames_planned = self.num_frames_read = len(frames)
+        self.num_frames_decoded = self.num_frames_delivered = len(frames)
 
     def read(self, num_frames: int) -> None:
         """Note that the consumer has taken frames, or audio of as many."""

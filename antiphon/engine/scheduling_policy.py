@@ -102,8 +102,9 @@ class ChunkPlanner:
         num_frames = min(chunk.num_frames, request.num_frames - chunk.start)
         if num_frames <= 0:
             return None
-        if request.num_frames_delivered == 0 and request.is_live:
-            request.clock.deadline_s = now_s + request.num_frames_decoded * self._codec.frame_s
+        if request.is_live and request.clock.deadline_s == inf:
+            num_planned = request.num_frames_decoded - request.num_frames_delivered
+            request.clock.deadline_s = now_s + num_planned * self._codec.frame_s
         request.num_frames_delivered += num_frames
         samples = samples[: num_frames * self._codec.samples_per_frame]
         return AudioChunk(samples, self._codec.sample_rate_hz, num_frames)
@@ -159,7 +160,8 @@ class ChunkPlanner:
             request.clock.extend(now_s, num_frames * self._codec.frame_s)
             slack_s = request.clock.deadline_s - now_s
         else:
-            slack_s = request.num_frames_decoded * self._codec.frame_s
+            num_planned = request.num_frames_decoded - request.num_frames_delivered
+            slack_s = num_planned * self._codec.frame_s
         request.chunk_frames = self.next_chunk_frames(num_frames, slack_s, self._costs.mean_step_s)
 
 

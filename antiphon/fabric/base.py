@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from antiphon.models.base import GeneratorItem, Piece, Prompt
 from antiphon.models.spec import LoadContext, StageSpec
@@ -42,6 +42,9 @@ class StageRequest:
         stream_id: names the stream that this is a part of; ``None``: it is one of its own.
         is_later: whether this continues a stream that was admitted, so that it is never refused.
         speed: of playback.
+        resume_frames: that a replica of the first stage made before it was lost, and whose audio
+            was delivered; the stream goes on after them. Text that had arrived by then is part of
+            the prompt, or is appended again.
         upstream: the stages before this one, first to last, whose items it consumes.
     """
 
@@ -51,6 +54,7 @@ class StageRequest:
     stream_id: str | None = None
     is_later: bool = False
     speed: float = 1.0
+    resume_frames: tuple[Any, ...] = ()
     upstream: tuple[StageHandle, ...] = ()
 
 

@@ -6,6 +6,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from antiphon.codec.frame_relay import FrameRelay
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.engine.admission import AdmissionLimits
@@ -70,7 +72,12 @@ class EngineStage:
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         if upstream is not None:
             return self._relay(request, upstream)
-        return self._engine.generate(request.id, request.prompt, is_live=request.is_live)
+        return self._engine.generate(
+            request.id,
+            request.prompt,
+            is_live=request.is_live,
+            resume_frames=request.resume_frames,
+        )
 
     async def _relay(
         self, request: StageRequest, upstream: StageStream
@@ -78,8 +85,15 @@ class EngineStage:
         """Stream what is made of upstream's frames; the reason of the end is upstream's."""
         room = asyncio.Semaphore(self._max_unread_frames)
         reasons: list[Ended] = []
+        context = request.prompt.context_frames
+        before = [*(() if context is None else context), *request.resume_frames]
         prompt = replace(
-            request.prompt, data=None, num_frames_allowed=0, num_positions=0, position_keys=()
+            request.prompt,
+            data=None,
+            num_frames_allowed=0,
+            num_positions=0,
+            position_keys=(),
+            context_frames=np.stack(before) if before else None,
         )
 
         async def pull(item: StageItem | None) -> None:

@@ -241,6 +241,18 @@ def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
     asyncio.run(main())
 
 
+def test_a_request_that_is_resumed_with_all_of_its_frames_ends_at_once() -> None:
+    async def main() -> None:
+        engine = AsyncEngine(CountingRunner())
+        full = Prompt(data=9, num_tokens=1, seed=0, sampling=Sampling(max_frames=3))
+        assert await collect_all(engine.generate("full", full, resume_frames=(0, 1, 2))) == [
+            Ended("length")
+        ]
+        await engine.close()
+
+    asyncio.run(main())
+
+
 def test_late_text_wakes_a_waiting_request() -> None:
     async def main() -> None:
         engine = AsyncEngine(CountingRunner())

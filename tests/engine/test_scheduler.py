@@ -304,6 +304,23 @@ def test_audio_is_whole_however_it_is_cut(
         assert chunks[0].num_frames == min(wanted, num_made)
 
 
+@given(st.integers(1, 40), st.data())
+def test_a_resumed_request_goes_on_after_its_frames(num_frames: int, data: st.DataObject) -> None:
+    num_made = data.draw(st.integers(0, num_frames))
+    scheduler, device = Scheduler(1, cache=CACHE, codec=CODEC), StrictDevice(1, CACHE, CODEC)
+    request = paged("a", 6, num_frames=num_frames)
+    request.resume([frame_value("a", number) for number in range(num_made)])
+    scheduler.add(request)
+    events: list[EngineEvent] = []
+    while scheduler.open_ids:
+        plan = scheduler.schedule()
+        events += [event for _, event in scheduler.update(plan, device.launch(plan).result())]
+        scheduler.check_integrity()
+    *chunks, end = events
+    assert heard_values(chunks) == [frame_value("a", n) for n in range(num_made, num_frames)]
+    assert end == Ended("stop")
+
+
 def test_live_requests_go_before_offline_ones_which_still_get_their_share() -> None:
     now = [0.0]
     scheduler, device = Scheduler(2, clock=lambda: now[0]), StrictDevice(2)

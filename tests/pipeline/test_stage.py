@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 
+import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings
@@ -12,7 +13,7 @@ from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import Piece
 from antiphon.models.toy.prompt import ToyPrompter
 from antiphon.pipeline.speech.model import LoadedModel
-from antiphon.types import AudioChunk, Ended, SpeechRequest
+from antiphon.types import AudioChunk, Ended, FrameReady, Samples, SpeechRequest
 
 DEADLINE_S = 20.0
 """For what must happen at all; how soon is nowhere asserted."""
@@ -107,6 +108,35 @@ def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
         assert sum(chunk.num_frames for chunk in chunks) == 2 * len("la la")
 
     on_toy(body)
+
+
+@pytest.mark.parametrize("is_colocated", [True, False])
+def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool) -> None:
+    async def main() -> None:
+        settings = ModelSettings(source="toy", device="cpu", max_slots=2)
+        apart = await LoadedModel.load(settings, is_colocated=False)
+        model = await LoadedModel.load(settings, is_colocated=is_colocated)
+        request = SpeechRequest("la la la la", sampling=model.task.sampling)
+        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+        talker = apart._stages.handles[0]
+        items = [item async for item in apart.fabric.open(talker, StageRequest("talk", prompt))]
+        frames = tuple(item.frame for item in items if isinstance(item, FrameReady))
+        whole = await _samples(model, StageRequest("whole", prompt))
+        for num_made in (1, len(frames) // 2, len(frames) - 1, len(frames)):
+            resumed = StageRequest("resumed", prompt, resume_frames=frames[:num_made])
+            begins = num_made * len(whole) // len(frames)
+            assert np.array_equal(await _samples(model, resumed), whole[begins:])
+        await apart.close()
+        await model.close()
+
+    asyncio.run(main())
+
+
+async def _samples(model: LoadedModel, request: StageRequest) -> Samples:
+    items = [item async for item in model.open(request)]
+    assert items[-1] == Ended("stop")
+    chunks = [item.samples for item in items if isinstance(item, AudioChunk)]
+    return np.concatenate([np.zeros(0, np.float32), *chunks])
 
 
 async def _signalling(stream: StageStream, heard: asyncio.Event) -> StageStream:
