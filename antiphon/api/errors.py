@@ -159,9 +159,6 @@ class ErrorMiddleware:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         has_started = False
 
         async def noted(message: Message) -> None:

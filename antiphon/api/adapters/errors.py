@@ -111,7 +111,7 @@ class ServiceErrorMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        service = None if scope["type"] == "lifespan" else service_of(scope)
+        service = service_of(scope)
         if service is None:
             await self._app(scope, receive, send)
             return

@@ -27,9 +27,6 @@ class AccessLogMiddleware:
         self._level = logging.INFO if logs_requests else logging.DEBUG
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         began_s, status = time.monotonic(), "none"  # if the client leaves before
 
         async def noted(message: Message) -> None:

@@ -25,14 +25,14 @@ _OPEN_LISTS = ("/v1/models", "/v1/audio/models", "/v1/audio/voices", "/v1/audio/
 
 
 class RequestIdMiddleware:
-    """Names each request: in its logs and in its response."""
+    """Names each request: in its logs and in its response. The outermost middleware."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":  # no middleware has a part in it
+            await scope["app"].router(scope, receive, send)
             return
         given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
         id = given if _VALID_REQUEST_ID.fullmatch(given) else new_request_id()
@@ -56,9 +56,6 @@ class ApiKeyMiddleware:
         self._failed = failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         headers = Headers(scope=scope)
         scope[CALLER] = self._keys.caller(headers)
         if self._keys and not _is_open(scope):

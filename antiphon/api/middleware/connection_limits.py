@@ -82,7 +82,7 @@ class ConnectionLimitMiddleware:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or scope["path"] in PROBES:
+        if scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         with self._limits.passed(scope["type"], caller_of(scope, self._keys)):

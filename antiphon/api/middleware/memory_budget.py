@@ -187,9 +187,6 @@ class MemoryMiddleware:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         with self._budget.lease(caller_of(scope, self._keys)) as lease, use_lease(lease):
             scope[LEASE] = lease
             declared = Headers(scope=scope).get("Content-Length", "")

@@ -30,10 +30,8 @@ class MethodMiddleware:
             if not any(each.matches(scope)[0] is not Match.NONE for each in self._sockets):
                 raise HTTPException(404, f"There is no WebSocket at '{_shown(scope)}'.")
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await self._answer(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]

@@ -76,7 +76,7 @@ class HostMiddleware:
         self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan" and scope["path"] not in PROBES:
+        if scope["path"] not in PROBES:
             host = Headers(scope=scope).get("Host")
             if host and not self._reach.answers_to(host):
                 raise HTTPException(

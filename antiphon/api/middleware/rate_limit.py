@@ -138,8 +138,7 @@ class RateLimitMiddleware:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_free = scope["type"] == "lifespan" or scope["path"] in PROBES
-        if is_free or not self._limits.has_limits:
+        if scope["path"] in PROBES or not self._limits.has_limits:
             await self._app(scope, receive, send)
             return
         caller = caller_of(scope, self._keys)
