@@ -16,7 +16,7 @@ from huggingface_hub import errors
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.hub import download, is_hub_id
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.registry import FAMILIES, resolve, served_name
 
@@ -28,7 +28,7 @@ DEADLINE_S = 60
 def checkpoint(tmp_path: Path) -> Path:
     """A checkpoint that can be resolved, without its weights."""
     path = tmp_path / COMMIT
-    write_all_but_weights(path, size="tiny", task=Task.CUSTOM_VOICE, dtype="float32")
+    write_all_but_weights(path, size="tiny", task=CheckpointTask.CUSTOM_VOICE, dtype="float32")
     return path
 
 

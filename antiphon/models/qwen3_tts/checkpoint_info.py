@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.checkpoint_schema import Layout, codec_layout, main_layout
-from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.voices import capabilities_of
 from antiphon.models.spec import Inspection, Table
@@ -22,9 +22,9 @@ from antiphon.nn.safetensors_index import (
 )
 
 _TASKS = {
-    Task.CUSTOM_VOICE: "built-in voices",
-    Task.VOICE_DESIGN: "a voice from a description",
-    Task.BASE: "a voice from a recording",
+    CheckpointTask.CUSTOM_VOICE: "built-in voices",
+    CheckpointTask.VOICE_DESIGN: "a voice from a description",
+    CheckpointTask.BASE: "a voice from a recording",
 }
 _SIZES = {"0b6": "0.6B", "1b7": "1.7B"}
 _MAIN_PARTS = (  # the first match decides

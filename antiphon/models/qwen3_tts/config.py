@@ -34,7 +34,7 @@ NUM_SUPPRESSED_IDS = 1024
 """The last ids of group 0, all but end of speech, are never sampled."""
 
 
-class Task(StrEnum):
+class CheckpointTask(StrEnum):
     """What a checkpoint was trained for; values of ``tts_model_type``."""
 
     CUSTOM_VOICE = "custom_voice"  # built-in speakers
@@ -205,7 +205,7 @@ class Qwen3TTSConfig:
     """
 
     model_size: str
-    task: Task
+    task: CheckpointTask
     talker: TalkerConfig
     predictor: PredictorConfig
     speaker_encoder: EcapaConfig | None
@@ -224,6 +224,6 @@ class Qwen3TTSConfig:
     @property
     def takes_instructions(self) -> bool:
         """Whether a prompt may begin with instructions."""
-        if self.task is Task.CUSTOM_VOICE:
+        if self.task is CheckpointTask.CUSTOM_VOICE:
             return self.model_size != "0b6"
-        return self.task is Task.VOICE_DESIGN
+        return self.task is CheckpointTask.VOICE_DESIGN

@@ -15,6 +15,7 @@ from antiphon.models.config_file import ConfigSection
 from antiphon.models.qwen3_tts.config import (
     CODEC_DIRECTORY,
     DOWNSAMPLE_STRIDE,
+    CheckpointTask,
     CodecConfig,
     CodecDecoderConfig,
     CodecEncoderConfig,
@@ -23,7 +24,6 @@ from antiphon.models.qwen3_tts.config import (
     PredictorConfig,
     Qwen3TTSConfig,
     TalkerConfig,
-    Task,
     TextTokens,
 )
 from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
@@ -61,8 +61,8 @@ def load_config(path: Path) -> Qwen3TTSConfig:
     top = ConfigSection.read(path / "config.json")
     top.expect("model_type", "qwen3_tts")
     top.expect("tokenizer_type", "qwen3_tts_tokenizer_12hz")
-    top.expect("tts_model_type", *(task.value for task in Task))
-    task = Task(top.text("tts_model_type"))
+    top.expect("tts_model_type", *(task.value for task in CheckpointTask))
+    task = CheckpointTask(top.text("tts_model_type"))
     section = top.section("talker_config")
     talker = _talker(section)
     codec = _codec(ConfigSection.read(path / CODEC_DIRECTORY / "config.json"))
@@ -75,7 +75,7 @@ def load_config(path: Path) -> Qwen3TTSConfig:
         task=task,
         talker=talker,
         predictor=_predictor(section.section("code_predictor_config"), talker, codec),
-        speaker_encoder=_speaker_encoder(top, talker) if task is Task.BASE else None,
+        speaker_encoder=_speaker_encoder(top, talker) if task is CheckpointTask.BASE else None,
         codec=codec,
         tokens=top.build(TextTokens, _TEXT_TOKENS),
         generation=ConfigSection.read(path / "generation_config.json").build(

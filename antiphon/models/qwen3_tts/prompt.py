@@ -9,7 +9,7 @@ from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.chat_template import ChatTemplate
 from antiphon.models.qwen3_tts.cloning import Clone, PreparesVoices, choose_clone
-from antiphon.models.qwen3_tts.config import GenerationDefaults, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, GenerationDefaults
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.input_ids import position_keys
 from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
@@ -181,14 +181,14 @@ class Qwen3TTSPrompter:
         )
 
     def _clone(self, options: Qwen3TTSOptions) -> Clone | None:
-        if self._config.task is not Task.BASE:
+        if self._config.task is not CheckpointTask.BASE:
             return None
         return choose_clone(self._config, options, self._preparer)
 
     def _streams_text(self, options: Qwen3TTSOptions) -> bool:
         """Whether the text is read beside the frames; by default only for cloned voices."""
         if options.non_streaming_mode is None:
-            return self._config.task is Task.BASE
+            return self._config.task is CheckpointTask.BASE
         return not options.non_streaming_mode
 
 

@@ -11,7 +11,7 @@ from typing import get_args
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
-from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_configs import (
     CODEC_PROCESSOR,
@@ -35,7 +35,7 @@ def make_checkpoint(
     path: Path,
     *,
     size: Size,
-    task: Task | str,
+    task: CheckpointTask | str,
     vocabulary: Vocabulary = "byte",
     seed: int = 0,
     dtype: Dtype = "float32",
@@ -86,12 +86,17 @@ def _adding(progress: Callable[[int, int], None], total: int) -> Written:
 
 
 def write_all_but_weights(
-    path: Path, *, size: Size, task: Task | str, vocabulary: Vocabulary = "byte", dtype: Dtype
+    path: Path,
+    *,
+    size: Size,
+    task: CheckpointTask | str,
+    vocabulary: Vocabulary = "byte",
+    dtype: Dtype,
 ) -> Qwen3TTSConfig:
     """Write the configuration and tokenizer files; arguments as of `make_checkpoint`."""
     for name, value, known in (
         ("size", size, get_args(Size)),
-        ("task", task, [each.value for each in Task]),
+        ("task", task, [each.value for each in CheckpointTask]),
         ("vocabulary", vocabulary, get_args(Vocabulary)),
     ):
         if value not in known:
@@ -99,7 +104,9 @@ def write_all_but_weights(
     codec_path = path / CODEC_DIRECTORY
     codec_path.mkdir(parents=True, exist_ok=True)
     text_vocabulary = write_tokenizer(path, vocabulary, compact=is_tiny(size))
-    _write_json(path / "config.json", main_config(size, Task(task), text_vocabulary, dtype))
+    _write_json(
+        path / "config.json", main_config(size, CheckpointTask(task), text_vocabulary, dtype)
+    )
     _write_json(path / "generation_config.json", GENERATION)
     _write_json(path / "preprocessor_config.json", PROCESSOR)
     _write_json(codec_path / "config.json", codec_config(size))

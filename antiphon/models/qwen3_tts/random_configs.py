@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 
 Size: TypeAlias = Literal["tiny", "tiny-0.6b", "0.6b", "1.7b"]
 Json: TypeAlias = dict[str, Any]
@@ -98,7 +98,7 @@ def is_tiny(size: Size) -> bool:
     return size.startswith("tiny")
 
 
-def main_config(size: Size, task: Task, vocabulary: TextVocabulary, dtype: str) -> Json:
+def main_config(size: Size, task: CheckpointTask, vocabulary: TextVocabulary, dtype: str) -> Json:
     """Return config.json."""
     widths = _WIDTHS[size]
     ids = vocabulary.special_ids
@@ -119,13 +119,13 @@ def main_config(size: Size, task: Task, vocabulary: TextVocabulary, dtype: str) 
         # The official loader replaces the tokenizer's pattern for later versions.
         "transformers_version": "4.57.1",
     }
-    if task is Task.BASE:
+    if task is CheckpointTask.BASE:
         sizes = {"enc_dim": widths.talker["hidden_size"], "sample_rate": 24000}
         config["speaker_encoder_config"] = sizes | widths.speaker_encoder
     return config
 
 
-def _talker_config(widths: _Widths, task: Task, text_vocab_size: int) -> Json:
+def _talker_config(widths: _Widths, task: CheckpointTask, text_vocab_size: int) -> Json:
     common = {
         "num_code_groups": 16,
         "rope_theta": 1000000,
@@ -139,7 +139,7 @@ def _talker_config(widths: _Widths, task: Task, text_vocab_size: int) -> Json:
         "use_cache": True,
         "use_sliding_window": False,
     }
-    built_in = task is Task.CUSTOM_VOICE
+    built_in = task is CheckpointTask.CUSTOM_VOICE
     ids = {
         "codec_pad_id": 2148,
         "codec_bos_id": 2149,

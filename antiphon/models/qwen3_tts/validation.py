@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.options import (
     ALLOWED_TEMPERATURES,
     BASE_ONLY,
@@ -19,9 +19,9 @@ from antiphon.types import Sampling
 MAX_INSTRUCTIONS_CHARACTERS = 2000
 MAX_SHOWN = 1e18
 TASK_NAMES = {
-    Task.CUSTOM_VOICE: "CustomVoice",
-    Task.VOICE_DESIGN: "VoiceDesign",
-    Task.BASE: "Base",
+    CheckpointTask.CUSTOM_VOICE: "CustomVoice",
+    CheckpointTask.VOICE_DESIGN: "VoiceDesign",
+    CheckpointTask.BASE: "Base",
 }
 
 
@@ -45,7 +45,7 @@ def check_task(
             f" Use task_type='{task}' or leave it out.",
             param="task_type",
         )
-    if config.task is Task.BASE:
+    if config.task is CheckpointTask.BASE:
         return
     given = {name for name, value in options if value is not None}.union(recordings)
     for param in BASE_ONLY:
@@ -73,7 +73,7 @@ def check_instructions(config: Qwen3TTSConfig, instructions: str | None) -> str:
             f" {MAX_INSTRUCTIONS_CHARACTERS} are allowed.",
             param="instructions",
         )
-    if not said and config.task is Task.VOICE_DESIGN:
+    if not said and config.task is CheckpointTask.VOICE_DESIGN:
         raise InvalidRequestError(
             "VoiceDesign task requires 'instructions' to describe the voice.",
             param="instructions",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 
@@ -20,10 +20,10 @@ _LANGUAGE_CODES = {
     "fr": "french",
     "ru": "russian",
 }
-_VOICE_FIELDS: Mapping[Task, tuple[str, ...]] = {
-    Task.CUSTOM_VOICE: (),
-    Task.VOICE_DESIGN: ("instructions",),
-    Task.BASE: ("ref_audio", "speaker_embedding"),
+_VOICE_FIELDS: Mapping[CheckpointTask, tuple[str, ...]] = {
+    CheckpointTask.CUSTOM_VOICE: (),
+    CheckpointTask.VOICE_DESIGN: ("instructions",),
+    CheckpointTask.BASE: ("ref_audio", "speaker_embedding"),
 }
 _DESIGNED = Voice(
     id="designed", name="Designed", description="The voice that 'instructions' describe."
@@ -41,15 +41,15 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
     A checkpoint without speakers of its own has one voice, which every request describes.
     """
     speakers = tuple(Voice(id=name, name=_title(name)) for name in config.speakers)
-    lone = _REFERENCE if config.task is Task.BASE else _DESIGNED
+    lone = _REFERENCE if config.task is CheckpointTask.BASE else _DESIGNED
     names = config.selectable_languages
     codes = tuple(code for code, name in _LANGUAGE_CODES.items() if name in names)
     return SpeechCapabilities(
         sample_rate_hz=config.codec.sample_rate_hz,
-        voices=speakers if config.task is Task.CUSTOM_VOICE and speakers else (lone,),
+        voices=speakers if config.task is CheckpointTask.CUSTOM_VOICE and speakers else (lone,),
         languages=("auto", *names, *codes),
         instructions=config.takes_instructions,
-        cloning=config.task is Task.BASE,
+        cloning=config.task is CheckpointTask.BASE,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         late_text=True,
         voice_fields=_VOICE_FIELDS[config.task],
@@ -59,9 +59,9 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
 
 def _sample_request(config: Qwen3TTSConfig) -> SpeechRequest:
     """Return a request with all that the checkpoint's task needs."""
-    if config.task is Task.VOICE_DESIGN:
+    if config.task is CheckpointTask.VOICE_DESIGN:
         return SpeechRequest("Ready.", instructions="A calm voice.")
-    if config.task is Task.BASE:
+    if config.task is CheckpointTask.BASE:
         nobody = (0.0,) * config.talker.transformer.hidden_size
         return SpeechRequest("Ready.", options={"speaker_embedding": nobody})
     return SpeechRequest("Ready.")
@@ -91,7 +91,7 @@ def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:
     Raises:
         UnknownVoiceError: the checkpoint has others.
     """
-    if config.task is not Task.CUSTOM_VOICE:
+    if config.task is not CheckpointTask.CUSTOM_VOICE:
         return None
     name = voice.id.casefold()
     if name not in config.speakers:

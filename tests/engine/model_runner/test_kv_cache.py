@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn.attention import KVShape
@@ -18,7 +18,7 @@ from antiphon.nn.attention import KVShape
 
 @pytest.fixture(scope="module")
 def path(checkpoint: Callable[..., Path]) -> Path:
-    return checkpoint("tiny", Task.BASE)
+    return checkpoint("tiny", CheckpointTask.BASE)
 
 
 @given(

@@ -12,7 +12,7 @@ from torch import Tensor
 from antiphon.engine.model_runner import model_runner
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Append, Start
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
@@ -25,7 +25,7 @@ MAX_FRAMES = 14
 
 @pytest.fixture(scope="module")
 def path(checkpoint: Callable[..., Path]) -> Path:
-    return checkpoint("tiny", Task.BASE)
+    return checkpoint("tiny", CheckpointTask.BASE)
 
 
 class CalledGraphs(Graphs):

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.errors import how_to_install
 from antiphon.models.qwen3_tts.checkpoint_info import inspect
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_configs import Size
 from antiphon.models.spec import Inspection
@@ -22,10 +22,12 @@ DEADLINE_S = 60
 
 
 @pytest.fixture
-def made(checkpoint: Callable[[Size, Task], Path], tmp_path: Path) -> Callable[[Task], Path]:
+def made(
+    checkpoint: Callable[[Size, CheckpointTask], Path], tmp_path: Path
+) -> Callable[[CheckpointTask], Path]:
     """Return a copy of a checkpoint, to be spoiled."""
 
-    def copy(task: Task) -> Path:
+    def copy(task: CheckpointTask) -> Path:
         return copytree(checkpoint("tiny", task), tmp_path / "made")
 
     return copy
@@ -36,8 +38,8 @@ def rows(found: Inspection, title: str) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_a_checkpoint_with_voices_is_told(made: Callable[[Task], Path]) -> None:
-    path = made(Task.CUSTOM_VOICE)
+def test_a_checkpoint_with_voices_is_told(made: Callable[[CheckpointTask], Path]) -> None:
+    path = made(CheckpointTask.CUSTOM_VOICE)
     found = inspect(path)
     assert found.problems == ()
     assert str(found.facts["Task"]).startswith("custom_voice")
@@ -55,12 +57,14 @@ def test_a_checkpoint_with_voices_is_told(made: Callable[[Task], Path]) -> None:
     }
 
 
-@pytest.mark.parametrize("task", Task)
-def test_components_are_the_whole_of_the_weights(made: Callable[[Task], Path], task: Task) -> None:
+@pytest.mark.parametrize("task", CheckpointTask)
+def test_components_are_the_whole_of_the_weights(
+    made: Callable[[CheckpointTask], Path], task: CheckpointTask
+) -> None:
     path = made(task)
     found = inspect(path)
     components = {row["Component"]: row for row in rows(found, "Components")}
-    assert ("speaker encoder" in components) == (task is Task.BASE)
+    assert ("speaker encoder" in components) == (task is CheckpointTask.BASE)
     assert sum(row["Parameters"] for row in components.values()) == found.facts["Parameters"]
     stored = sum(file.stat().st_size for file in path.rglob("*.safetensors"))
     assert 0.99 * stored < sum(row["Bytes"] for row in components.values()) < stored
@@ -125,9 +129,9 @@ def spoil_vocabulary(path: Path) -> str:
     ],
 )
 def test_what_is_wrong_is_told_once_and_the_rest_all_the_same(
-    made: Callable[[Task], Path], spoil: Callable[[Path], str]
+    made: Callable[[CheckpointTask], Path], spoil: Callable[[Path], str]
 ) -> None:
-    path = made(Task.BASE)
+    path = made(CheckpointTask.BASE)
     message = spoil(path)
     found = inspect(path)
     assert len(found.problems) == 1
@@ -137,11 +141,11 @@ def test_what_is_wrong_is_told_once_and_the_rest_all_the_same(
 
 
 def test_neither_torch_nor_any_library_of_tensors_is_needed(
-    checkpoint: Callable[[Size, Task], Path],
+    checkpoint: Callable[[Size, CheckpointTask], Path],
 ) -> None:
     block = "import sys; sys.modules |= dict.fromkeys(('torch', 'safetensors', 'tokenizers'))"
     code = f"{block}; from antiphon.cli.main import app; app()"
-    path = checkpoint("tiny", Task.BASE)
+    path = checkpoint("tiny", CheckpointTask.BASE)
     done = subprocess.run(
         [sys.executable, "-c", code, "models", "inspect", str(path), "--json"],
         capture_output=True,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
@@ -15,7 +15,7 @@ from antiphon.models.qwen3_tts.random_configs import Size
 REMOVE = object()
 
 
-def written(path: Path, size: Size, task: Task) -> Qwen3TTSConfig:
+def written(path: Path, size: Size, task: CheckpointTask) -> Qwen3TTSConfig:
     write_all_but_weights(path, size=size, task=task, dtype="bfloat16")
     return load_config(path)
 
@@ -35,8 +35,8 @@ def edit(file: Path, keys: str, value: Any) -> None:
 
 
 def test_the_large_base_checkpoint(tmp_path: Path) -> None:
-    config = written(tmp_path, "1.7b", Task.BASE)
-    assert (config.model_size, config.task) == ("1b7", Task.BASE)
+    config = written(tmp_path, "1.7b", CheckpointTask.BASE)
+    assert (config.model_size, config.task) == ("1b7", CheckpointTask.BASE)
     assert config.talker.transformer.hidden_size == 2048
     assert config.talker.transformer.num_layers == 28
     assert config.talker.transformer.window is None
@@ -59,7 +59,7 @@ def test_the_large_base_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_small_custom_voice_checkpoint(tmp_path: Path) -> None:
-    config = written(tmp_path, "0.6b", Task.CUSTOM_VOICE)
+    config = written(tmp_path, "0.6b", CheckpointTask.CUSTOM_VOICE)
     assert config.model_size == "0b6"
     assert config.talker.transformer.hidden_size == 1024
     assert not config.predictor.has_projection
@@ -74,13 +74,15 @@ def test_the_small_custom_voice_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "task", "expected"),
     [
-        ("tiny", Task.CUSTOM_VOICE, True),
-        ("tiny-0.6b", Task.CUSTOM_VOICE, False),
-        ("tiny", Task.VOICE_DESIGN, True),
-        ("tiny", Task.BASE, False),
+        ("tiny", CheckpointTask.CUSTOM_VOICE, True),
+        ("tiny-0.6b", CheckpointTask.CUSTOM_VOICE, False),
+        ("tiny", CheckpointTask.VOICE_DESIGN, True),
+        ("tiny", CheckpointTask.BASE, False),
     ],
 )
-def test_who_takes_instructions(tmp_path: Path, size: Size, task: Task, expected: bool) -> None:
+def test_who_takes_instructions(
+    tmp_path: Path, size: Size, task: CheckpointTask, expected: bool
+) -> None:
     assert written(tmp_path, size, task).takes_instructions == expected
 
 
@@ -121,7 +123,7 @@ MAIN, CODEC, GENERATION = "config.json", "speech_tokenizer/config.json", "genera
     ],
 )
 def test_what_cannot_be_served_is_named(tmp_path: Path, file: str, keys: str, value: Any) -> None:
-    written(tmp_path, "tiny", Task.CUSTOM_VOICE)
+    written(tmp_path, "tiny", CheckpointTask.CUSTOM_VOICE)
     edit(tmp_path / file, keys, value)
     with pytest.raises(ModelLoadError) as caught:
         load_config(tmp_path)
@@ -131,28 +133,28 @@ def test_what_cannot_be_served_is_named(tmp_path: Path, file: str, keys: str, va
 
 @pytest.mark.parametrize("file", [MAIN, CODEC, GENERATION])
 def test_a_missing_file_is_named(tmp_path: Path, file: str) -> None:
-    written(tmp_path, "tiny", Task.VOICE_DESIGN)
+    written(tmp_path, "tiny", CheckpointTask.VOICE_DESIGN)
     (tmp_path / file).unlink()
     with pytest.raises(ModelLoadError, match=file):
         load_config(tmp_path)
 
 
 def test_a_speaker_encoder_must_fit_the_talker(tmp_path: Path) -> None:
-    written(tmp_path, "tiny", Task.BASE)
+    written(tmp_path, "tiny", CheckpointTask.BASE)
     edit(tmp_path / MAIN, "speaker_encoder_config.enc_dim", 192)
     with pytest.raises(ModelLoadError, match=r"speaker_encoder_config\.enc_dim"):
         load_config(tmp_path)
 
 
 def test_keys_without_effect_are_ignored(tmp_path: Path) -> None:
-    before = written(tmp_path, "tiny", Task.CUSTOM_VOICE)
+    before = written(tmp_path, "tiny", CheckpointTask.CUSTOM_VOICE)
     edit(tmp_path / MAIN, "talker_config.id2label", {"0": "LABEL_0"})
     edit(tmp_path / CODEC, "encoder_config._name_or_path", "somewhere")
     assert load_config(tmp_path) == before
 
 
 def test_missing_generation_keys_have_the_official_fallbacks(tmp_path: Path) -> None:
-    written(tmp_path, "tiny", Task.CUSTOM_VOICE)
+    written(tmp_path, "tiny", CheckpointTask.CUSTOM_VOICE)
     (tmp_path / GENERATION).write_text("{}", encoding="utf-8")
     generation = load_config(tmp_path).generation
     assert generation.max_new_tokens == 2048
@@ -161,7 +163,7 @@ def test_missing_generation_keys_have_the_official_fallbacks(tmp_path: Path) -> 
 
 
 def test_the_rotary_base_is_found_where_newer_files_keep_it(tmp_path: Path) -> None:
-    before = written(tmp_path, "tiny", Task.CUSTOM_VOICE)
+    before = written(tmp_path, "tiny", CheckpointTask.CUSTOM_VOICE)
     moved = {"rope_theta": 1000000, "rope_type": "default", "mrope_section": [6, 5, 5]}
     edit(tmp_path / MAIN, "talker_config.rope_theta", REMOVE)
     edit(tmp_path / MAIN, "talker_config.rope_scaling", REMOVE)
@@ -170,7 +172,7 @@ def test_the_rotary_base_is_found_where_newer_files_keep_it(tmp_path: Path) -> N
 
 
 def test_a_fine_tuned_speaker_is_served(tmp_path: Path) -> None:
-    written(tmp_path, "tiny", Task.BASE)
+    written(tmp_path, "tiny", CheckpointTask.BASE)
     edit(tmp_path / MAIN, "tts_model_type", "custom_voice")
     edit(tmp_path / MAIN, "talker_config.spk_id", {"Mine": 3000})
     edit(tmp_path / MAIN, "talker_config.spk_is_dialect", {"Mine": False})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings, Settings
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
 from antiphon.models.qwen3_tts.random_configs import Size
 from tests.decoding import decoded
@@ -23,18 +23,18 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "qwen3-tts.md").read_text(encoding="utf-8")
 SHOWN_URL = "http://127.0.0.1:8000"
 SHOWN_CHECKPOINTS = {
-    "CustomVoice": Task.CUSTOM_VOICE,
-    "VoiceDesign": Task.VOICE_DESIGN,
-    "Base": Task.BASE,
+    "CustomVoice": CheckpointTask.CUSTOM_VOICE,
+    "VoiceDesign": CheckpointTask.VOICE_DESIGN,
+    "Base": CheckpointTask.BASE,
 }
 SECTIONS = {
-    "Built-in voices": Task.CUSTOM_VOICE,
-    "A designed voice": Task.VOICE_DESIGN,
-    "A cloned voice": Task.BASE,
+    "Built-in voices": CheckpointTask.CUSTOM_VOICE,
+    "A designed voice": CheckpointTask.VOICE_DESIGN,
+    "A cloned voice": CheckpointTask.BASE,
 }
 DEADLINE_S = 120
 
-Checkpoint = Callable[[Size, Task], Path]
+Checkpoint = Callable[[Size, CheckpointTask], Path]
 
 
 def blocks(section: str, language: str) -> list[str]:

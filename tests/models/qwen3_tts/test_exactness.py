@@ -12,7 +12,7 @@ from torch import Tensor
 
 from antiphon.engine.plan import Append, Start
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.language_model import LanguageModel
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
@@ -26,7 +26,7 @@ SLOT = 2
 
 @pytest.fixture(scope="module")
 def path(checkpoint: Callable[..., Path]) -> Path:
-    return checkpoint("tiny", Task.BASE)
+    return checkpoint("tiny", CheckpointTask.BASE)
 
 
 @pytest.fixture(

@@ -13,7 +13,7 @@ import torch
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
@@ -36,7 +36,7 @@ TEXTS = ("Hello there.", "你好。世界很大。", "One, two, three.", "Hi.", 
 
 @pytest.fixture(scope="module")
 def path(checkpoint: Callable[..., Path]) -> Path:
-    return checkpoint("tiny", Task.BASE)
+    return checkpoint("tiny", CheckpointTask.BASE)
 
 
 def new_runner(path: Path, device: str, **more: bool) -> Qwen3TTSRunner:
@@ -127,7 +127,7 @@ def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(
     checkpoint: Callable[..., Path],
 ) -> None:
     """Through the engine, in bfloat16, with the codec of a GPU."""
-    source = str(checkpoint("tiny", Task.CUSTOM_VOICE))
+    source = str(checkpoint("tiny", CheckpointTask.CUSTOM_VOICE))
 
     async def main() -> tuple[list[Audio], list[Audio], list[Audio]]:
         settings = ModelSettings(source=source, device="cuda", max_slots=8, deterministic=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.input_ids import columns_between, lead_frames, position_keys
 from antiphon.models.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
@@ -18,7 +18,7 @@ from tests.models.qwen3_tts.lm import made_prompt, opened
 
 @pytest.fixture(scope="module")
 def config(checkpoint: Callable[..., Path]) -> Qwen3TTSConfig:
-    return load_config(checkpoint("tiny", Task.BASE))
+    return load_config(checkpoint("tiny", CheckpointTask.BASE))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
@@ -32,9 +32,9 @@ def oracle() -> Path:
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-0.6b", "0.6b", "1.7b"])
-@pytest.mark.parametrize("task", Task)
+@pytest.mark.parametrize("task", CheckpointTask)
 def test_names_and_shapes_are_those_of_the_official_modules(
-    oracle: Path, tmp_path: Path, size: Size, task: Task
+    oracle: Path, tmp_path: Path, size: Size, task: CheckpointTask
 ) -> None:
     official = official_layout(oracle, tmp_path, size, task)
     config = load_config(tmp_path)

@@ -16,7 +16,7 @@ from antiphon.engine.plan import StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.codec_stage import load_codec
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
@@ -37,7 +37,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_gpu])]
 def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that practically never says that it is done."""
     path = tmp_path_factory.mktemp("endless")
-    shutil.copytree(checkpoint("tiny", Task.BASE), path, dirs_exist_ok=True)
+    shutil.copytree(checkpoint("tiny", CheckpointTask.BASE), path, dirs_exist_ok=True)
     weights = load_file(path / "model.safetensors")
     weights["talker.codec_head.weight"][load_config(path).talker.tokens.eos] = 0
     save_file(weights, path / "model.safetensors")

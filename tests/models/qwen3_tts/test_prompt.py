@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.base import Prompt, VoicePreparing
 from antiphon.models.prepared import PreparedVoice
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.prompt_layout import NOTHING, SPEAKER, Column, Qwen3TTSPrompt
@@ -93,22 +93,22 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def custom(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny", Task.CUSTOM_VOICE))
+    return Desk(checkpoint("tiny", CheckpointTask.CUSTOM_VOICE))
 
 
 @pytest.fixture(scope="module")
 def custom_small(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny-0.6b", Task.CUSTOM_VOICE))
+    return Desk(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE))
 
 
 @pytest.fixture(scope="module")
 def design(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny", Task.VOICE_DESIGN))
+    return Desk(checkpoint("tiny", CheckpointTask.VOICE_DESIGN))
 
 
 @pytest.fixture(scope="module")
 def base(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny", Task.BASE))
+    return Desk(checkpoint("tiny", CheckpointTask.BASE))
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_greedy_is_greedy_throughout_unless_told_otherwise(custom: Desk) -> None
 
 @pytest.mark.parametrize("desk", ["custom", "base"], indirect=True)
 def test_prompts_are_pure_and_travel_without_torch(desk: Desk) -> None:
-    is_base = desk.config.task is Task.BASE
+    is_base = desk.config.task is CheckpointTask.BASE
     options: dict[str, Any] = {"ref_audio": prepared(text="So.")} if is_base else {}
     first, again = (pickle.dumps(desk.build(**options)) for _ in range(2))
     assert first == again
@@ -359,7 +359,7 @@ def test_a_prompt_that_leaves_no_room_is_refused(custom: Desk) -> None:
 
 def test_recordings_are_heard_as_far_as_they_are_wanted(checkpoint: Callable[..., Path]) -> None:
     ears = Ears()
-    desk = Desk(checkpoint("tiny", Task.BASE), preparer=ears)
+    desk = Desk(checkpoint("tiny", CheckpointTask.BASE), preparer=ears)
     whole = desk.build(ref_audio=RECORDING, ref_text="Words.")
     vector = desk.build(ref_audio=RECORDING, x_vector_only_mode=True)
     assert [each.tolist() for each in ears.heard] == [RECORDING.tolist()] * 2
@@ -375,7 +375,7 @@ def test_recordings_are_heard_as_far_as_they_are_wanted(checkpoint: Callable[...
 def test_voices_are_prepared_where_they_can_be_spoken_with(
     checkpoint: Callable[..., Path], custom: Desk
 ) -> None:
-    desk = Desk(checkpoint("tiny", Task.BASE), preparer=Ears())
+    desk = Desk(checkpoint("tiny", CheckpointTask.BASE), preparer=Ears())
     assert isinstance(desk.prompter, VoicePreparing)
     voice = desk.prompter.prepare_voice(RECORDING, name="Bea", ref_text="Words.")
     assert (voice.name, voice.ref_text) == ("Bea", "Words.")

@@ -12,7 +12,7 @@ from safetensors import safe_open
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint, write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
@@ -43,9 +43,9 @@ def test_full_sizes_have_the_official_tensors(tmp_path: Path, size: Size, task: 
 
 
 @pytest.mark.parametrize("size", ["tiny", "tiny-0.6b"])
-@pytest.mark.parametrize("task", Task)
+@pytest.mark.parametrize("task", CheckpointTask)
 def test_files_hold_the_layout(
-    checkpoint: Callable[[Size, Task], Path], size: Size, task: Task
+    checkpoint: Callable[[Size, CheckpointTask], Path], size: Size, task: CheckpointTask
 ) -> None:
     path = checkpoint(size, task)
     config = load_config(path)
@@ -63,15 +63,15 @@ def test_a_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_bytes_stay_as_the_recorded_speech_needs_them(
-    checkpoint: Callable[[Size, Task], Path],
+    checkpoint: Callable[[Size, CheckpointTask], Path],
 ) -> None:
-    found = digest(checkpoint("tiny", Task.BASE))
+    found = digest(checkpoint("tiny", CheckpointTask.BASE))
     assert found["model.safetensors"].startswith("617c66f54296bfeb")
     assert found["speech_tokenizer/model.safetensors"].startswith("bcf7bf6f2c9b9314")
 
 
-def test_sizes_share_the_codec(checkpoint: Callable[[Size, Task], Path]) -> None:
-    paths = [checkpoint(size, Task.CUSTOM_VOICE) for size in ("tiny", "tiny-0.6b")]
+def test_sizes_share_the_codec(checkpoint: Callable[[Size, CheckpointTask], Path]) -> None:
+    paths = [checkpoint(size, CheckpointTask.CUSTOM_VOICE) for size in ("tiny", "tiny-0.6b")]
     codecs = [digest(path / "speech_tokenizer") for path in paths]
     assert codecs[0] == codecs[1]
 
@@ -85,6 +85,6 @@ def test_unknown_arguments_are_named(tmp_path: Path, argument: str) -> None:
 
 def test_every_size_is_readable(tmp_path: Path) -> None:
     for size in get_args(Size):
-        for task in Task:
+        for task in CheckpointTask:
             write_all_but_weights(tmp_path / size, size=size, task=task, dtype="float32")
             assert load_config(tmp_path / size).task is task

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
-from antiphon.models.qwen3_tts.config import Qwen3TTSConfig, Task
+from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
@@ -41,19 +41,19 @@ class Loaded:
 
 @pytest.fixture(scope="module")
 def base(checkpoint: Callable[..., Path]) -> Loaded:
-    return Loaded(checkpoint("tiny", Task.BASE))
+    return Loaded(checkpoint("tiny", CheckpointTask.BASE))
 
 
 @pytest.fixture(scope="module")
 def small(checkpoint: Callable[..., Path]) -> Loaded:
-    return Loaded(checkpoint("tiny-0.6b", Task.CUSTOM_VOICE))
+    return Loaded(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE))
 
 
 @pytest.fixture(scope="module")
 def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """A model that practically never says that it is done."""
     path = tmp_path_factory.mktemp("endless")
-    shutil.copytree(checkpoint("tiny-0.6b", Task.CUSTOM_VOICE), path, dirs_exist_ok=True)
+    shutil.copytree(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE), path, dirs_exist_ok=True)
     weights = load_file(path / "model.safetensors")
     weights["talker.codec_head.weight"][load_config(path).talker.tokens.eos] = 0
     save_file(weights, path / "model.safetensors")
@@ -85,7 +85,7 @@ def test_computing_a_crowd_together_gives_the_same_codes(
     base: Loaded, checkpoint: Callable[..., Path]
 ) -> None:
     """Rounding may differ there; on these prompts it turns no draw."""
-    batched = Loaded(checkpoint("tiny", Task.BASE), is_batched=True)
+    batched = Loaded(checkpoint("tiny", CheckpointTask.BASE), is_batched=True)
     prompts = mixed_prompts(base.config)
     one_by_one, together = (hear(each.runner, prompts) for each in (base, batched))
     for slot in prompts:
@@ -161,7 +161,7 @@ def test_speech_that_never_ends_is_cut_at_its_budget(endless: Loaded) -> None:
 
 
 def test_a_full_slot_ends_its_request(checkpoint: Callable[..., Path]) -> None:
-    path = checkpoint("tiny-0.6b", Task.CUSTOM_VOICE)
+    path = checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE)
     runner = load_runner(LoadContext(path, "cpu", "float32", 1), max_positions=40)
     prompt = made_prompt(load_config(path), seed=3)
     heard = hear(runner, {0: prompt}, max_frames=60)[0]
@@ -170,7 +170,7 @@ def test_a_full_slot_ends_its_request(checkpoint: Callable[..., Path]) -> None:
 
 
 def test_a_frame_that_is_kept_keeps_no_others(checkpoint: Callable[..., Path]) -> None:
-    loaded = Loaded(checkpoint("tiny", Task.BASE), is_batched=True)
+    loaded = Loaded(checkpoint("tiny", CheckpointTask.BASE), is_batched=True)
     heard = hear(loaded.runner, mixed_prompts(loaded.config), max_frames=2)
     for frame in (frame for each in heard.values() for frame in each.frames):
         assert frame.base is None, "a whole step's memory stays, which a GPU's driver has pinned"
@@ -192,7 +192,7 @@ def test_speech_ends_where_the_model_says(small: Loaded) -> None:
 def test_bad_numbers_end_their_own_request_only(
     is_batched: bool, checkpoint: Callable[..., Path]
 ) -> None:
-    loaded = Loaded(checkpoint("tiny", Task.BASE), is_batched=is_batched)
+    loaded = Loaded(checkpoint("tiny", CheckpointTask.BASE), is_batched=is_batched)
     prompts = mixed_prompts(loaded.config)
     expected = hear(loaded.runner, prompts, max_frames=6)
     longest = max(prompts, key=lambda slot: prompts[slot].data.num_prefilled)

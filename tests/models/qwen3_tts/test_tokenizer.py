@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.chat_template import ChatTemplate
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
 from antiphon.models.qwen3_tts.random_configs import Size
@@ -65,9 +65,9 @@ def test_special_tokens_in_text_are_only_letters(tokenizer: TextTokenizer, speci
 
 
 def test_a_byte_vocabulary_keeps_text_harmless_too(
-    checkpoint: Callable[[Size, Task], Path],
+    checkpoint: Callable[[Size, CheckpointTask], Path],
 ) -> None:
-    path = checkpoint("tiny", Task.BASE)
+    path = checkpoint("tiny", CheckpointTask.BASE)
     tokens = load_config(path).tokens
     encode = load_tokenizer(path).encode
     ids = encode("<|im_end|><tts_pad>")
@@ -115,7 +115,7 @@ def test_merges_may_be_written_as_strings(byte: Path, tmp_path: Path) -> None:
 
 
 def test_turns_are_the_official_ones(full: Path, tokenizer: TextTokenizer, tmp_path: Path) -> None:
-    config = write_all_but_weights(tmp_path, size="1.7b", task=Task.BASE, dtype="float32")
+    config = write_all_but_weights(tmp_path, size="1.7b", task=CheckpointTask.BASE, dtype="float32")
     turns = ChatTemplate(tokenizer.encode, config.tokens)
     for text, official in zip(TEXTS, OFFICIAL, strict=True):
         role, body = turns.spoken(text)

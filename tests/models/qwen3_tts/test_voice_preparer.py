@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
@@ -30,7 +30,7 @@ def recording(seed: int = 0) -> Samples:
 
 @pytest.fixture(scope="module")
 def path(checkpoint: Callable[..., Path]) -> Path:
-    return checkpoint("tiny", Task.BASE)
+    return checkpoint("tiny", CheckpointTask.BASE)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ MAX_TURNED = {"tiny": 0.0, "0.6b": 0.01}
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 @pytest.mark.parametrize("size", ["tiny", "0.6b"])  # the codec of 0.6b is that of all published
 def test_a_gpu_hears_what_a_cpu_hears(size: str, checkpoint: Callable[..., Path]) -> None:
-    path = checkpoint(size, Task.BASE)
+    path = checkpoint(size, CheckpointTask.BASE)
     on_cpu, on_gpu = (VoicePreparer(LoadContext(path, device)) for device in ("cpu", "cuda"))
     for seed in range(3):
         samples = tune(seed)

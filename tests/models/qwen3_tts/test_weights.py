@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.qwen3_tts.codec import CodecDecoder
-from antiphon.models.qwen3_tts.config import Task
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_configs import Size
@@ -27,8 +27,8 @@ LIKE = torch.empty(0)
 
 
 @pytest.fixture
-def base(checkpoint: Callable[[Size, Task], Path]) -> Path:
-    return checkpoint("tiny", Task.BASE)
+def base(checkpoint: Callable[[Size, CheckpointTask], Path]) -> Path:
+    return checkpoint("tiny", CheckpointTask.BASE)
 
 
 def test_parts_are_disjoint_and_leave_out_only_what_nobody_needs(base: Path) -> None:
@@ -60,8 +60,10 @@ def test_parts_are_disjoint_and_leave_out_only_what_nobody_needs(base: Path) -> 
     assert all(".acoustic_" in name for name in spare_tables)
 
 
-@pytest.mark.parametrize(("size", "task"), [("tiny", Task.BASE), ("tiny-0.6b", Task.CUSTOM_VOICE)])
-def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: Task) -> None:
+@pytest.mark.parametrize(
+    ("size", "task"), [("tiny", CheckpointTask.BASE), ("tiny-0.6b", CheckpointTask.CUSTOM_VOICE)]
+)
+def test_shards_and_number_types_load(tmp_path: Path, size: Size, task: CheckpointTask) -> None:
     make_checkpoint(tmp_path, size=size, task=task, dtype="bfloat16", shards=3)
     config = load_config(tmp_path)
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
