@@ -36,6 +36,12 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target.partition("#")[0]).exists(), target
 
 
+def test_the_files_of_recipes_are_there() -> None:
+    named = re.findall(r"`((?:antiphon|docs|tests)/[\w./]+)`", page("CONTRIBUTING.md"))
+    assert len(named) > 20
+    assert not [path for path in named if not (ROOT / path).exists()]
+
+
 def test_every_setting_is_explained() -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(ANTIPHON_\w+)` \|", page("docs/settings.md"), re.MULTILINE)
     known = [
