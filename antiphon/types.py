@@ -102,9 +102,8 @@ class SpeechRequest:
         pronunciations: what is read instead of a word, beside those of the server.
         normalize: whether numbers, units and the like are written out, in English.
         word_timestamps: whether to tell when each word is spoken.
+        volume: factor of all samples.
         id: names the request in logs, metrics and the engine.
-        follows: the id of the request that began the stream that this one goes on with: it was let
-            in with that one.
     """
 
     input: str
@@ -121,8 +120,8 @@ class SpeechRequest:
     pronunciations: Mapping[str, str] = field(default_factory=dict)
     normalize: bool = False
     word_timestamps: bool = False
+    volume: float = 1.0
     id: str = field(default_factory=new_request_id)
-    follows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

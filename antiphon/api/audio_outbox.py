@@ -5,27 +5,25 @@ is stopped, nothing more of what it had to play is sent.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from starlette.websockets import WebSocketDisconnect
 
-from antiphon.api.encoding import EncodedStream, FileEncoding
+from antiphon.api.encoding import ChunkObserver, EncodedStream, FileEncoding
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
 from antiphon.audio.encode import AudioFormat, with_header
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
-from antiphon.types import Ended, SpeechRequest, SpeechStream
+from antiphon.types import Ended, SpeechRequest
 
 MAX_WAITING = 1024
 """Things that one client may have waiting to be played: files, and what is told after them."""
 
 Action: TypeAlias = Callable[[], Awaitable[None]]
-Observer: TypeAlias = Callable[[SpeechStream], SpeechStream]
 
 
 class Listener(Protocol):
@@ -35,7 +33,7 @@ class Listener(Protocol):
         """The first piece is ready."""
         ...
 
-    async def hear(self, piece: bytes) -> None:
+    async def on_audio(self, piece: bytes) -> None:
         """Here is more of the file, or all of it."""
         ...
 
@@ -48,7 +46,7 @@ class Listener(Protocol):
         ...
 
 
-class Playback:
+class AudioOutbox:
     """The queue of what a client is to hear."""
 
     def __init__(self, server: ServerState) -> None:
@@ -62,10 +60,6 @@ class Playback:
     def max_characters(self) -> int:
         """Of one text."""
         return self._server.settings.speech.max_input_characters
-
-    async def check(self, request: SpeechRequest) -> None:
-        """See `SpeechSession.check`."""
-        await self._session.check(request)
 
     def check_room(self, num_characters: int = 0) -> None:
         """See whether a client may ask for more; whoever opens something asks first.
@@ -91,7 +85,7 @@ class Playback:
         *,
         is_whole: bool = False,
         reads_late: bool = True,
-        observe: Observer | None = None,
+        observers: Sequence[ChunkObserver] = (),
     ) -> Utterance:
         """Begin an utterance, to be heard after everything that is waiting.
 
@@ -100,8 +94,8 @@ class Playback:
             listener: is told of it.
             format: of its file.
             is_whole: the file is heard at its end, in one piece whose header tells its length.
-            reads_late: see `SpeechSession.open`.
-            observe: is passed the audio before the listener hears of it.
+            reads_late: see `Speech.open`.
+            observers: called with each chunk before it is encoded.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
@@ -110,8 +104,14 @@ class Playback:
         utterance = session.open(request, reads_late=reads_late)
         rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
         encoding = FileEncoding(format, rate_hz, encoders, is_whole=is_whole)
-        spoken = _Spoken(session, utterance, observe)
-        self._waiting.put_nowait(lambda: _played(spoken, listener, encoding))
+
+        async def play() -> None:
+            try:
+                await _played(encoding.pieces(utterance.events(), observers), listener, encoding)
+            finally:
+                await session.end(utterance)
+
+        self._waiting.put_nowait(play)
         return utterance
 
     def then(self, action: Action) -> None:
@@ -149,7 +149,7 @@ class Playback:
             waiting.task_done()
 
 
-async def _played(spoken: "_Spoken", listener: Listener, encoding: FileEncoding) -> None:
+async def _played(stream: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
     """Play one utterance to its end, or to an error that the listener is told."""
 
     async def tell(error: Exception) -> bool:
@@ -159,11 +159,8 @@ async def _played(spoken: "_Spoken", listener: Listener, encoding: FileEncoding)
         await listener.fail(wire_error(error))
         return True
 
-    try:
-        async with on_failure(tell), aclosing(encoding.pieces(spoken.events())) as pieces:
-            await _heard(pieces, listener, encoding)
-    finally:
-        await spoken.session.end(spoken.utterance)
+    async with on_failure(tell), aclosing(stream) as pieces:
+        await _heard(pieces, listener, encoding)
 
 
 async def _heard(pieces: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
@@ -176,26 +173,13 @@ async def _heard(pieces: EncodedStream, listener: Listener, encoding: FileEncodi
                 has_begun = True
             if isinstance(piece, Ended):
                 if whole:
-                    await listener.hear(b"".join(with_header(whole, encoding.header)))
+                    await listener.on_audio(b"".join(with_header(whole, encoding.header)))
                 await listener.end(piece)
             elif encoding.is_whole:
                 keep(len(piece))
                 whole.append(piece)
             else:
-                await listener.hear(piece)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spoken:
-    """An utterance, and who is passed its audio first."""
-
-    session: SpeechSession
-    utterance: Utterance
-    observe: Observer | None
-
-    def events(self) -> SpeechStream:
-        events = self.utterance.events()
-        return events if self.observe is None else self.observe(events)
+                await listener.on_audio(piece)
 
 
 async def _freed(playing: "asyncio.Task[None]", session: SpeechSession) -> None:

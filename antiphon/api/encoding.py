@@ -5,7 +5,7 @@ waiting for its turn would take ten times as long. Everything else is done in wo
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -18,6 +18,8 @@ from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]
 """Pieces of a file, never empty, then one `Ended`; whoever opened it closes it."""
+
+ChunkObserver: TypeAlias = Callable[[AudioChunk], None]
 
 MAX_SAMPLES_AT_ONCE = 48_000
 """Longest chunk that is made PCM on the event loop: some 50 microseconds."""
@@ -74,8 +76,14 @@ class FileEncoding:
         """See `Encoder.header`; known at the end of `pieces`."""
         return self._encoder.header
 
-    async def pieces(self, events: SpeechStream) -> EncodedStream:
+    async def pieces(
+        self, events: SpeechStream, observers: Sequence[ChunkObserver] = ()
+    ) -> EncodedStream:
         """Encode a stream; an encoder that has to be set up opens while the model starts.
+
+        Args:
+            events: closed with the pieces.
+            observers: called with each chunk before it is encoded.
 
         Raises:
             UnavailableError: the server stopped the stream.
@@ -91,6 +99,9 @@ class FileEncoding:
         try:
             async with aclosing(events):
                 async for event in events:
+                    if isinstance(event, AudioChunk):
+                        for observe in observers:
+                            observe(event)
                     if opening is not None:
                         await opening
                     piece = await _encoded_event(event, encoder, workers, max_at_once)
@@ -106,14 +117,18 @@ class FileEncoding:
 
 
 def encoded(
-    events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
+    events: SpeechStream,
+    format: AudioFormat,
+    sample_rate_hz: int,
+    workers: Workers,
+    observers: Sequence[ChunkObserver] = (),
 ) -> EncodedStream:
     """Return a stream as the pieces of a file, to be sent while they are made.
 
     Raises:
         UnavailableError: the server stopped the stream.
     """
-    return FileEncoding(format, sample_rate_hz, workers).pieces(events)
+    return FileEncoding(format, sample_rate_hz, workers).pieces(events, observers)
 
 
 async def _encoded_event(
@@ -129,7 +144,11 @@ async def _encoded_event(
 
 
 async def collected(
-    events: SpeechStream, format: AudioFormat, sample_rate_hz: int, workers: Workers
+    events: SpeechStream,
+    format: AudioFormat,
+    sample_rate_hz: int,
+    workers: Workers,
+    observers: Sequence[ChunkObserver] = (),
 ) -> tuple[list[bytes], Ended]:
     """Return the pieces of a whole file, whose header tells its true length, and how it ended.
 
@@ -146,7 +165,7 @@ async def collected(
     ended: Ended | None = None
     num_bytes = 0
     try:
-        async with aclosing(encoding.pieces(events)) as stream:
+        async with aclosing(encoding.pieces(events, observers)) as stream:
             async for item in stream:
                 if isinstance(item, Ended):
                     ended = item

@@ -32,7 +32,7 @@ class StoredFile:
     read: Callable[[int, int], Iterator[bytes]]
 
 
-def file_response(file: StoredFile, request: Request, workers: Workers) -> StreamedResponse:
+def file_response(file: StoredFile, request: Request, workers: Workers) -> StreamedResponse[bytes]:
     """Answer a request for a file.
 
     Raises:

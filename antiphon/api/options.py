@@ -1,8 +1,8 @@
 """Members of a request's body that only the model's family knows, and the recordings among them."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from antiphon.config import SpeechSettings
 from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
 from antiphon.models.spec import Task
 from antiphon.pipeline.speech.model import LoadedModel
-from antiphon.pipeline.speech.synthesis import SegmentSource
+from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
 
@@ -107,17 +107,20 @@ def open_stream(
     body: SpeechBody,
     request: SpeechRequest,
     server: ServerState,
-    source: SegmentSource | None = None,
+    checkpoints: SegmentCheckpoints | None = None,
 ) -> SpeechStream:
-    """Speak a request with the options that its body has; ``source`` as of `Speech.stream`.
+    """Speak a request with the options that its body has; ``checkpoints`` as of `Speech.stream`.
+
+    Recordings are loaded as a part of the stream, so that a listener who leaves stops that too.
 
     Raises:
         InvalidRequestError: here, or before the first chunk.
     """
-    request, _, options = checked_request(body, request, server)
+    request, model, options = checked_request(body, request, server)
     if not options.recordings:
-        return server.speech.stream(request, source)
-    return _after_decoding(request, options, server, source)
+        return server.speech.stream(request, checkpoints)
+    load = partial(options.decoded, server.recordings, model.capabilities.sample_rate_hz)
+    return server.speech.stream(request, checkpoints, load)
 
 
 def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping[str, str]:
@@ -137,21 +140,6 @@ def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping
         )
     told = (quote(name[:MAX_SHOWN_CHARACTERS], safe="") for name in names[:MAX_LISTED])
     return {IGNORED_HEADER: ", ".join(told)}
-
-
-async def _after_decoding(
-    request: SpeechRequest,
-    options: FamilyOptions,
-    server: ServerState,
-    source: SegmentSource | None,
-) -> SpeechStream:
-    """Load as a part of the stream, so that a listener who leaves stops that too."""
-    sample_rate_hz = server.speech.model(request.model).capabilities.sample_rate_hz
-    values = await options.decoded(server.recordings, sample_rate_hz)
-    events = server.speech.stream(replace(request, options=values), source)
-    async with aclosing(events):
-        async for event in events:
-            yield event
 
 
 def _refuse_not_served(unknown: Iterable[str], extra_params: Mapping[str, Any], task: Task) -> None:

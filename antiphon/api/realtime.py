@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
-from antiphon.api.audio_outbox import Playback
+from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.realtime_events import (
@@ -31,6 +31,7 @@ from antiphon.api.schemas.realtime import (
 )
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
+from antiphon.api.state import ServerState
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import SpeechRequest
@@ -46,16 +47,17 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
     model = server.speech.model(websocket.query_params.get("model"))
     socket = Socket(websocket, server.settings.server.max_idle_s)
     await socket.accept()
-    conversation = RealtimeConversation(socket, Playback(server), model)
+    conversation = RealtimeConversation(socket, server, model)
     await converse(socket, conversation, conversation.greeting())
 
 
 class RealtimeConversation:
     """Follows the messages of one connection."""
 
-    def __init__(self, socket: Socket, playback: Playback, model: LoadedModel) -> None:
+    def __init__(self, socket: Socket, server: ServerState, model: LoadedModel) -> None:
         self._socket = socket
-        self._playback = playback
+        self._speech = server.speech
+        self._outbox = AudioOutbox(server)
         self._model = model
         self._id = new_id("sess")
         self._output = Output()
@@ -94,22 +96,22 @@ class RealtimeConversation:
 
     async def finish(self) -> None:
         """See `Conversation.finish`."""
-        await self._playback.finish()
+        await self._outbox.finish()
 
     async def close(self) -> None:
         """See `Conversation.close`."""
-        await self._playback.close()
+        await self._outbox.close()
 
     async def _update(self, output: Output) -> None:
         changed = self._changed(output)
-        await self._playback.check(self._request(changed))
+        await self._speech.check_voice(self._request(changed))
         self._output = changed
         await self._socket.send(event("session.updated", session=self._session()))
 
     async def _add(self, item: Item) -> None:
         num_characters = sum(map(len, self._unsaid)) + len(item.text)
-        if num_characters > self._playback.max_characters:
-            raise InputTooLongError(num_characters, self._playback.max_characters)
+        if num_characters > self._outbox.max_characters:
+            raise InputTooLongError(num_characters, self._outbox.max_characters)
         if item.text:
             self._unsaid.append(item.text)
         added = {
@@ -133,13 +135,13 @@ class RealtimeConversation:
         text = "\n\n".join(texts)
         if not text.strip():
             raise InvalidRequestError("There is no text to speak.", param="response.input")
-        self._playback.check_room(len(text))
+        self._outbox.check_room(len(text))
         output = self._changed(wanted.output)
         format = (output.format or OutputFormat()).as_wire()
         response = SpokenResponse(self._socket, text, format, wanted.metadata)
         request = self._request(output)
-        await self._playback.check(request)
-        utterance = self._playback.open(request, response, format.coded_as, reads_late=False)
+        await self._speech.check_voice(request)
+        utterance = self._outbox.open(request, response, format.coded_as, reads_late=False)
         self._responses = [each for each in self._responses if not each.is_over]
         self._responses.append(response)
         await response.create()  # nothing is heard before there is text
@@ -147,7 +149,7 @@ class RealtimeConversation:
         utterance.complete()
 
     async def _cancel(self) -> None:
-        await self._playback.clear()
+        await self._outbox.clear()
         dropped, self._responses = self._responses, []
         for response in dropped:
             await response.cancel()

@@ -75,8 +75,8 @@ class SpokenResponse:
         await self._send_placed("response.content_part.added", part=part, content_index=0)
         await self._send_content("response.output_audio_transcript.delta", delta=self._text)
 
-    async def hear(self, piece: bytes) -> None:
-        """See `Listener.hear`."""
+    async def on_audio(self, piece: bytes) -> None:
+        """See `Listener.on_audio`."""
         delta = base64.b64encode(self._format.finished(piece)).decode()
         await self._send_content("response.output_audio.delta", delta=delta)
 

@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Mapping
-from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,14 +19,13 @@ from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
-from antiphon.api.streaming import Pieces, StreamedResponse, WholeResponse
+from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.unspoken import UnspokenCollector, unspoken_headers, unspoken_member
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
-from antiphon.concurrency import Workers
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Ended, SpeechStream
+from antiphon.types import Ended
 
 router = APIRouter(tags=["speech"], route_class=FormRoute)
 
@@ -92,8 +90,9 @@ async def create_speech(
     ignored = [name for name in unknown if name not in KokoroMembers.model_fields]
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = WordTimestampCollector() if request.word_timestamps else None
+    unspoken = UnspokenCollector()
+    observers = [unspoken.add, *(() if words is None else (words.add,))]
     events = open_tagged(body, request, server)
-    events = events if words is None else words.passed(events)
     format = body.response_format
     headers = {
         "X-Sample-Rate": str(sample_rate_hz),
@@ -103,60 +102,61 @@ async def create_speech(
     }
     delivery = body.delivery(accept, settings.stream_means)
     if delivery is Delivery.WHOLE:
-        collect = partial(_collected, events, format, sample_rate_hz, server.encoders, words)
+
+        async def collect() -> tuple[list[bytes], dict[str, str]]:
+            encoding = collected(events, format, sample_rate_hz, server.encoders, observers)
+            pieces, ended = await encoding
+            told = {} if words is None else words.headers()
+            return pieces, {FINISH_REASON: ended.reason, **told, **unspoken_headers(ended.unspoken)}
+
         return WholeResponse(collect, headers, format.media_type)
-    unspoken = UnspokenCollector()
-    encoding = encoded(unspoken.passed(events), format, sample_rate_hz, server.encoders)
+    encoding = encoded(events, format, sample_rate_hz, server.encoders, observers)
     pieces = until_first("first audio", encoding)
-    if delivery is Delivery.EVENTS:
-        told = _as_events(pieces, format, words)
-        return StreamedResponse(
-            told, headers, EVENT_STREAM, _error_event, late_headers=unspoken.headers
-        )
-    told_at_end = {FINISH_REASON: ""}
+    if delivery is Delivery.RAW:
+        return _raw_response(pieces, headers, format, unspoken)
     return StreamedResponse(
-        _as_bytes(pieces, told_at_end),
+        pieces,
         headers,
-        format.media_type,
-        trailers=told_at_end,
+        EVENT_STREAM,
+        _error_event,
         late_headers=unspoken.headers,
+        write=partial(_written_event, format=format, words=words),
     )
 
 
-async def _collected(
-    events: SpeechStream,
+def _raw_response(
+    pieces: EncodedStream,
+    headers: Mapping[str, str],
     format: AudioFormat,
-    sample_rate_hz: int,
-    workers: Workers,
-    words: WordTimestampCollector | None,
-) -> tuple[list[bytes], dict[str, str]]:
-    """Return a file's pieces and the headers that are known only at its end."""
-    pieces, ended = await collected(events, format, sample_rate_hz, workers)
-    told = {} if words is None else words.headers()
-    return pieces, {FINISH_REASON: ended.reason, **told, **unspoken_headers(ended.unspoken)}
+    unspoken: UnspokenCollector,
+) -> Response:
+    """Stream a file; a trailer says whether the text was spoken to its end."""
+    trailers = {FINISH_REASON: ""}
+
+    def written(item: bytes | Ended) -> bytes:
+        if not isinstance(item, Ended):
+            return item
+        trailers[FINISH_REASON] = item.reason
+        return b""
+
+    return StreamedResponse(
+        pieces,
+        headers,
+        format.media_type,
+        trailers=trailers,
+        late_headers=unspoken.headers,
+        write=written,
+    )
 
 
-async def _as_bytes(stream: EncodedStream, told_at_end: dict[str, str]) -> Pieces:
-    async with aclosing(stream):
-        async for item in stream:
-            if isinstance(item, Ended):
-                told_at_end[FINISH_REASON] = item.reason
-            else:
-                yield item
-
-
-async def _as_events(
-    stream: EncodedStream, format: AudioFormat, words: WordTimestampCollector | None
-) -> Pieces:
-    async with aclosing(stream):
-        async for item in stream:
-            if isinstance(item, Ended):
-                yield _event("speech.audio.done", _done(item))
-            else:
-                audio = base64.b64encode(item).decode()
-                told = {} if words is None else {"timestamps": words.take()}
-                delta = {"audio": audio, "response_format": format, **told}
-                yield _event("speech.audio.delta", delta)
+def _written_event(
+    item: bytes | Ended, format: AudioFormat, words: WordTimestampCollector | None
+) -> bytes:
+    if isinstance(item, Ended):
+        return _event("speech.audio.done", _done(item))
+    audio = base64.b64encode(item).decode()
+    timed = {} if words is None else {"timestamps": words.take()}
+    return _event("speech.audio.delta", {"audio": audio, "response_format": format, **timed})
 
 
 def _done(ended: Ended) -> dict[str, Any]:

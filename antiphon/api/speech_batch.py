@@ -15,7 +15,7 @@ from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import collected
 from antiphon.api.errors import log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
-from antiphon.api.options import checked_request, ignored_headers, open_stream
+from antiphon.api.options import checked_request, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.schemas.speech_batch import (
@@ -26,6 +26,7 @@ from antiphon.api.schemas.speech_batch import (
 )
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
+from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.model import LoadedModel
@@ -71,7 +72,7 @@ async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str
         return ()  # what a model knows and can do is asked for each item
     request, model, options = checked_request(shared, shared.to_domain("shared"), server)
     if not any(_says_who(item, model) for item in body.items):
-        await server.speech.cast(replace(request, options=options.named), model)
+        await server.speech.resolve_voice(replace(request, options=options.named), model)
     return options.ignored
 
 
@@ -147,10 +148,10 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = WordTimestampCollector() if request.word_timestamps else None
-    events = open_stream(body, request, server)
-    events = events if words is None else words.passed(events)
+    events = open_tagged(body, request, server)
+    observers = () if words is None else (words.add,)
     format = body.response_format
-    pieces, ended = await collected(events, format, sample_rate_hz, server.encoders)
+    pieces, ended = await collected(events, format, sample_rate_hz, server.encoders, observers)
     memory_budget.count_as_base64(sum(map(len, pieces)))
     return SpeechBatchResult(
         index=index,

@@ -108,7 +108,7 @@ async def create_job(
                 param="word_timestamps",
             )
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))
-    await own.speech.cast(replace(request, options=options.named), model)
+    await own.speech.resolve_voice(replace(request, options=options.named), model)
     text, plan = await jobs.workers.run(_complete, body.kept(new_seed(), options.ignored), own)
     job = await jobs.add(text, plan, caller.owner)
     return SpeechJobView.of(job, PATH)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
-from antiphon.api.audio_outbox import Playback
+from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.options import FamilyOptions
@@ -112,7 +112,7 @@ class SpeechConversation:
     def __init__(self, socket: Socket, server: ServerState) -> None:
         self._socket = socket
         self._server = server
-        self._playback = Playback(server)
+        self._outbox = AudioOutbox(server)
         self._config: SessionConfig | None = None
         self._request = SpeechRequest("")
         self._text: _Text | None = None
@@ -130,11 +130,11 @@ class SpeechConversation:
             raise InvalidRequestError("Expected session.config as the first message.", param="type")
         elif type == "input.text":
             text = parsed(message, InputText).text
-            self._playback.check_room(len(text))
+            self._outbox.check_room(len(text))
             await self._current(self._config).push(text)
         elif type == "input.done":
             if self._text is None:
-                self._playback.check_room()
+                self._outbox.check_room()
             self._current(self._config)
             self._complete()
         elif type == "input.clear":
@@ -153,11 +153,11 @@ class SpeechConversation:
 
     async def finish(self) -> None:
         """See `Conversation.finish`."""
-        await self._playback.finish()
+        await self._outbox.finish()
 
     async def close(self) -> None:
         """See `Conversation.close`."""
-        await self._playback.close()
+        await self._outbox.close()
 
     async def _configure(self, message: Mapping[str, Any]) -> None:
         if self._text is not None:
@@ -174,7 +174,7 @@ class SpeechConversation:
         rate_hz = model.capabilities.sample_rate_hz
         values = await options.decoded(self._server.recordings, rate_hz)
         request = replace(request, options=values)
-        await self._playback.check(request)
+        await self._server.speech.check_voice(request)
         self._config, self._request = config, request
         self._socket.max_idle_s = self._server.settings.server.max_idle_s
 
@@ -192,24 +192,24 @@ class SpeechConversation:
         text, self._text = self._text, None
         text.complete()
         done = {"utterance_index": text.index, "total_sentences": text.num_files}
-        self._playback.then(lambda: self._socket.send({"type": "session.done", **done}))
+        self._outbox.then(lambda: self._socket.send({"type": "session.done", **done}))
 
     async def _clear(self) -> None:
         self._text = None
-        await self._playback.clear()
+        await self._outbox.clear()
         await self._socket.send({"type": "input.cleared"})
 
     def _open_file(
         self, request: SpeechRequest, index: int, file_index: int, reads_late: bool
     ) -> tuple[Utterance, SpeechFileOutput]:
         assert self._config is not None
-        self._playback.check_room()  # one message may hold many sentences
+        self._outbox.check_room()  # one message may hold many sentences
         native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
         place = {"utterance_index": index, "sentence_index": file_index}
         rate_hz = request.sample_rate_hz or native_hz
         file = SpeechFileOutput(self._socket, self._config, rate_hz, place)
         request = replace(request, id=new_speech_id())
-        opened = self._playback.open(
+        opened = self._outbox.open(
             request,
             file,
             self._config.response_format,

@@ -56,8 +56,8 @@ class SpeechFileOutput:
             start["word_timestamps"] = True
         await self._socket.send(start)
 
-    async def hear(self, piece: bytes) -> None:
-        """See `Listener.hear`."""
+    async def on_audio(self, piece: bytes) -> None:
+        """See `Listener.on_audio`."""
         for start in range(0, len(piece), MAX_FRAME_BYTES):
             await self._deliver(piece[start : start + MAX_FRAME_BYTES])
 

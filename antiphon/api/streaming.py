@@ -9,7 +9,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -17,7 +17,9 @@ from starlette.types import Receive, Scope, Send
 from antiphon.api.errors import on_failure
 from antiphon.api.transport.trailers import takes_trailers
 
+T = TypeVar("T")
 Pieces: TypeAlias = AsyncGenerator[bytes, None]
+
 MAX_BYTES_AT_ONCE = 64 * 1024
 """What a connection takes in before it waits for its client to read."""
 Farewell: TypeAlias = Callable[[Exception], bytes]
@@ -54,31 +56,35 @@ class WatchedResponse(Response):
         await send({"type": "http.response.start", **start})
 
 
-class StreamedResponse(WatchedResponse):
+class StreamedResponse(WatchedResponse, Generic[T]):
     """Sends each piece before it asks for the next: a slow reader slows its source down."""
 
     def __init__(
         self,
-        pieces: Pieces,
+        items: AsyncGenerator[T, None],
         headers: Mapping[str, str],
         media_type: str,
         farewell: Farewell | None = None,
         trailers: Mapping[str, str] | None = None,
         late_headers: Callable[[], Mapping[str, str]] = dict,
+        write: Callable[[T], bytes] | None = None,
     ) -> None:
-        """Send ``pieces``.
+        """Send what ``write`` makes of ``items``.
 
         Args:
-            pieces: of the body.
+            items: closed at the end.
             headers: sent before it, known now.
             media_type: of the body.
             farewell: makes the last bytes that a client gets before a failure breaks off.
             trailers: sent after the body to clients that ask for them; they are announced by name,
                 and have the values that they have at the end.
             late_headers: those that are known by the first piece.
+            write: returns the piece of the body that an item becomes, possibly empty; ``None``:
+                items are pieces.
         """
         super().__init__(headers, media_type)
-        self._pieces = pieces
+        self._items = items
+        self._write: Callable[[Any], bytes] = write or bytes  # which returns bytes as they are
         self._farewell = farewell
         self._trailers = trailers or {}
         self._late_headers = late_headers
@@ -98,8 +104,10 @@ class StreamedResponse(WatchedResponse):
                 await _send_body(send, self._farewell(error))
             return False
 
-        async with on_failure(say_farewell), aclosing(self._pieces) as pieces:
-            async for piece in pieces:
+        async with on_failure(say_farewell), aclosing(self._items) as items:
+            async for item in items:
+                if not (piece := self._write(item)):
+                    continue
                 if not has_begun:
                     self.headers.update(self._late_headers())
                     await self.send_head(send, trailers=bool(self._trailers))

@@ -1,10 +1,7 @@
 """Opens a speech request whose text may have tags that change voice and rate on the way."""
 
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-
-import numpy as np
 
 from antiphon.api.options import open_stream
 from antiphon.api.schemas.kokoro import KokoroMembers, split_turns
@@ -12,7 +9,7 @@ from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.pipeline.speech.dialogue import Dialogue
 from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
-from antiphon.types import AudioChunk, SpeechRequest, SpeechStream
+from antiphon.types import SpeechRequest, SpeechStream
 
 
 def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -> SpeechStream:
@@ -24,15 +21,8 @@ def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -
     members = KokoroMembers.of(body.model_extra or {})
     languages = server.speech.model(request.model).capabilities.languages
     request = members.over(request, languages)
-    events = _opened(body, request, server, reads_tags=members.allow_voice_tags)
-    return events if members.volume_multiplier == 1.0 else _louder(events, members)
-
-
-def _opened(
-    body: SpeechBody, request: SpeechRequest, server: ServerState, *, reads_tags: bool
-) -> SpeechStream:
     speak = partial(open_stream, body, server=server)
-    if not reads_tags or "[" not in request.input:
+    if not members.allow_voice_tags or "[" not in request.input:
         return speak(request)
     turns = split_turns(request.input)
     requests = [
@@ -48,13 +38,3 @@ def _opened(
     if len(requests) == 1:
         return speak(requests[0])
     return Dialogue(server.speech, requests, speak).events()
-
-
-async def _louder(events: SpeechStream, members: KokoroMembers) -> SpeechStream:
-    """Multiply samples; what is too loud is cut off when it is encoded."""
-    factor = np.float32(members.volume_multiplier)
-    async with aclosing(events):
-        async for event in events:
-            if isinstance(event, AudioChunk):
-                event = replace(event, samples=event.samples * factor)
-            yield event

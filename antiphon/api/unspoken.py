@@ -1,10 +1,9 @@
-"""What a voice leaves out of a text, beside a stream that is encoded: in a header, or in events."""
+"""What a voice leaves out of a text: in a header, or in events beside encoded audio."""
 
-from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
-from antiphon.types import AudioChunk, SpeechStream
+from antiphon.types import AudioChunk
 
 HEADER = "X-Unspoken-Text"
 OMITTED_HEADER = "X-Unspoken-Text-Omitted"
@@ -12,17 +11,14 @@ MAX_HEADER_BYTES = 1024
 
 
 class UnspokenCollector:
-    """Passes a stream on, and keeps what its chunks say is left out."""
+    """Keeps what a stream's chunks say is left out."""
 
     def __init__(self) -> None:
         self._words: tuple[str, ...] = ()
 
-    async def passed(self, events: SpeechStream) -> SpeechStream:
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, AudioChunk):
-                    self._words += event.unspoken
-                yield event
+    def add(self, chunk: AudioChunk) -> None:
+        """Keep what a chunk says is left out."""
+        self._words += chunk.unspoken
 
     def headers(self) -> dict[str, str]:
         """Return what is known by the first audio: all, of a text that came whole."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from antiphon.audio.companding import alaw, mulaw
 from antiphon.audio.encode import AudioFormat
+from antiphon.types import Ended
 
 TELEPHONE_HZ = 8000
 
@@ -39,6 +40,10 @@ class WireFormat:
     def alaw(cls, sample_rate_hz: int = TELEPHONE_HZ) -> "WireFormat":
         """Return the telephone's format of everywhere else."""
         return cls(AudioFormat.PCM, sample_rate_hz, alaw, "audio/x-alaw-basic")
+
+    def written(self, item: bytes | Ended) -> bytes:
+        """Return what the client gets of an item of an encoded stream."""
+        return b"" if isinstance(item, Ended) else self.finished(item)
 
     def finished(self, piece: bytes) -> bytes:
         """Return what the client gets of an encoded piece."""

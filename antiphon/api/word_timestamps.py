@@ -1,10 +1,9 @@
-"""When words are spoken, beside a stream that is encoded: in events, or in a header."""
+"""When words are spoken: in events beside encoded audio, or in a header."""
 
 import json
-from contextlib import aclosing
 from typing import Any
 
-from antiphon.types import AudioChunk, SpeechStream, WordTime
+from antiphon.types import AudioChunk, WordTime
 
 HEADER = "X-Word-Timestamps"
 OMITTED_HEADER = "X-Word-Timestamps-Omitted"
@@ -12,17 +11,14 @@ MAX_HEADER_BYTES = 4096
 
 
 class WordTimestampCollector:
-    """Passes a stream on, and keeps the words that its chunks tell of."""
+    """Keeps the words of a stream's chunks."""
 
     def __init__(self) -> None:
         self._words: list[WordTime] = []
 
-    async def passed(self, events: SpeechStream) -> SpeechStream:
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, AudioChunk):
-                    self._words += event.words
-                yield event
+    def add(self, chunk: AudioChunk) -> None:
+        """Keep the words of a chunk."""
+        self._words += chunk.words
 
     def take(self) -> list[dict[str, Any]]:
         """Return what has come since the last call, as clients see it."""

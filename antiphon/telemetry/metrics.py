@@ -6,8 +6,8 @@ written in the API's description. Nothing that a client makes up becomes a label
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,7 +21,6 @@ from antiphon.telemetry.engine_metrics import EngineCollector, Engines
 from antiphon.telemetry.logs import audio_format
 from antiphon.telemetry.stream_stats import StreamStats
 from antiphon.telemetry.vllm_omni_metrics import VllmOmniMetrics
-from antiphon.types import Ended, SpeechStream
 
 _LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1, 2, 5, 10, 30)
 _FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 5)
@@ -150,47 +149,36 @@ class Metrics:
             registry=registry,
         )
 
-    async def observed(
-        self, model: str, events: SpeechStream, *, voice_kind: str = "builtin"
-    ) -> SpeechStream:
-        """Pass a stream through and measure it.
+    @contextmanager
+    def observe(
+        self, model: str, voice_kind: str = "builtin"
+    ) -> Generator[StreamStats, None, None]:
+        """Measure a stream, which the block tells of its audio and its end.
 
         Args:
             model: its served name.
-            events: what it says; closed with the stream.
             voice_kind: one of few words, such as ``builtin`` or ``uploaded``.
         """
-        meter = StreamStats(time.monotonic)
+
+        def on_audio(duration_s: float, is_first: bool) -> None:
+            audio_s.inc(duration_s)
+            if is_first:
+                self.waiting.labels(model).dec()
+                self._peer.speak(model)
+
+        stats = StreamStats(time.monotonic, on_audio)
         audio_s = self.audio_s.labels(model)
         reason = "error"
-        self._begin(model)
+        self.active.labels(model).inc()
+        self.waiting.labels(model).inc()
+        self._peer.begin(model)
         try:
-            async with aclosing(events):
-                async for event in events:
-                    if isinstance(event, Ended):
-                        reason = event.reason
-                        meter.end(event.usage)
-                    else:
-                        if meter.first_audio_s is None:
-                            self._speak(model)
-                        meter.hear(event.duration_s)
-                        audio_s.inc(event.duration_s)
-                    yield event
-                    meter.ask()
+            yield stats
         except (GeneratorExit, asyncio.CancelledError):
             reason = "abort"
             raise
         finally:
-            self._record(model, meter, reason, voice_kind)
-
-    def _begin(self, model: str) -> None:
-        self.active.labels(model).inc()
-        self.waiting.labels(model).inc()
-        self._peer.begin(model)
-
-    def _speak(self, model: str) -> None:
-        self.waiting.labels(model).dec()
-        self._peer.speak(model)
+            self._record(model, stats, stats.reason or reason, voice_kind)
 
     def _record(self, model: str, meter: StreamStats, reason: str, voice_kind: str) -> None:
         """Tell all about a stream that has ended."""

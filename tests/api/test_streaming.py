@@ -158,7 +158,7 @@ def test_listeners_who_leave_give_their_slots_back(mode: dict[str, bool]) -> Non
         scheduler = _scheduler(server)
         tasks = server.tasks()
         connections = [opened(server, {"input": text, **mode}) for _ in range(5)]
-        wait_until(lambda: len(scheduler.open_ids) == 5)  # three of them wait for a slot
+        wait_until(lambda: len(scheduler.open_ids) >= 5)  # some of them wait for a slot
         for connection in connections:
             connection.close()
         _assert_all_is_free(server, tasks)

@@ -32,7 +32,17 @@ async def spoken(num_chunks: int, *, breaks: bool = False) -> SpeechStream:
 
 
 async def listen(metrics: Metrics, stream: SpeechStream, num_items: int | None = None) -> None:
-    async with aclosing(metrics.observed(MODEL, stream, voice_kind="uploaded")) as events:
+    async def observed() -> SpeechStream:
+        with metrics.observe(MODEL, "uploaded") as stats:
+            async for event in stream:
+                if isinstance(event, Ended):
+                    stats.end(event)
+                else:
+                    stats.hear(event.duration_s)
+                yield event
+                stats.ask()
+
+    async with aclosing(observed()) as events:
         num_heard = 0
         async for _ in events:
             num_heard += 1
@@ -147,3 +157,41 @@ def test_a_slow_listener_makes_no_gaps_and_no_work() -> None:
         meter.ask()
     assert (meter.num_underruns, meter.underrun_s) == (0, 0)
     assert meter.real_time_factor == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("comes_after_ms", [300, 2000])
+def test_waiting_for_text_is_no_gap_and_no_work(comes_after_ms: int) -> None:
+    clock = Clock()
+    stats = StreamStats(clock)
+    stats.wait(True)
+    clock.now_ms += 700  # the first word is late
+    stats.wait(False)
+    for _ in range(3):
+        clock.now_ms += 40
+        stats.hear(1.0)
+        stats.ask()
+        stats.wait(True)
+        stats.wait(True)
+        clock.now_ms += comes_after_ms
+        stats.wait(False)
+    clock.now_ms += 10
+    stats.end(Ended("stop", Usage(1, 3)))
+    assert stats.first_audio_s == pytest.approx(0.04)
+    assert (stats.num_underruns, stats.underrun_s) == (0, 0)
+    assert stats.real_time_factor == pytest.approx((3 * 0.04 + 0.01) / 3)
+    assert (stats.reason, stats.usage) == ("stop", Usage(1, 3))
+
+
+def test_a_gap_that_the_model_makes_after_waiting_counts() -> None:
+    clock = Clock()
+    stats = StreamStats(clock)
+    stats.hear(1.0)
+    stats.ask()
+    stats.wait(True)
+    clock.now_ms += 300
+    stats.wait(False)  # long before the listener has run out of audio
+    clock.now_ms += 900
+    stats.hear(1.0)
+    assert stats.num_underruns == 1
+    assert stats.underrun_s == pytest.approx(0.2)
+    assert stats.busy_s == pytest.approx(0.9)

@@ -6,13 +6,12 @@ between them: blanks, punctuation, and whatever was read in other words than it 
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
-from antiphon.types import AudioChunk, SpeechStream, WordTime
+from antiphon.types import AudioChunk, WordTime
 
 _TOKEN = re.compile(r"\S+")
 _NOT_READ = re.compile(r"\W+")
@@ -111,14 +110,10 @@ class SpokenText:
         """Let the text go on."""
         self._text += text
 
-    async def passed(self, events: SpeechStream) -> SpeechStream:
-        """Pass a stream on, and note its words and how long it is."""
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, AudioChunk):
-                    self._words += event.words
-                    self._duration_s += event.duration_s
-                yield event
+    def hear(self, chunk: AudioChunk) -> None:
+        """Note a chunk's words and how long it is."""
+        self._words += chunk.words
+        self._duration_s += chunk.duration_s
 
     def take(self) -> Alignment | None:
         """Return what has been spoken since the last call, as far as words' times say."""

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -13,21 +12,20 @@ from starlette.websockets import WebSocket
 
 from antiphon import __version__
 from antiphon.api.adapters.errors import DEEPGRAM
-from antiphon.api.adapters.files import file_pieces
+from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_voice
-from antiphon.api.audio_outbox import Playback
+from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.schemas.speech_ws import InputText, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import Pieces, StreamedResponse
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
+from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import Ended, SpeechRequest
 
 router = APIRouter(tags=["deepgram"])
@@ -137,8 +135,7 @@ async def speak(
     model = server.speech.model(None)
     events = server.speech.stream(replace(request, input=body.text))
     headers = {"dg-request-id": speech_id, "dg-model-name": model.name}
-    pieces = _behind(header, file_pieces(events, format, server))
-    return StreamedResponse(pieces, headers, format.media_type)
+    return file_response(events, format, server, headers, prefix=header)
 
 
 @router.websocket("/v1/speak")
@@ -148,20 +145,12 @@ async def speak_live(websocket: WebSocket, server: Server) -> None:
     format = query.live_format()
     socket = Socket(websocket, server.settings.server.max_idle_s)
     request = await query.request(format, server, new_speech_id())
-    await SpeechSession(server.speech).check(request)
+    await server.speech.check_voice(request)
     conversation_id = str(uuid.uuid4())
     await socket.accept({"dg-request-id": conversation_id})
-    conversation = SpeakConversation(socket, Playback(server), request, format)
+    conversation = SpeakConversation(socket, AudioOutbox(server), request, format)
     voice = query.model or server.speech.model(None).name
     await converse(socket, conversation, _metadata(conversation_id, voice))
-
-
-async def _behind(header: bytes, pieces: Pieces) -> Pieces:
-    """Put a header before the first piece, not before there is one."""
-    async with aclosing(pieces):
-        async for piece in pieces:
-            yield header + piece
-            header = b""
 
 
 def _metadata(conversation_id: str, model: str) -> Mapping[str, Any]:
@@ -180,7 +169,7 @@ class _Voice:
     async def begin(self) -> None:
         pass
 
-    async def hear(self, piece: bytes) -> None:
+    async def on_audio(self, piece: bytes) -> None:
         await self.socket.send(self.format.finished(piece))
 
     async def end(self, ended: Ended) -> None:
@@ -194,10 +183,10 @@ class SpeakConversation:
     """Follows Speak, Flush, Clear and Close."""
 
     def __init__(
-        self, socket: Socket, playback: Playback, request: SpeechRequest, format: WireFormat
+        self, socket: Socket, outbox: AudioOutbox, request: SpeechRequest, format: WireFormat
     ) -> None:
         self._socket = socket
-        self._playback = playback
+        self._outbox = outbox
         self._request = request
         self._format = format
         self._utterance: Utterance | None = None
@@ -210,14 +199,14 @@ class SpeakConversation:
             self._speak(parsed(message, InputText).text)
         elif type == "Flush":
             if self._utterance is None:
-                self._playback.check_room()
+                self._outbox.check_room()
             self._complete()
             flushed = {"type": "Flushed", "sequence_id": self._num_flushed}
             self._num_flushed += 1
-            self._playback.then(lambda: self._socket.send(flushed))
+            self._outbox.then(lambda: self._socket.send(flushed))
         elif type == "Clear":
             self._utterance = None
-            await self._playback.clear()
+            await self._outbox.clear()
             await self._socket.send({"type": "Cleared", "sequence_id": self._num_cleared})
             self._num_cleared += 1
         elif type == "Close":
@@ -234,18 +223,18 @@ class SpeakConversation:
         await self._socket.send(_told("Warning", error))
 
     async def finish(self) -> None:
-        await self._playback.finish()
+        await self._outbox.finish()
 
     async def close(self) -> None:
-        await self._playback.close()
+        await self._outbox.close()
 
     def _speak(self, text: str) -> None:
         if self._utterance is None:
             if not text.strip():
                 return
-            self._playback.check_room(len(text))
+            self._outbox.check_room(len(text))
             voice = _Voice(self._socket, self._format)
-            self._utterance = self._playback.open(
+            self._utterance = self._outbox.open(
                 replace(self._request, id=new_speech_id()), voice, self._format.coded_as
             )
         self._utterance.push(text)

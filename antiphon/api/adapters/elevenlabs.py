@@ -13,7 +13,7 @@ from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, t
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import StreamedResponse, WholeResponse
+from antiphon.api.streaming import WholeResponse
 from antiphon.types import SpeechRequest, SpeechStream
 
 router = APIRouter(tags=["elevenlabs"])
@@ -63,8 +63,8 @@ class Call:
 
     def json_lines(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
         """Stream a JSON object a line: a piece of a file, and the times of its characters."""
-        lines = timed_lines(events, text, self.query.format(), self.server, more)
-        return StreamedResponse(lines, {"request-id": self.id}, "application/x-ndjson")
+        headers = {"request-id": self.id}
+        return timed_lines(events, text, self.query.format(), self.server, more, headers)
 
 
 async def _call(

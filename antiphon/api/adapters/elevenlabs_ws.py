@@ -12,7 +12,7 @@ from starlette.websockets import WebSocket
 from antiphon.api.adapters.alignment import Alignment, SpokenText
 from antiphon.api.adapters.elevenlabs import Call
 from antiphon.api.adapters.errors import ELEVENLABS
-from antiphon.api.audio_outbox import Playback
+from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.elevenlabs import SpeechQuery, StreamMessage
@@ -22,7 +22,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
 from antiphon.concurrency import cancel_and_wait
 from antiphon.errors import RateLimitError
-from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
+from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import Ended, SpeechRequest
 
 router = APIRouter()
@@ -50,7 +50,7 @@ async def _serve(
     format = query.format()
     socket = Socket(websocket, server.settings.server.max_idle_s)
     request = await Call(query, server, new_speech_id()).request(voice_id)
-    await SpeechSession(server.speech).check(request)
+    await server.speech.check_voice(request)
     await socket.accept()
     conversation = StreamConversation(socket, server, request, format, has_contexts=has_contexts)
     await converse(socket, conversation)
@@ -65,7 +65,7 @@ class _Context:
         self._socket = socket
         self._request = request
         self._format = format
-        self._playback = Playback(server)
+        self._outbox = AudioOutbox(server)
         self._utterance: Utterance | None = None
         self._spoken = SpokenText()
         self.names: Mapping[str, str] = {}
@@ -75,11 +75,11 @@ class _Context:
         if self._utterance is None:
             if not text.strip():
                 return
-            self._playback.check_room(len(text))
+            self._outbox.check_room(len(text))
             request = replace(self._request, id=new_speech_id(), speed=speed or self._request.speed)
             self._spoken = SpokenText()
-            self._utterance = self._playback.open(
-                request, self, self._format.coded_as, observe=self._spoken.passed
+            self._utterance = self._outbox.open(
+                request, self, self._format.coded_as, observers=(self._spoken.hear,)
             )
         self._utterance.push(text)
         self._spoken.add(text)
@@ -93,17 +93,17 @@ class _Context:
         """Return when all has been spoken, and the client knows it."""
         if self._utterance is not None:
             self._utterance.complete()
-        await self._playback.finish()
+        await self._outbox.finish()
         await self._socket.send({"audio": None, "isFinal": True, **self.names})
 
     async def close(self) -> None:
         """Stop; returns when everything is free."""
-        await self._playback.close()
+        await self._outbox.close()
 
     async def begin(self) -> None:
         pass
 
-    async def hear(self, piece: bytes) -> None:
+    async def on_audio(self, piece: bytes) -> None:
         await self._tell(self._format.finished(piece), self._spoken.take())
 
     async def end(self, ended: Ended) -> None:

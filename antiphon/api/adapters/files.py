@@ -2,30 +2,21 @@
 
 import base64
 import json
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from antiphon.api.encoding import collected, encoded
+from antiphon.api.encoding import ChunkObserver, EncodedStream, collected, encoded
 from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import Pieces, StreamedResponse
+from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.types import Ended, SpeechStream
 
+JSON_LINES = "application/x-ndjson"
 JsonLine = Callable[[bytes], bytes]
 """Makes a line of JSON of a piece of a file; see `json_line`."""
-
-
-async def file_pieces(events: SpeechStream, format: WireFormat, server: ServerState) -> Pieces:
-    """Yield a file's bytes."""
-    rate_hz = _rate_hz(format, server)
-    async with aclosing(encoded(events, format.coded_as, rate_hz, server.encoders)) as stream:
-        async for item in stream:
-            if not isinstance(item, Ended):
-                yield format.finished(item)
 
 
 def file_response(
@@ -33,26 +24,49 @@ def file_response(
     format: WireFormat,
     server: ServerState,
     headers: Mapping[str, str] | None = None,
+    *,
+    prefix: bytes = b"",
 ) -> Response:
-    """Stream a file."""
-    return StreamedResponse(file_pieces(events, format, server), headers or {}, format.media_type)
+    """Stream a file; ``prefix`` stands before its first piece."""
+    prefixes = iter((prefix,))
+
+    def written(item: bytes | Ended) -> bytes:
+        return b"" if isinstance(item, Ended) else next(prefixes, b"") + format.finished(item)
+
+    pieces = _pieces(events, format, server)
+    return StreamedResponse(pieces, headers or {}, format.media_type, write=written)
 
 
-async def json_lines(
-    events: SpeechStream, format: WireFormat, server: ServerState, line: JsonLine
-) -> Pieces:
-    """Yield a JSON object a line, each with a piece of a file."""
-    async with aclosing(file_pieces(events, format, server)) as pieces:
-        async for piece in pieces:
-            yield line(piece)
+def json_lines(
+    events: SpeechStream,
+    format: WireFormat,
+    server: ServerState,
+    line: JsonLine,
+    *,
+    last_line: Callable[[], bytes] = bytes,
+    headers: Mapping[str, str] | None = None,
+    media_type: str = "application/json",
+    observers: Sequence[ChunkObserver] = (),
+) -> Response:
+    """Stream a JSON object a line, each with a piece of a file; ``last_line`` may be empty."""
+
+    def written(item: bytes | Ended) -> bytes:
+        return last_line() if isinstance(item, Ended) else line(format.finished(item))
+
+    pieces = _pieces(events, format, server, observers)
+    return StreamedResponse(pieces, headers or {}, media_type, write=written)
 
 
 async def json_whole(
-    events: SpeechStream, format: WireFormat, server: ServerState, line: JsonLine
+    events: SpeechStream,
+    format: WireFormat,
+    server: ServerState,
+    line: JsonLine,
+    observers: Sequence[ChunkObserver] = (),
 ) -> tuple[list[bytes], dict[str, str]]:
     """Return one JSON object with a whole file, and no headers: for `WholeResponse`."""
     rate_hz = _rate_hz(format, server)
-    pieces, _ = await collected(events, format.coded_as, rate_hz, server.encoders)
+    pieces, _ = await collected(events, format.coded_as, rate_hz, server.encoders, observers)
     memory_budget.count_as_base64(sum(map(len, pieces)))
     audio = b"".join(map(format.finished, pieces))
     return [await server.encoders.run(line, audio)], {}
@@ -62,6 +76,16 @@ def json_line(audio_member: str, audio: bytes, members: Mapping[str, Any]) -> by
     """Return an object with audio in base64, before its other members."""
     described = {audio_member: base64.b64encode(audio).decode(), **members}
     return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _pieces(
+    events: SpeechStream,
+    format: WireFormat,
+    server: ServerState,
+    observers: Sequence[ChunkObserver] = (),
+) -> EncodedStream:
+    rate_hz = _rate_hz(format, server)
+    return encoded(events, format.coded_as, rate_hz, server.encoders, observers)
 
 
 def _rate_hz(format: WireFormat, server: ServerState) -> int:

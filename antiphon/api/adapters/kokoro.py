@@ -12,7 +12,7 @@ from antiphon.api.adapters.files import file_response, json_line, json_lines, js
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.options import open_stream
 from antiphon.api.schemas.speech import SpeechBody, Text
-from antiphon.api.streaming import StreamedResponse, WholeResponse
+from antiphon.api.streaming import WholeResponse
 from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
@@ -62,15 +62,16 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
             param="return_timestamps",
         )
     words = WordTimestampCollector()
-    events = words.passed(open_tagged(body, request, server))
+    observers = (words.add,)
+    events = open_tagged(body, request, server)
     format = WireFormat.of(
         body.response_format, request.sample_rate_hz or capabilities.sample_rate_hz
     )
     line = partial(_line, body.response_format, words if body.return_timestamps else None)
     if body.stream is False:
-        collect = partial(json_whole, events, format, server, line)
+        collect = partial(json_whole, events, format, server, line, observers)
         return WholeResponse(collect, {}, "application/json")
-    return StreamedResponse(json_lines(events, format, server, line), {}, "application/json")
+    return json_lines(events, format, server, line, observers=observers)
 
 
 @router.post("/dev/dialogue", response_class=Response)

@@ -1,13 +1,13 @@
 """Audio in JSON, with the time of each character beside it, as ElevenLabs sends it."""
 
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from typing import Any, TypeAlias
 
+from starlette.responses import Response
+
 from antiphon.api.adapters.alignment import Alignment, SpokenText
-from antiphon.api.adapters.files import json_line, json_lines, json_whole
+from antiphon.api.adapters.files import JSON_LINES, json_line, json_lines, json_whole
 from antiphon.api.state import ServerState
-from antiphon.api.streaming import Pieces
 from antiphon.api.wire_format import WireFormat
 from antiphon.types import SpeechStream
 
@@ -20,10 +20,15 @@ def nothing_more() -> Mapping[str, Any]:
     return {}
 
 
-async def timed_lines(
-    events: SpeechStream, text: str, format: WireFormat, server: ServerState, more: More
-) -> Pieces:
-    """Yield a JSON object a line, each with a piece of a file.
+def timed_lines(
+    events: SpeechStream,
+    text: str,
+    format: WireFormat,
+    server: ServerState,
+    more: More,
+    headers: Mapping[str, str],
+) -> Response:
+    """Stream a JSON object a line, each with a piece of a file.
 
     Args:
         events: what is spoken.
@@ -31,18 +36,28 @@ async def timed_lines(
         format: of the file.
         server: encodes it.
         more: called for each line.
+        headers: of the response.
     """
     spoken = SpokenText(text)
 
     def line(audio: bytes) -> bytes:
         return _line(audio, spoken.take(), more())
 
-    async with aclosing(json_lines(spoken.passed(events), format, server, line)) as lines:
-        async for each in lines:
-            yield each
-    rest, members = spoken.finish(), more()
-    if rest is not None or any(members.values()):
-        yield _line(b"", rest, members)
+    def last_line() -> bytes:
+        rest, members = spoken.finish(), more()
+        is_empty = rest is None and not any(members.values())
+        return b"" if is_empty else _line(b"", rest, members)
+
+    return json_lines(
+        events,
+        format,
+        server,
+        line,
+        last_line=last_line,
+        headers=headers,
+        media_type=JSON_LINES,
+        observers=(spoken.hear,),
+    )
 
 
 async def timed_whole(
@@ -54,7 +69,7 @@ async def timed_whole(
     def line(audio: bytes) -> bytes:
         return _line(audio, spoken.finish(), more())
 
-    return await json_whole(spoken.passed(events), format, server, line)
+    return await json_whole(events, format, server, line, (spoken.hear,))
 
 
 def _line(audio: bytes, alignment: Alignment | None, more: Mapping[str, Any]) -> bytes:

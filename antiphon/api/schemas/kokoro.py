@@ -94,6 +94,7 @@ class KokoroMembers(BaseModel):
         """
         if self.normalization_options is not None:
             request = replace(request, normalize=self.normalization_options.normalize)
+        request = replace(request, volume=self.volume_multiplier)
         if self.lang_code is None:
             return request
         code = self.lang_code.casefold()

@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 
 from antiphon.errors import InputTooLongError, RateLimitError
-from antiphon.pipeline.speech.segment_speech import total
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.synthesis import one_ahead
+from antiphon.pipeline.speech.synthesis import total
+from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
 from antiphon.types import (
     AudioChunk,
     Ended,
     FinishReason,
+    SpeechEvent,
     SpeechRequest,
     SpeechStream,
     Usage,
@@ -56,24 +57,37 @@ class Dialogue:
             EngineError: the model failed.
         """
         await self._check()
-        usage, start_s = Usage(), 0.0
+        usage, start_s, rate_hz = Usage(), 0.0, 0
         reason: FinishReason = "stop"
-        openings = [partial(self._spoken, index) for index in range(len(self.turns))]
-        async with aclosing(one_ahead(openings)) as items:
+        playing: Source[SpeechEvent] = _Turn(self.open, self.turns[0], is_first=True)
+        following: Source[SpeechEvent] | None = None
+        try:
             for index in range(len(self.turns)):
-                end_s, rate_hz = start_s, 0
-                while isinstance(item := await anext(items), AudioChunk):
+                is_last = index == len(self.turns) - 1
+                end_s = start_s
+                while isinstance(item := await playing.next(), AudioChunk):
+                    if following is None and not is_last:
+                        following = Prefetcher(_Turn(self.open, self.turns[index + 1]))
                     rate_hz = item.sample_rate_hz
                     yield replace(item, words=tuple(each.later(start_s) for each in item.words))
                     end_s += item.duration_s
+                assert item is not None, "a stream ends with one Ended"
                 usage = total(usage, item.usage)
                 reason = item.reason if reason == "stop" else reason
                 self.heard.append(TurnTime(start_s, end_s))
-                is_last = index == len(self.turns) - 1
-                for chunk in _silence(0.0 if is_last else self.pause_s, rate_hz):
+                await playing.close()
+                if is_last:
+                    break
+                for chunk in _silence(self.pause_s, rate_hz):
                     yield chunk
                     end_s += chunk.duration_s
                 start_s = end_s
+                playing = following or _Turn(self.open, self.turns[index + 1])
+                following = None
+        finally:
+            for each in (playing, following):
+                if each is not None:
+                    await each.close()
         yield Ended(reason, usage)
 
     async def _check(self) -> None:
@@ -84,21 +98,42 @@ class Dialogue:
             raise InputTooLongError(num_characters, max_characters)
         for turn in self.turns:
             async with aclosing(self.open(turn)):
-                await self.speech.cast(turn, self.speech.model(turn.model))
+                await self.speech.resolve_voice(turn, self.speech.model(turn.model))
             await asyncio.sleep(0)  # there may be many: others have their turn in between
 
-    async def _spoken(self, index: int) -> SpeechStream:
-        """Speak a turn; a later one waits where the first is refused."""
+
+class _Turn:
+    """A `Source` of a turn's events; a later one waits where the first is refused."""
+
+    def __init__(
+        self,
+        open: Callable[[SpeechRequest], SpeechStream],
+        request: SpeechRequest,
+        *,
+        is_first: bool = False,
+    ) -> None:
+        self._open = partial(open, request)
+        self._is_first = is_first
+        self._events: SpeechStream | None = None
+
+    async def next(self) -> SpeechEvent | None:
+        """See `Source.next`."""
         while True:
             try:
-                async with aclosing(self.open(self.turns[index])) as events:
-                    async for event in events:
-                        yield event
-                return
+                if self._events is None:
+                    self._events = self._open()
+                return await anext(self._events, None)
             except RateLimitError as error:
-                if index == 0:
+                if self._is_first:
                     raise
+                await self.close()
                 await asyncio.sleep(error.retry_after_s or 1.0)
+
+    async def close(self) -> None:
+        """See `Source.close`."""
+        events, self._events = self._events, None
+        if events is not None:
+            await events.aclose()
 
 
 def _silence(duration_s: float, rate_hz: int) -> Iterator[AudioChunk]:

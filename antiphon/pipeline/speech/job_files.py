@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from antiphon.audio.encode import AudioFormat, open_encoder
-from antiphon.pipeline.speech.job_plan import CHAPTER_PAUSE_S
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobChapter, JobFile
 from antiphon.types import Samples
+
+CHAPTER_PAUSE_S = 1.0
+"""Silence between two chapters of one file."""
 
 Spend = Callable[[int], None]
 """Hears how many bytes are about to be written, and raises if that may not be."""

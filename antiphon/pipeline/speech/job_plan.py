@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from antiphon.audio.encode import AudioFormat
+from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
-from antiphon.pipeline.speech.synthesis import SegmentSource
+from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.types import SpeechStream
-
-CHAPTER_PAUSE_S = 1.0
-"""Silence between two chapters of one file."""
 
 # Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with
 # few of them have one byte or two, syllables of Chinese and the like have three.
@@ -29,7 +27,7 @@ class Chapter:
 
     title: str | None
     text: str
-    open: Callable[[SegmentSource], SpeechStream]
+    open: Callable[[SegmentCheckpoints], SpeechStream]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

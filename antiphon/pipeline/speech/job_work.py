@@ -112,11 +112,11 @@ async def speak_job(plan: JobPlan, place: JobPlace, account: JobAccount) -> JobR
     try:
         for index, chapter in enumerate(plan.chapters):
             account.chapter_share = len(chapter.text) / num_characters
-            source = SegmentCheckpoints(
+            checkpoints = SegmentCheckpoints(
                 place.folder / str(index), workers, account.segment_done, spend=budget.spend
             )
             await workers.run(files.begin_chapter)
-            async with aclosing(chapter.open(source)) as events:
+            async with aclosing(chapter.open(checkpoints)) as events:
                 async for event in events:
                     if isinstance(event, AudioChunk):
                         await workers.run(files.write, event.samples)

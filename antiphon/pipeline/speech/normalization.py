@@ -66,9 +66,14 @@ _YEAR = re.compile(
     rf"{_AFTER}(?! [a-z]+s\b)",
     re.ASCII,
 )
+_BEFORE_YEAR = re.compile(
+    rf"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|[Bb]y|[Ff]rom|[Yy]ear|{'|'.join(_MONTHS)}),?$", re.ASCII
+)
+_WORD_ALONE = re.compile(r"(?<!\S)[^\s0-9$€£¥]++(?=\s)")
 _PLAIN = re.compile(rf"{_BEFORE}((?<= )-)?{_NUMBER}{_AFTER}", re.ASCII)
 
 _MAX_SEARCHED_CHARACTERS = 10_000
+_MAX_HELD_CHARACTERS = 1000  # beyond, numbers are read with what there is
 _MAX_FOUND_CHARACTERS = 100  # of what any rule finds, and what it looks at after it
 
 
@@ -77,6 +82,36 @@ def normalized(text: str) -> str:
     for pattern, read in _RULES:
         text = "".join(_substituted(pattern, read, text))
     return text
+
+
+class Normalizer:
+    """Writes numbers out in a text that arrives in pieces; where it is cut plays no part.
+
+    What a rule may still read together with what follows is held back: numbers, signs of money,
+    and words such as "in" before a year.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def push(self, text: str, *, is_last: bool = False) -> str:
+        """Return what has become certain with more text; nothing is held back of the last."""
+        text, self._held = self._held + text, ""
+        if not is_last:
+            end = _certain_end(text)
+            text, self._held = text[:end], text[end:]
+        return normalized(text)
+
+
+def _certain_end(text: str) -> int:
+    """Return where the last word ends that no rule reads together with what follows."""
+    end = 0
+    for found in _WORD_ALONE.finditer(text):
+        if not _BEFORE_YEAR.search(found[0]):
+            end = found.end()
+    if len(text) - end > _MAX_HELD_CHARACTERS:
+        return max(end, text.rfind(" "), text.rfind("\n"))
+    return end
 
 
 def _substituted(

@@ -5,7 +5,6 @@ between is spoken apart, as if it were two paragraphs.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError
@@ -14,7 +13,12 @@ MAX_PAUSE_S = 10.0
 MAX_NUM_PAUSES = 1000
 MAX_TOTAL_PAUSE_S = 600.0
 
-_TAG = re.compile(r"\[pause:([^\[\]\n]*+)\]", re.IGNORECASE)
+MAX_TAG_CHARACTERS = 1000
+"""Longer ones are text: what may be a tag is held back until that is certain."""
+
+_INSIDE = rf"[^\[\]\n]{{0,{MAX_TAG_CHARACTERS}}}+"
+_TAG = re.compile(rf"\[pause:({_INSIDE})\]", re.IGNORECASE)
+_TAG_BEGINNING = re.compile(rf"\[(?:p(?:a(?:u(?:s(?:e(?::{_INSIDE})?)?)?)?)?)?", re.IGNORECASE)
 _DURATION = re.compile(r" *([0-9]{1,6}(?:\.[0-9]{1,6})?) *(ms|s) *", re.IGNORECASE)
 _FIRST_OF_UNSPACED_SCRIPTS = "\u0e00"  # Thai; then come those of China and Japan
 
@@ -26,52 +30,87 @@ class Pause:
     duration_s: float
 
 
+class PauseSplitter:
+    """Takes the pauses out of a text that arrives in pieces; where it is cut plays no part."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._character_before = ""
+        self._num_pauses = 0
+        self._total_s = 0.0
+
+    def push(self, text: str, *, is_last: bool = False) -> list[str | Pause]:
+        """Take in more text; return what has become certain of it, in order.
+
+        Spaces are held back until it is known whether a pause follows them.
+
+        Args:
+            text: more of it, possibly nothing.
+            is_last: whether this is the end of the text: then nothing is held back.
+
+        Raises:
+            InvalidRequestError: a tag's duration is invalid, or too long; the tag is inside a
+                word; there are too many, or they are too long together.
+        """
+        text = self._held + text
+        pieces: list[str | Pause] = []
+        written: list[str] = []
+        start = 0
+        end = len(text)
+        place = text.find("[")
+        while place >= 0:
+            tag = _TAG.match(text, place)
+            if not is_last and _is_open(text, place, tag):
+                end = place
+                break
+            if tag is None:
+                place = text.find("[", place + 1)
+                continue
+            is_escaped = text[max(start, place - 1) : place] == "\\"
+            written.append(text[start : place - is_escaped])
+            start = tag.end()
+            if is_escaped:
+                written.append(tag[0])
+            else:
+                before = text[place - 1] if place else self._character_before
+                _check_place(tag, before, text[start : start + 1])
+                pieces += ["".join(written), self._counted(_pause(tag))]
+                written = []
+            place = text.find("[", start)
+        if not is_last:
+            end = max(start, len(text[:end].removesuffix("\\").rstrip()))
+        pieces.append("".join([*written, text[start:end]]))
+        self._held = text[end:]
+        self._character_before = text[end - 1 : end] or self._character_before
+        return pieces
+
+    def _counted(self, pause: Pause) -> Pause:
+        """Hold the pauses of all pieces to the bounds of a text."""
+        self._num_pauses += 1
+        self._total_s += pause.duration_s
+        if self._num_pauses > MAX_NUM_PAUSES:
+            raise _wrong(f"it has more than {MAX_NUM_PAUSES} pauses")
+        if self._total_s > MAX_TOTAL_PAUSE_S:
+            raise _wrong(f"its pauses are longer than {MAX_TOTAL_PAUSE_S:g} s together")
+        return pause
+
+
 def split_pauses(text: str) -> list[str | Pause]:
-    """Return the pieces of a text in order, and the pauses between them.
+    """Return the pieces of a whole text, and the pauses between them.
 
     The pieces, joined, are the text without its tags; some may be blank.
 
     Raises:
-        InvalidRequestError: a tag's duration is none, or too long; it is inside a word; there are
-            too many, or they are too long together.
+        InvalidRequestError: see `PauseSplitter.push`.
     """
-    pieces: list[str | Pause] = []
-    written: list[str] = []
-    start = 0
-    total_s = 0.0
-    for tag in _tags(text):
-        is_escaped = text[max(start, tag.start() - 1) : tag.start()] == "\\"
-        written.append(text[start : tag.start() - is_escaped])
-        start = tag.end()
-        if is_escaped:
-            written.append(tag[0])
-            continue
-        _check_place(text, tag)
-        if len(pieces) >= 2 * MAX_NUM_PAUSES:
-            raise _wrong(f"it has more than {MAX_NUM_PAUSES} pauses")
-        pause = _pause(tag)
-        total_s += pause.duration_s
-        if total_s > MAX_TOTAL_PAUSE_S:
-            raise too_much_silence()
-        pieces += ["".join(written), pause]
-        written = []
-    pieces.append("".join([*written, text[start:]]))
-    return pieces
+    return PauseSplitter().push(text, is_last=True)
 
 
-def too_much_silence() -> InvalidRequestError:
-    """Return the error for pauses that are too long together."""
-    return _wrong(f"its pauses are longer than {MAX_TOTAL_PAUSE_S:g} s together")
-
-
-def _tags(text: str) -> Iterator["re.Match[str]"]:
-    """Yield all tags, those with a backslash before them too."""
-    place = text.find("[")
-    while place >= 0:
-        tag = _TAG.match(text, place)
-        if tag is not None:
-            yield tag
-        place = text.find("[", place + 1 if tag is None else tag.end())
+def _is_open(text: str, place: int, tag: "re.Match[str] | None") -> bool:
+    """Whether what follows decides if a tag begins at ``place``, or if it is inside a word."""
+    if tag is not None:
+        return tag.end() == len(text)
+    return _TAG_BEGINNING.fullmatch(text, place) is not None
 
 
 def _pause(tag: "re.Match[str]") -> Pause:
@@ -85,9 +124,7 @@ def _pause(tag: "re.Match[str]") -> Pause:
     return Pause(duration_s)
 
 
-def _check_place(text: str, tag: "re.Match[str]") -> None:
-    start, end = tag.span()
-    before, after = text[max(0, start - 1) : start], text[end : end + 1]
+def _check_place(tag: "re.Match[str]", before: str, after: str) -> None:
     if _is_letter(before) and _is_letter(after):
         raise _wrong(f"{tag[0][:40]} is inside a word; put a space before it or after it")
 

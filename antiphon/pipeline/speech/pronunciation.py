@@ -5,17 +5,11 @@ lower case in any case. Where several fit, the longest wins; what was put in is 
 """
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from antiphon.errors import (
-    AntiphonError,
-    InputTooLongError,
-    InvalidRequestError,
-    SettingsError,
-)
+from antiphon.errors import AntiphonError, InvalidRequestError, SettingsError
 
 MAX_ENTRIES = 1000
 MAX_WORD_CHARACTERS = 100
@@ -24,6 +18,7 @@ MAX_READING_CHARACTERS = 200
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _SPACE = " "
 _NUM_TOKENS_AT_ONCE = 4096
+_MAX_HELD = 1000  # characters; beyond, a word that may go on is taken for what there is of it
 
 
 def check_pronunciations(entries: Mapping[str, str]) -> None:
@@ -75,47 +70,62 @@ class Pronunciations:
         """Return these with more entries, which count where both know a word."""
         return Pronunciations(self._entries, entries) if entries else self
 
-    def applied(self, text: str, max_characters: int = sys.maxsize) -> str:
-        """Return the text as it is to be read.
+    def applied(self, text: str) -> str:
+        """Return a whole text as it is to be read."""
+        return "".join(WordReplacer(self).push(text, is_last=True))
 
-        Raises:
-            InputTooLongError: it becomes longer than ``max_characters``.
+    def found(self, tokens: list[str], place: int) -> "tuple[_Reading | None, bool]":
+        """Return the longest word that stands here, and whether no further token changes that.
+
+        Of two entries that fit, the one that is in this very case counts.
         """
-        if not self._entries:
-            return text
-        written: list[str] = []
-        num_characters = 0
-        for part in self._parts(text):
-            written.append(part)
-            num_characters += len(part)
-            if num_characters > max_characters:
-                raise InputTooLongError(num_characters, max_characters)
-        return "".join(written)
+        if place > 0 and _is_letters(tokens[place - 1]):
+            return None, True
+        exact, exact_is_certain = self._exact.find(tokens, place, str)
+        any_case, any_case_is_certain = self._any_case.find(tokens, place, str.lower)
+        is_certain = exact_is_certain and any_case_is_certain
+        if exact is None or any_case is None:
+            return exact or any_case, is_certain
+        longer = exact if exact.num_characters >= any_case.num_characters else any_case
+        return longer, is_certain
 
-    def _parts(self, text: str) -> Iterator[str]:
-        """Yield tokens, and readings in the place of those that are words of ours."""
-        coming = (found[0] for found in _TOKEN.finditer(text))
-        tokens: list[str] = []
-        place = 0
+    @property
+    def is_empty(self) -> bool:
+        """Whether all words are read as they are written."""
+        return not self._entries
+
+
+class WordReplacer:
+    """Reads the words of a text that arrives in pieces; where it is cut plays no part.
+
+    What may be a part of a word of the dictionary is held back until that is certain.
+    """
+
+    def __init__(self, pronunciations: Pronunciations) -> None:
+        self._pronunciations = pronunciations
+        self._token_before: list[str] = []  # it decides whether a word begins after it
+        self._held = ""
+
+    def push(self, text: str, *, is_last: bool = False) -> Iterator[str]:
+        """Yield what has become certain with more text; nothing is held back of the last."""
+        if self._pronunciations.is_empty:
+            yield text
+            return
+        coming = (found[0] for found in _TOKEN.finditer(self._held + text))
+        tokens = self._token_before
+        place = len(tokens)
         while True:
             if len(tokens) - place <= MAX_WORD_CHARACTERS:  # a word has no more tokens than that
-                kept = max(0, place - 1)  # what is before a word matters too
+                kept = max(0, place - 1)
                 tokens, place = [*tokens[kept:], *islice(coming, _NUM_TOKENS_AT_ONCE)], place - kept
             if place >= len(tokens):
-                return
-            found = self._found(tokens, place)
+                break
+            found, is_certain = self._pronunciations.found(tokens, place)
+            if not (is_certain or is_last) and sum(map(len, tokens[place:])) <= _MAX_HELD:
+                break
             yield tokens[place] if found is None else found.text
             place += 1 if found is None else found.num_tokens
-
-    def _found(self, tokens: list[str], place: int) -> "_Reading | None":
-        """Return the longest word that stands here; of two, the one that is in this very case."""
-        if place > 0 and _is_letters(tokens[place - 1]):
-            return None
-        exact = self._exact.find(tokens, place, str)
-        any_case = self._any_case.find(tokens, place, str.lower)
-        if exact is None or any_case is None:
-            return exact or any_case
-        return exact if exact.num_characters >= any_case.num_characters else any_case
+        self._token_before, self._held = tokens[max(0, place - 1) : place], "".join(tokens[place:])
 
 
 @dataclass(slots=True)
@@ -148,16 +158,24 @@ class _Tree:
         reading.num_tokens = len(tokens)
         tree._reading = reading
 
-    def find(self, tokens: list[str], start: int, folded: Callable[[str], str]) -> _Reading | None:
-        """Return the reading of the longest word that begins here and ends before no letter."""
+    def find(
+        self, tokens: list[str], start: int, folded: Callable[[str], str]
+    ) -> tuple[_Reading | None, bool]:
+        """Return the reading of the longest word that begins here and ends before no letter.
+
+        Also whether that is certain whatever tokens follow, and whether or not the last one grows.
+        """
+        last = len(tokens) - 1
         tree, found = self._next.get(folded(tokens[start])), None
+        is_certain = start < last or not _is_letters(tokens[start])
         while tree is not None:
             start += 1
-            following = tokens[start] if start < len(tokens) else ""
+            following = tokens[start] if start <= last else ""
+            is_certain = start < last or (start == last and not _is_letters(following))
             if tree._reading is not None and not _is_letters(following):
                 found = tree._reading
             tree = tree._next.get(_SPACE if following.isspace() else folded(following))
-        return found
+        return found, is_certain
 
 
 def _is_letters(token: str) -> bool:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +14,10 @@ import numpy as np
 
 from antiphon.concurrency import Workers
 from antiphon.pipeline.speech.job_files import Spend, spend_freely
-from antiphon.pipeline.speech.text_plan import Script, Segment
+from antiphon.pipeline.speech.text_plan import Segment
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
-from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
+from antiphon.types import AudioChunk, Ended, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +28,10 @@ _NUM_HEAD_BYTES = 256 - _NUM_HASH_BYTES - _NUM_LENGTH_BYTES  # so that the sampl
 
 @dataclass(frozen=True, slots=True)
 class SegmentDone:
-    """Told when a segment is complete.
+    """A segment that is complete.
 
     Attributes:
-        fraction: 0 to 1, of the text that its journey speaks.
+        fraction: 0 to 1, of the text that is spoken.
         audio_s: its length.
         was_damaged: whether what was kept of it had to be made again.
     """
@@ -43,7 +42,7 @@ class SegmentDone:
 
 
 class SegmentCheckpoints:
-    """A `SegmentSource`: a segment that is on disk is read, any other spoken and written."""
+    """Complete segments on disk; what is there is read instead of being spoken again."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class SegmentCheckpoints:
         *,
         spend: Spend = spend_freely,
     ) -> None:
-        """Keep segments in a folder of their own; ``on_done`` is told of each."""
+        """Keep segments in a folder of their own; ``on_done`` is called for each."""
         self._spend = spend
         self._damaged: set[int] = set()
         self._blobs = BlobStore(folder)
@@ -62,36 +61,32 @@ class SegmentCheckpoints:
         self._num_characters_done = 0
         self._num_characters = 1
 
-    def plan(self, script: Script) -> None:
-        """See `SegmentSource.plan`."""
-        texts = [segment.text for passage in script for segment in passage.segments]
-        self._num_characters = sum(map(len, texts))
+    def plan(self, num_characters: int) -> None:
+        """Note how many characters all segments have together."""
+        self._num_characters = num_characters
 
-    async def open(self, segment: Segment, speak: Callable[[], SpeechStream]) -> SpeechStream:
-        """See `SegmentSource.open`.
+    async def load(self, segment: Segment) -> tuple[AudioChunk, Ended] | None:
+        """Return a segment that is on disk, undamaged.
+
+        Raises:
+            StorageError: the disk cannot be used.
+        """
+        kept = await self._workers.run(self._load, segment)
+        if kept is not None:
+            await self._tell(segment, kept[0].duration_s)
+        return kept
+
+    async def save(self, segment: Segment, chunks: list[AudioChunk], ended: Ended) -> None:
+        """Keep a segment that is complete.
 
         Raises:
             StorageError: the disk is full, or cannot be used.
         """
-        kept = await self._workers.run(self._load, segment)
-        if kept is not None:
-            chunk, ended = kept
-            yield chunk
-            self._tell(segment, chunk.duration_s)
-            yield ended
-            return
-        chunks: list[AudioChunk] = []
-        async with aclosing(speak()) as events:
-            async for event in events:
-                if isinstance(event, AudioChunk):
-                    chunks.append(event)
-                elif event.reason in ("stop", "length") and chunks:
-                    await self._workers.run(self._save, segment, chunks, event)
-                    self._tell(segment, sum(chunk.duration_s for chunk in chunks))
-                yield event
+        await self._workers.run(self._save, segment, chunks, ended)
+        await self._tell(segment, sum(chunk.duration_s for chunk in chunks))
 
-    def _tell(self, segment: Segment, audio_s: float) -> None:
-        self._num_characters_done += len(segment.text)
+    async def _tell(self, segment: Segment, audio_s: float) -> None:
+        self._num_characters_done += len(await segment.text.whole())
         fraction = self._num_characters_done / self._num_characters
         self._on_done(SegmentDone(fraction, audio_s, segment.index in self._damaged))
 

@@ -1,7 +1,7 @@
-"""Cuts text that is still arriving into segments, the same ones in whatever pieces it arrives.
+"""Cuts text into segments, the same ones in whatever pieces it arrives.
 
-A place is judged as soon as the first character after it is there, and by nothing that follows.
-What is looked at for it is bounded, so that the work grows with the text and no faster.
+Of text that arrives, a place is judged as soon as the first character after it is there, and by
+nothing that follows. What is looked at for it is bounded, so that the work is linear in the text.
 """
 
 import re
@@ -14,10 +14,10 @@ from antiphon.pipeline.speech.text import (
     BLANK_LINE,
     MAX_MARKS_ON_A_LETTER,
     Boundary,
-    Slice,
     belongs_to_letter_before,
+    boundary_after,
     cut_position,
-    joint_after,
+    segments,
 )
 
 MAX_CHARACTERS_AT_ONCE = 1000
@@ -43,12 +43,12 @@ class Part:
     Attributes:
         text: what is new of it.
         ends_segment: whether it is the segment's last.
-        joint: what joins the next segment to this one, where there is one for certain.
+        boundary: to the next segment, where one follows for certain.
     """
 
     text: str
     ends_segment: bool
-    joint: Boundary = Boundary.NONE
+    boundary: Boundary = Boundary.NONE
 
 
 class Segmenter(Protocol):
@@ -78,6 +78,29 @@ class Lengths:
     min_clause: int | None = None
 
 
+class PackingSegmenter:
+    """Waits for all of a text, and gives segments of as many sentences as fit; see `segments`."""
+
+    def __init__(self, max_characters: int) -> None:
+        self._max = max_characters
+        self._waiting: list[str] = []
+
+    def push(self, text: str) -> list[Part]:
+        """See `Segmenter.push`."""
+        self._waiting.append(text)
+        return []
+
+    def flush(self) -> list[Part]:
+        """See `Segmenter.flush`."""
+        text, self._waiting = "".join(self._waiting), []
+        slices = list(segments(text, self._max))
+        boundaries = [*(each.boundary for each in slices[1:]), Boundary.NONE]
+        return [
+            Part(each.text, ends_segment=True, boundary=boundary)
+            for each, boundary in zip(slices, boundaries, strict=False)
+        ]
+
+
 class SentenceSegmenter:
     """Gives whole segments: sentences or, where allowed, clauses."""
 
@@ -92,9 +115,10 @@ class SentenceSegmenter:
         """See `Segmenter.push`."""
         waiting, start = self._waiting + text, 0
         parts = []
-        while (end := self._end(waiting[start : start + self._lengths.max + 1])) is not None:
-            parts.append(Part(waiting[start : start + end], ends_segment=True))
-            start += end
+        while (place := self._end(waiting[start : start + self._lengths.max + 1])) is not None:
+            text = waiting[start : start + place.end]
+            parts.append(Part(text, ends_segment=True, boundary=place.boundary))
+            start += place.end
             self._num_judged, self._lengths = 0, self._later
         self._waiting = waiting[start:]
         return parts
@@ -107,26 +131,27 @@ class SentenceSegmenter:
         self._waiting, self._num_judged, self._lengths = "", 0, self._later
         return [Part(rest, ends_segment=True)]
 
-    def _end(self, window: str) -> int | None:
+    def _end(self, window: str) -> "_Place | None":
         """Return where the segment that ``window`` begins with ends, if that is certain."""
         for place in _places(window, self._num_judged):
             self._num_judged = place.end
             if self._is_end(window, place):
-                return place.end
+                return place
         if len(window) > self._lengths.max:
-            return cut_position(window, self._lengths.max)
+            end = cut_position(window, self._lengths.max)
+            return _Place(end, boundary_after(window[:end]))
         return None
 
     def _is_end(self, window: str, place: "_Place") -> bool:
-        if place.joint is Boundary.NONE:
+        if place.boundary is Boundary.NONE:
             return False
         num_characters = len(window[: place.end].strip())
-        if place.joint is Boundary.WORD:
+        if place.boundary is Boundary.WORD:
             min_clause = self._lengths.min_clause
             return min_clause is not None and num_characters >= min_clause
         if num_characters < self._lengths.min_sentence:
             return False
-        return place.joint is Boundary.PARAGRAPH or ends_sentence(window, place.end)
+        return place.boundary is Boundary.PARAGRAPH or ends_sentence(window, place.end)
 
 
 class LengthSegmenter:
@@ -159,7 +184,9 @@ class LengthSegmenter:
             if place is None:
                 break
             spoken = self._spoken(waiting[start : start + place.end])
-            parts.append(Part(spoken[self._num_passed :], ends_segment=True, joint=place.joint))
+            parts.append(
+                Part(spoken[self._num_passed :], ends_segment=True, boundary=place.boundary)
+            )
             start += place.end
             self._num_passed = self._num_judged = 0
             self._is_first = False
@@ -206,16 +233,16 @@ class LengthSegmenter:
         return None
 
     def _is_end(self, window: str, place: "_Place") -> bool:
-        if place.joint is Boundary.WORD:
+        if place.boundary is Boundary.WORD:
             return place.end >= self._min_clause
-        if place.joint is Boundary.SENTENCE:
+        if place.boundary is Boundary.SENTENCE:
             return ends_sentence(window, place.end)
-        return place.joint is Boundary.PARAGRAPH
+        return place.boundary is Boundary.PARAGRAPH
 
     def _space(self, window: str) -> "_Place | None":
         for found in _SPACE.finditer(window):
             if found.end() >= self._min_space:
-                return _Place(found.end(), joint_after(window[: found.start()], found[0]))
+                return _Place(found.end(), boundary_after(window[: found.start()], found[0]))
         return None
 
     def _anywhere(self, waiting: str, start: int) -> "_Place | None":
@@ -229,23 +256,6 @@ class LengthSegmenter:
         return _Place(end - start, Boundary.WORD)
 
 
-def late_segments(text: str, max_characters: int) -> Iterator[Slice]:
-    """Split a whole text where it would be split if it arrived in pieces."""
-    cutter = LengthSegmenter(max_characters)
-    written, joint = "", Boundary.NONE
-    for part in _parts(cutter, text):
-        written += part.text
-        if part.ends_segment:
-            yield Slice(written, joint)
-            written, joint = "", part.joint
-
-
-def _parts(cutter: Segmenter, text: str) -> Iterator[Part]:
-    for piece in pieces_of(text):
-        yield from cutter.push(piece)
-    yield from cutter.flush()
-
-
 def pieces_of(text: str) -> Iterator[str]:
     """Yield a text in pieces that are pushed in a few milliseconds each."""
     for start in range(0, len(text), MAX_CHARACTERS_AT_ONCE):
@@ -254,10 +264,10 @@ def pieces_of(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where something new may begin, and what would join it; `Boundary.NONE` if nothing does."""
+    """Where a segment may begin, and the boundary there; `Boundary.NONE`: it may not."""
 
     end: int
-    joint: Boundary
+    boundary: Boundary
 
 
 def _places(window: str, start: int) -> Iterator[_Place]:
@@ -265,9 +275,9 @@ def _places(window: str, start: int) -> Iterator[_Place]:
     for found in _PLACE.finditer(window, start):
         mark = found["mark"]
         if mark is None or BLANK_LINE.search(found["gap"]):
-            joint = Boundary.PARAGRAPH
+            boundary = Boundary.PARAGRAPH
         elif not found["gap"] and mark not in _WIDE_MARKS:
-            joint = Boundary.NONE
+            boundary = Boundary.NONE
         else:
-            joint = Boundary.SENTENCE if mark in _SENTENCE_MARKS else Boundary.WORD
-        yield _Place(found.end(), joint)
+            boundary = Boundary.SENTENCE if mark in _SENTENCE_MARKS else Boundary.WORD
+        yield _Place(found.end(), boundary)

@@ -1,10 +1,10 @@
-"""The whole journey of a speech request: text, prompt, stages, transforms, chunks."""
+"""Checks speech requests, resolves their models and voices, and opens their synthesis."""
 
 import sys
-from collections.abc import Collection, Mapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
@@ -13,7 +13,16 @@ from antiphon.models.base import RequestChecking
 from antiphon.models.options import read_options
 from antiphon.pipeline.speech.model import DEFAULT_VOICE, LoadedModel
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
-from antiphon.pipeline.speech.synthesis import SegmentSource, Synthesis
+from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
+from antiphon.pipeline.speech.segmenter import (
+    Lengths,
+    LengthSegmenter,
+    PackingSegmenter,
+    Segmenter,
+    SentenceSegmenter,
+)
+from antiphon.pipeline.speech.synthesis import Synthesis, SynthesisContext
+from antiphon.pipeline.speech.text_plan import TextPlanner
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.pipeline.speech.well_formed import check_unicode
@@ -22,6 +31,13 @@ from antiphon.types import SpeechRequest, SpeechStream, Voice, new_seed
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
+
+FIRST_CLAUSE_CHARACTERS = 40
+"""Of text that arrives, a first clause of this length is spoken before its sentence is complete."""
+SENTENCE_CHARACTERS = 24
+"""A sentence that is shorter shares a segment with the next, or it would sound cut off."""
+
+LoadOptions: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 
 _ANY_LENGTH = sys.maxsize
 
@@ -81,15 +97,21 @@ class Speech:
                 return model
         raise UnknownModelError(wanted, [*self.models, *self.settings.model_aliases])
 
-    def stream(self, request: SpeechRequest, source: SegmentSource | None = None) -> SpeechStream:
-        """Speak: audio chunks in order, then one `Ended` with the usage.
+    def stream(
+        self,
+        request: SpeechRequest,
+        checkpoints: SegmentCheckpoints | None = None,
+        load: LoadOptions | None = None,
+    ) -> SpeechStream:
+        """Speak a whole text: audio chunks in order, then one `Ended` with the usage.
 
         Closing the stream stops the work within one step and frees all that it held.
 
         Args:
             request: says what.
-            source: where its segments come from; ``None`` for the model. Whoever brings one
-                decides how long a text may be.
+            checkpoints: keep its segments; the text may be of any length then.
+            load: returns the request's options, recordings as samples; awaited by the stream.
+                The caller has checked the request without them.
 
         Raises:
             InvalidRequestError: here, or before the first chunk; names the field and what is
@@ -97,21 +119,69 @@ class Speech:
             EngineError: the model failed, possibly after some chunks.
         """
         model = self.model(request.model)
-        aliases = self.settings.voice_aliases
-        self._check_text(request.input, _ANY_LENGTH if source else None)
-        self.check(request, model)
-        voice = model.own_voice(request.voice, aliases)
-        if voice is None and self.uploaded is None:
-            voice = self._similar_voice(request, model)
-        sampling = request.sampling.with_defaults(model.task.sampling)
-        seed = new_seed() if request.seed is None else request.seed
-        request = replace(request, sampling=sampling, seed=seed)
-        if voice is None:
-            return self._cast_journey(request, model, source)
-        return self.metrics.observed(model.name, self._journey(request, voice, model, source))
+        max_characters = _ANY_LENGTH if checkpoints else self.settings.max_input_characters
+        if not request.input.strip():
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
+        if len(request.input) > max_characters:
+            raise InputTooLongError(len(request.input), max_characters)
+        if load is None:
+            self.check(request, model)
+        if self.uploaded is None:
+            self._own_voice(request, model)
+        num_characters = model.capabilities.max_segment_characters
+        is_late = model.capabilities.late_text
+        segmenter = (LengthSegmenter if is_late else PackingSegmenter)(num_characters)
+        planner = self._planner(request, segmenter, max_characters=max_characters)
+        context = self._context(request, model, planner, load)
+        return Synthesis(replace(context, checkpoints=checkpoints)).events(request.input)
 
-    async def cast(self, request: SpeechRequest, model: LoadedModel) -> tuple[SpeechRequest, Voice]:
-        """Find who speaks; for a voice that was uploaded, the request gets what it needs.
+    def open(self, request: SpeechRequest, *, reads_late: bool = True) -> Synthesis:
+        """Begin an utterance whose text arrives; that of the request means nothing.
+
+        Args:
+            request: says how.
+            reads_late: whether to speak text token by token, if the family can, rather than by
+                sentences.
+
+        Raises:
+            InvalidRequestError: the request cannot be spoken, whatever its text is.
+        """
+        model = self.model(request.model)
+        self.check(request, model)
+        request = replace(request, input="")
+        max_characters = model.capabilities.max_segment_characters
+        reads_late = reads_late and model.capabilities.late_text
+        segmenter: Segmenter
+        if reads_late:
+            segmenter = LengthSegmenter(max_characters)
+        else:
+            min_sentence = min(SENTENCE_CHARACTERS, max_characters // 2)
+            first = Lengths(max=max_characters, min_clause=FIRST_CLAUSE_CHARACTERS)
+            lengths = Lengths(max=max_characters, min_sentence=min_sentence)
+            segmenter = SentenceSegmenter(lengths, first)
+        planner = self._planner(
+            request,
+            segmenter,
+            strips=not reads_late,
+            max_characters=self.settings.max_input_characters,
+        )
+        context = self._context(request, model, planner, None)
+        return Synthesis(replace(context, reads_late=reads_late))
+
+    async def check_voice(self, request: SpeechRequest) -> None:
+        """Find out whether a request could be spoken, but for its text.
+
+        Raises:
+            InvalidRequestError: it could not; names the field and what is allowed.
+        """
+        model = self.model(request.model)
+        self.check(request, model)
+        await self.resolve_voice(request, model)
+
+    async def resolve_voice(
+        self, request: SpeechRequest, model: LoadedModel
+    ) -> tuple[SpeechRequest, Voice]:
+        """Return the voice, and the request with all that the model needs of an uploaded one.
 
         Raises:
             InvalidRequestError: there is no such voice, or the model cannot speak with it.
@@ -121,67 +191,73 @@ class Speech:
         if (voice := model.own_voice(request.voice, aliases)) is not None:
             return request, voice
         if self.uploaded is None:
-            return request, self._similar_voice(request, model)
+            return request, self._own_voice(request, model)
         for name in (request.voice, *other_spellings(request.voice)):
             if (voice := model.own_voice(name, aliases)) is not None:
                 return request, voice
             if await self.uploaded.has(name, aliases):
                 request = replace(request, voice=name)
                 break
-        return await self.uploaded.cast(request, model, aliases)
+        return await self.uploaded.resolve_voice(request, model, aliases)
 
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()
 
-    async def _cast_journey(
-        self, request: SpeechRequest, model: LoadedModel, source: SegmentSource | None
-    ) -> SpeechStream:
-        """Find the voice as a part of the stream: that takes a look at the disk."""
-        request, voice = await self.cast(request, model)
-        journey = self._journey(request, voice, model, source)
-        events = self.metrics.observed(model.name, journey, voice_kind=voice.kind)
-        async with aclosing(events):
-            async for event in events:
-                yield event
-
-    def _journey(
+    def _context(
         self,
         request: SpeechRequest,
-        voice: Voice,
         model: LoadedModel,
-        source: SegmentSource | None,
-    ) -> SpeechStream:
-        """Speak in a voice that has been found."""
-        journey = Synthesis(
-            request=request,
-            voice=voice,
-            model=model,
-            workers=self._workers,
-            pronunciations=self._pronunciations,
-            max_characters=_ANY_LENGTH if source else self.settings.max_input_characters,
-            source=source,
-        )
-        return journey.events()
+        planner: TextPlanner,
+        load: LoadOptions | None,
+    ) -> SynthesisContext:
+        sampling = request.sampling.with_defaults(model.task.sampling)
+        seed = new_seed() if request.seed is None else request.seed
+        request = replace(request, sampling=sampling, seed=seed)
 
-    def _similar_voice(self, request: SpeechRequest, model: LoadedModel) -> Voice:
-        """Return the voice of the model that another spelling of a name tells, or that needs none.
+        async def resolve() -> tuple[SpeechRequest, Voice]:
+            if load is None:
+                return await self.resolve_voice(request, model)
+            loaded = replace(request, options=await load())
+            self.check(loaded, model)
+            return await self.resolve_voice(loaded, model)
+
+        return SynthesisContext(
+            request=request,
+            model=model,
+            resolve_voice=resolve,
+            workers=self._workers,
+            metrics=self.metrics,
+            planner=planner,
+        )
+
+    def _planner(
+        self,
+        request: SpeechRequest,
+        segmenter: Segmenter,
+        *,
+        max_characters: int,
+        strips: bool = False,
+    ) -> TextPlanner:
+        return TextPlanner(
+            segmenter,
+            self._pronunciations.extended(request.pronunciations),
+            normalize=request.normalize,
+            strips=strips,
+            max_characters=max_characters,
+        )
+
+    def _own_voice(self, request: SpeechRequest, model: LoadedModel) -> Voice:
+        """Return the model's voice of a name or another spelling of it, if one is needed.
 
         Raises:
             UnknownVoiceError: there is none.
         """
         aliases = self.settings.voice_aliases
-        for each in other_spellings(request.voice):
+        for each in (request.voice, *other_spellings(request.voice)):
             if (voice := model.own_voice(each, aliases)) is not None:
                 return voice
         return model.nameless_voice(request, aliases)
-
-    def _check_text(self, text: str, limit: int | None) -> None:
-        limit = limit or self.settings.max_input_characters
-        if not text.strip():
-            raise InvalidRequestError("Input text cannot be empty.", param="input")
-        if len(text) > limit:
-            raise InputTooLongError(len(text), limit)
 
     def check(
         self, request: SpeechRequest, model: LoadedModel, recordings: Collection[str] = ()

@@ -1,313 +1,311 @@
-"""Speaks a script: segment after segment, the next begun while one is heard, joined into a stream.
+"""Speaks one request: its plan's segments, one prefetched, joined into one stream of audio.
 
-A segment keeps its seed wherever it is spoken, so that one that was spoken before, and kept, may be
-taken instead.
+The text may be whole, or arrive while it is spoken; both go the same way. A segment has its seed
+whatever surrounds it, so that its audio depends on nothing but its text and its place.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
 
 import numpy as np
 
-from antiphon.audio.chain import Chain
-from antiphon.audio.joining import Joiner
 from antiphon.concurrency import Workers
-from antiphon.errors import EngineError, RateLimitError
-from antiphon.fabric.base import StageRequest
+from antiphon.errors import AntiphonError, UnspeakableTextError
 from antiphon.models.base import Prompt
 from antiphon.pipeline.speech.model import LoadedModel
-from antiphon.pipeline.speech.pronunciation import Pronunciations
-from antiphon.pipeline.speech.text import Boundary, segment_seed
-from antiphon.pipeline.speech.text_buffer import Prefetcher
-from antiphon.pipeline.speech.text_plan import Script, Section, Segment, TextLimits, plan_text
-from antiphon.pipeline.speech.unspoken import unspoken_words
-from antiphon.telemetry.tracing import span
+from antiphon.pipeline.speech.pauses import Pause
+from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
+from antiphon.pipeline.speech.segment_stream import SegmentContext, SegmentStream
+from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
+from antiphon.pipeline.speech.text_plan import PlanItem, Segment, TextPlanner
+from antiphon.pipeline.speech.track import Track
+from antiphon.pipeline.speech.unspoken import joined, unspoken_words
+from antiphon.telemetry.metrics import Metrics
+from antiphon.telemetry.stream_stats import StreamStats
 from antiphon.types import (
     AudioChunk,
     Ended,
     FinishReason,
-    Samples,
+    SpeechEvent,
     SpeechRequest,
     SpeechStream,
     Usage,
     Voice,
-    WordTime,
 )
 
-T = TypeVar("T")
-
-PAUSE_S = {
-    Boundary.NONE: None,
-    Boundary.WORD: 0.0,
-    Boundary.SENTENCE: 0.25,
-    Boundary.PARAGRAPH: 0.6,
-}
-"""Least silence before a segment, by what joins it to the one before; quiet ends count."""
-
-
-class SegmentSource(Protocol):
-    """Where a journey's segments come from, if not from the model straight away."""
-
-    def open(self, segment: Segment, speak: Callable[[], SpeechStream]) -> SpeechStream:
-        """Return a segment's audio and end, as ``speak()`` would give them."""
-        ...
-
-    def plan(self, script: Script) -> None:
-        """Hear what will be spoken, before the first segment is opened."""
-        ...
+ResolveVoice = Callable[[], Awaitable[tuple[SpeechRequest, Voice]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synthesis:
-    """All that one request needs to be spoken; see `events`.
+class SynthesisContext:
+    """All that one request needs to be spoken.
 
     Attributes:
-        request: complete: it has a seed, and sampling.
-        voice: who speaks.
-        model: what speaks.
+        request: with seed and sampling.
+        model: that speaks.
+        resolve_voice: returns the request with all that the model needs of its voice, and the
+            voice.
         workers: threads for prompts and transforms.
-        pronunciations: of the server.
-        max_characters: of the text as it is read.
-        source: where segments come from; ``None`` for the model.
+        metrics: count the stream.
+        planner: plans the text.
+        reads_late: whether the model is given the text token by token, as it arrives.
+        checkpoints: keep complete segments; ``None`` for none.
     """
 
     request: SpeechRequest
-    voice: Voice
     model: LoadedModel
+    resolve_voice: ResolveVoice
     workers: Workers
-    pronunciations: Pronunciations
-    max_characters: int
-    source: SegmentSource | None = None
+    metrics: Metrics
+    planner: TextPlanner
+    reads_late: bool = False
+    checkpoints: SegmentCheckpoints | None = None
 
-    async def events(self) -> SpeechStream:
-        """Yield the audio, then one `Ended`.
+
+class Synthesis:
+    """One utterance; a whole text is given to `events`, one that arrives to `push` and `finish`.
+
+    At most two segments are under way: the one that is played and the one after it, which begins
+    when the first has given audio.
+    """
+
+    def __init__(self, context: SynthesisContext) -> None:
+        self._shared = context
+        self._planner = context.planner
+        self._items: deque[PlanItem | AntiphonError] = deque()
+        self._has_changed = asyncio.Event()
+        self._is_complete = self._is_whole = self._may_prefetch = False
+        self._segment_context: SegmentContext | None = None
+        self._prompt: Prompt | None = None  # of the first segment
+        self._playing: _Opened | None = None
+        self._next: _Opened | None = None
+        self._track: Track | None = None
+        self._start_s = self._pause_s = 0.0
+        self._num_silent = 0
+        self._usage = Usage()
+        self._reason: FinishReason = "stop"
+        self._unspoken: tuple[str, ...] = ()
+        self._has_spoken = False
+        self._stats: StreamStats | None = None
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Of the audio."""
+        native_hz = self._shared.model.capabilities.sample_rate_hz
+        return self._shared.request.sample_rate_hz or native_hz
+
+    def push(self, text: str) -> None:
+        """Add text; what is wrong with it is raised by `events`, in its turn."""
+        self._plan(partial(self._planner.push, text))
+
+    def flush(self) -> None:
+        """Speak what there is without waiting for the end of its sentence."""
+        self._plan(self._planner.flush)
+
+    def finish(self) -> None:
+        """End the text; may be called again."""
+        self._plan(self._planner.finish, is_last=True)
+
+    def prefetch(self) -> None:
+        """Begin with the first segment before `events` is pulled, a few chunks ahead."""
+        self._may_prefetch = True
+        self._prefetch_next()
+
+    async def events(self, text: str | None = None) -> SpeechStream:
+        """Yield the audio, then one `Ended`; call once.
+
+        Args:
+            text: all of it; ``None`` if it is pushed.
 
         Raises:
-            InvalidRequestError: before the first chunk.
-            EngineError: the model failed.
+            InvalidRequestError: before the first chunk, if the text is whole.
+            EngineError: the model failed, possibly after some chunks.
         """
-        script, prompt, unspoken = await self.workers.run(self._begin)
-        is_told = False
-        usage = Usage()
-        reason: FinishReason = "stop"
-        native_hz = self.model.capabilities.sample_rate_hz
-        start_s = 0.0
-        async with aclosing(self._items(script, prompt)) as items:
-            for passage in script:
-                track = _Track(native_hz, self.request, self.workers, start_s)
-                async with aclosing(self._passage(passage, items, track)) as events:
-                    async for event in events:
-                        if isinstance(event, Ended):
-                            usage = _sum(usage, event.usage)
-                            reason = _worse(reason, event.reason)
-                        else:
-                            yield event if is_told else replace(event, unspoken=unspoken)
-                            is_told = True
-                async with aclosing(_silence(passage.pause_s, track.sample_rate_hz)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk if is_told else replace(chunk, unspoken=unspoken)
-                        is_told = True
-                start_s += track.num_samples / track.sample_rate_hz + passage.pause_s
-        yield Ended(reason, usage, unspoken)
+        is_first = True
+        self._is_whole = text is not None
+        try:
+            context = await self._context()
+            with self._shared.metrics.observe(context.model.name, context.voice.kind) as stats:
+                self._stats = stats
+                if text is not None:
+                    await context.workers.run(self._plan_whole, text, context)
+                while (chunks := await self._step()) is not None:
+                    for chunk in chunks:
+                        stats.hear(chunk.duration_s)
+                        yield replace(chunk, unspoken=self._unspoken) if is_first else chunk
+                        is_first = False
+                        stats.ask()
+                if self._unspoken and not self._has_spoken:
+                    raise UnspeakableTextError(context.voice.id, self._unspoken)
+                ended = Ended(self._reason, self._usage, self._unspoken)
+                stats.end(ended)
+                yield ended
+        finally:
+            self._stats = None
+            await self.close()
 
-    def _begin(self) -> tuple[Script, Prompt | None, tuple[str, ...]]:
-        """Write the script, build its first prompt, and see what will not be spoken, in one go."""
-        capabilities = self.model.capabilities
-        limits = TextLimits(
-            segment_characters=capabilities.max_segment_characters,
-            reads_late=capabilities.late_text,
-            num_characters=self.max_characters,
-        )
-        pronunciations = self.pronunciations.extended(self.request.pronunciations)
-        script = plan_text(self.request, pronunciations, limits)
-        segments = [each for passage in script for each in passage.segments]
-        texts = (each.text for each in segments)
-        unspoken = unspoken_words(self.model.prompter, self.voice, texts)
-        prompt = self._prompt(segments[0]) if self.source is None else None
-        return script, prompt, unspoken
+    async def close(self) -> None:
+        """Stop all work, wherever it is; returns when everything is free."""
+        opened = [each for each in (self._playing, self._next) if each is not None]
+        self._playing = self._next = None
+        for each in opened:
+            await each.source.close()
 
-    def _prompt(self, segment: Segment) -> Prompt:
-        assert self.request.seed is not None
-        part = replace(self.request, input=segment.text)
-        seed = segment_seed(self.request.seed, segment.index)
-        with span("prompt"):
-            return self.model.prompter.build(part, self.voice, seed)
+    async def _context(self) -> SegmentContext:
+        """Return what all segments have in common, once the voice is there."""
+        if self._segment_context is None:
+            request, voice = await self._shared.resolve_voice()
+            self._segment_context = SegmentContext(
+                request=request,
+                voice=voice,
+                model=self._shared.model,
+                workers=self._shared.workers,
+                reads_late=self._shared.reads_late,
+                checks_text=not self._is_whole,
+                checkpoints=self._shared.checkpoints,
+            )
+        return self._segment_context
 
-    def _items(self, script: Script, prompt: Prompt | None) -> SpeechStream:
-        """Return the events of all segments, in order."""
-        if self.source is not None:
-            self.source.plan(script)
-        first, *rest = [segment for passage in script for segment in passage.segments]
-        if not rest:
-            return self._opened(first, prompt)  # nothing is made before it is wanted
-        later = [partial(self._opened, segment) for segment in rest]
-        return one_ahead([partial(self._opened, first, prompt), *later])
+    def _plan(self, more: Callable[[], list[PlanItem]], *, is_last: bool = False) -> None:
+        if self._is_complete:
+            return
+        self._is_complete = is_last
+        try:
+            self._items += more()
+        except AntiphonError as error:
+            self._items.append(error)
+            self._is_complete = True
+        self._has_changed.set()
+        self._prefetch_next()
+        self._note_waiting()
 
-    def _opened(self, segment: Segment, prompt: Prompt | None = None) -> SpeechStream:
-        speak = partial(self._spoken, segment, prompt)
-        return speak() if self.source is None else self.source.open(segment, speak)
+    def _plan_whole(self, text: str, context: SegmentContext) -> None:
+        """Plan a whole text, see what will not be spoken, and build the first prompt; blocks."""
+        items = self._planner.whole(text)
+        segments = [item for item in items if isinstance(item, Segment)]
+        texts = [segment.text.written for segment in segments]
+        self._unspoken = unspoken_words(context.model.prompter, context.voice, texts)
+        if context.checkpoints is None:
+            self._prompt = context.build(segments[0], texts[0])
+        else:
+            context.checkpoints.plan(sum(map(len, texts)))
+        self._items += items
+        self._is_complete = True
 
-    async def _spoken(self, segment: Segment, prompt: Prompt | None) -> SpeechStream:
-        """Speak a segment; a later one, and a job's, waits where a first one is refused."""
-        if prompt is None:
-            prompt = await self.workers.run(self._prompt, segment)
-        while True:
-            try:
-                async with aclosing(self._staged(segment, prompt)) as events:
-                    async for event in events:
-                        yield event
-                return
-            except RateLimitError as error:
-                if segment.index == 0 and self.source is None:
-                    raise
-                await asyncio.sleep(error.retry_after_s or 1.0)
+    async def _step(self) -> list[AudioChunk] | None:
+        """Return the next audio, possibly none; ``None`` at the end."""
+        if self._playing is not None:
+            return await self._play(self._playing)
+        if (silence := self._silence()) is not None:
+            await asyncio.sleep(0)  # nothing is waited for: other tasks have their turn
+            return [silence]
+        match await self._next_item():
+            case None:
+                return None
+            case Pause() as pause:
+                self._pause_s += pause.duration_s
+                return []
+            case Segment() as segment:
+                return await self._begin(segment)
+            case error:
+                raise error
 
-    async def _staged(self, segment: Segment, prompt: Prompt) -> SpeechStream:
-        num_frames = 0
-        request = self.request
-        stage_request = StageRequest(
-            f"{request.id}-{segment.index}",
-            prompt,
-            is_live=request.is_live,
-            stream_id=request.follows or request.id,
-            is_later=request.follows is not None or segment.index > 0,
-            speed=request.speed,
-        )
-        async with aclosing(self.model.open(stage_request)) as items:
-            async for item in items:
-                if isinstance(item, AudioChunk):
-                    num_frames += item.num_frames
-                    yield item
-                elif isinstance(item, Ended):
-                    yield Ended(item.reason, Usage(prompt.num_tokens, num_frames))
+    async def _next_item(self) -> PlanItem | AntiphonError | None:
+        while not self._items and not self._is_complete:
+            self._note_waiting()
+            self._has_changed.clear()
+            await self._has_changed.wait()
+        return self._items.popleft() if self._items else None
 
-    async def _passage(
-        self, passage: Section, items: SpeechStream, track: "_Track"
-    ) -> SpeechStream:
-        """Join a passage's segments; each is followed by its `Ended`."""
-        for place, segment in enumerate(passage.segments, start=1):
-            min_pause_s = PAUSE_S[segment.joint]
-            for chunk in await track.begin(min_pause_s, has_next=place < len(passage.segments)):
-                yield chunk
-            while isinstance(item := await anext(items), AudioChunk):
-                for chunk in await track.push(item):
-                    yield chunk
-            for chunk in await track.end():
-                yield chunk
-            yield item
-        for chunk in await track.flush():
-            yield chunk
+    def _silence(self) -> AudioChunk | None:
+        """Return the next silence of a pause, at most a second; its length is exact at any speed.
 
+        Pauses in a row are rounded to samples as one.
+        """
+        rate_hz = self.sample_rate_hz
+        num_samples = min(round(self._pause_s * rate_hz) - self._num_silent, rate_hz)
+        if not num_samples:
+            return None
+        self._num_silent += num_samples
+        return AudioChunk(np.zeros(num_samples, np.float32), rate_hz)
 
-async def _silence(duration_s: float, rate_hz: int) -> AsyncGenerator[AudioChunk, None]:
-    """Yield silence of a length that no change of speed touches, a second at a time.
+    async def _begin(self, segment: Segment) -> list[AudioChunk]:
+        prefetched, self._next = self._next, None
+        if prefetched is None:
+            prompt, self._prompt = self._prompt, None
+            stream = SegmentStream(segment, self._context, prompt, self._note_waiting)
+            prefetched = _Opened(segment, stream, stream)
+        self._playing = prefetched
+        self._may_prefetch = False  # before this one has given audio
+        if self._track is None:
+            self._start_s += self._pause_s
+            self._pause_s, self._num_silent = 0.0, 0
+            shared = self._shared
+            native_hz = shared.model.capabilities.sample_rate_hz
+            self._track = Track(native_hz, shared.request, shared.workers, self._start_s)
+        return await self._track.begin(segment.boundary, has_next=segment.is_last is not True)
 
-    Others have their turn in between: nothing has to be waited for, so nobody else would let them.
-    """
-    second: Samples = np.zeros(rate_hz, np.float32)
-    second.flags.writeable = False  # all chunks are this one
-    num_left = round(duration_s * rate_hz)
-    while num_left:
-        num_samples = min(num_left, rate_hz)
-        yield AudioChunk(second[:num_samples], rate_hz)
-        num_left -= num_samples
-        await asyncio.sleep(0)
-
-
-class _Track:
-    """Joins segments and transforms what comes of it; one for each passage."""
-
-    def __init__(
-        self, native_hz: int, request: SpeechRequest, workers: Workers, start_s: float
-    ) -> None:
-        """Begin ``start_s`` after the beginning of the stream."""
-        self._joiner = Joiner(native_hz)
-        self.sample_rate_hz = request.sample_rate_hz or native_hz
-        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed)
-        self._workers = workers
-        self._start_s = start_s
-        self._seconds_a_sample = 1 / (native_hz * request.speed)
-        self._speed = request.speed
-        self._num_joined = 0
-        self._segment_start_s = start_s
-        self._words: tuple[WordTime, ...] = ()
-        self.num_samples = 0
-
-    async def begin(self, min_pause_s: float | None, *, has_next: bool) -> list[AudioChunk]:
-        chunks = await self._transformed(self._joiner.begin(min_pause_s, has_next=has_next))
-        self._segment_start_s = self._start_s + self._num_joined * self._seconds_a_sample
+    async def _play(self, playing: "_Opened") -> list[AudioChunk]:
+        """Return what comes next of the segment that is played."""
+        assert self._track is not None
+        self._note_waiting()
+        event = await playing.source.next()
+        if isinstance(event, AudioChunk):
+            self._has_spoken = self._may_prefetch = True
+            self._prefetch_next()
+            return await self._track.push(event)
+        assert event is not None, "a segment ends with one Ended"
+        self._usage = total(self._usage, event.usage)
+        self._reason = event.reason if self._reason == "stop" else self._reason
+        self._unspoken = joined(self._unspoken, event.unspoken)
+        self._playing = None
+        await playing.source.close()
+        is_last = playing.segment.is_last
+        assert is_last is not None, "a segment ends after its text"
+        track = self._track
+        chunks = await track.end(is_last=is_last)
+        if is_last:
+            self._start_s += track.num_samples / track.sample_rate_hz
+            self._track = None
         return chunks
 
-    async def push(self, chunk: AudioChunk) -> list[AudioChunk]:
-        self._words += tuple(map(self._placed, chunk.words))
-        return await self._transformed(self._joiner.push(chunk.samples), chunk.num_frames)
+    def _prefetch_next(self) -> None:
+        """Begin the next segment, if it is there and its turn has come."""
+        if not self._may_prefetch or self._next is not None:
+            return
+        segment = next((item for item in self._items if isinstance(item, Segment)), None)
+        if segment is not None:
+            stream = SegmentStream(segment, self._context, on_change=self._note_waiting)
+            self._next = _Opened(segment, stream, Prefetcher(stream))
 
-    async def end(self) -> list[AudioChunk]:
-        return await self._transformed(self._joiner.end())
-
-    async def flush(self) -> list[AudioChunk]:
-        if self._chain.is_identity:
-            return []
-        return self._chunks(await self._workers.run(self._chain.flush), 0)
-
-    async def _transformed(self, samples: Samples, num_frames: int = 0) -> list[AudioChunk]:
-        self._num_joined += len(samples)
-        if not self._chain.is_identity and len(samples):
-            samples = await self._workers.run(self._chain.push, samples)
-        return self._chunks(samples, num_frames)
-
-    def _chunks(self, samples: Samples, num_frames: int) -> list[AudioChunk]:
-        """Wrap samples; words wait for the first that leave after them."""
-        if not len(samples):
-            return []
-        self.num_samples += len(samples)
-        words, self._words = self._words, ()
-        return [AudioChunk(samples, self.sample_rate_hz, num_frames, words)]
-
-    def _placed(self, time: WordTime) -> WordTime:
-        """Return when a word of the segment is heard in the stream."""
-        start_s, end_s = (
-            self._segment_start_s + each_s / self._speed for each_s in (time.start_s, time.end_s)
-        )
-        return WordTime(time.word, start_s, end_s)
+    def _note_waiting(self) -> None:
+        """Tell the statistics whether all text that has come so far has been spoken."""
+        if self._stats is None:
+            return
+        if (playing := self._playing) is not None:
+            is_waiting = playing.is_waiting
+        else:
+            is_waiting = not self._items and not self._is_complete
+        self._stats.wait(is_waiting)
 
 
-async def one_ahead(
-    openings: Sequence[Callable[[], AsyncGenerator[T, None]]],
-) -> AsyncGenerator[T, None]:
-    """Yield what all streams give, in order; each begins once the one before has begun to give."""
-    under_way: deque[Prefetcher[T]] = deque()
-    waiting = deque(openings)
-    try:
-        while under_way or waiting:
-            if not under_way:
-                under_way.append(Prefetcher(waiting.popleft()()))
-            async with aclosing(under_way[0].items()) as items:
-                async for item in items:
-                    if len(under_way) == 1 and waiting:
-                        under_way.append(Prefetcher(waiting.popleft()()))
-                    yield item
-            await under_way[0].close()
-            under_way.popleft()
-    finally:
-        await asyncio.gather(*(each.close() for each in under_way))
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A segment that has been begun; ``source`` is its stream, or what pulls that ahead."""
+
+    segment: Segment
+    stream: SegmentStream
+    source: Source[SpeechEvent]
+
+    @property
+    def is_waiting(self) -> bool:
+        is_empty = self.source.is_empty if isinstance(self.source, Prefetcher) else True
+        return is_empty and self.stream.is_waiting
 
 
-def _sum(left: Usage, right: Usage) -> Usage:
+def total(left: Usage, right: Usage) -> Usage:
+    """Return what two parts cost together."""
     return Usage(left.input_tokens + right.input_tokens, left.output_tokens + right.output_tokens)
-
-
-def _worse(so_far: FinishReason, segment: FinishReason) -> FinishReason:
-    """Return the whole's reason: one segment cut by a limit marks all of it.
-
-    Raises:
-        EngineError: the segment was dropped although its listener is still there.
-    """
-    if segment in ("abort", "error"):
-        raise EngineError("The model stopped before the end of the text.")
-    return segment if so_far == "stop" else so_far

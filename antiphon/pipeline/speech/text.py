@@ -24,7 +24,7 @@ ZERO_WIDTH_JOINER = "\u200d"
 
 
 class Boundary(StrEnum):
-    """What is between a segment and the one before it."""
+    """What is between two segments."""
 
     NONE = auto()  # it is the first after a pause, or at all
     WORD = auto()  # a sentence goes on
@@ -34,10 +34,10 @@ class Boundary(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of a text, and what joins it to the part before."""
+    """A part of a text, and its boundary to the part before."""
 
     text: str
-    joint: Boundary
+    boundary: Boundary
 
 
 def segments(text: str, max_characters: int) -> Iterator[Slice]:
@@ -51,12 +51,12 @@ def segments(text: str, max_characters: int) -> Iterator[Slice]:
         if text.strip():
             yield Slice(text, Boundary.NONE)
         return
-    joint = Boundary.NONE
+    boundary = Boundary.NONE
     for paragraph in paragraphs(text):
         for part in _packed(paragraph, max_characters):
-            yield Slice(part, joint)
-            joint = joint_after(part)
-        joint = Boundary.PARAGRAPH
+            yield Slice(part, boundary)
+            boundary = boundary_after(part)
+        boundary = Boundary.PARAGRAPH
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -73,8 +73,8 @@ def paragraphs(text: str) -> Iterator[str]:
         yield last
 
 
-def joint_after(text: str, gap: str = "") -> Boundary:
-    """Return what joins the segment after ``text``, and the spaces ``gap``, to it."""
+def boundary_after(text: str, gap: str = "") -> Boundary:
+    """Return the boundary between ``text`` and what follows the spaces ``gap`` after it."""
     if BLANK_LINE.search(gap):
         return Boundary.PARAGRAPH
     ended = text.rstrip(_CLOSERS)[-1:]

@@ -1,96 +1,119 @@
-"""Text that grows on one side and is taken on the other, and streams that run a little ahead."""
+"""Text that one task writes and another reads, and streams that run ahead of their reader."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Generic, TypeVar
-
-from antiphon.pipeline.speech.text import Boundary
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 MAX_ITEMS_AHEAD = 16
 
 
 class TextBuffer:
-    """A text that one task writes and another reads.
+    """A text that grows at its end.
 
     Attributes:
-        joint: what joins it to the text before it.
-        next_joint: what joins the next text to it, once it is complete; `Boundary.NONE` if there is
-            none for certain.
+        is_complete: whether no more comes.
     """
 
-    def __init__(self, joint: Boundary = Boundary.NONE) -> None:
-        self.joint = joint
-        self.next_joint = Boundary.NONE
-        self._parts: list[str] = []
-        self._is_complete = False
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._text = ""
+        self._num_taken = 0
         self._has_changed = asyncio.Event()
+
+    @property
+    def written(self) -> str:
+        """What has come so far."""
+        return self._text
+
+    @property
+    def taken(self) -> str:
+        """What has been read so far."""
+        return self._text[: self._num_taken]
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether `take` would return text at once."""
+        return self._num_taken < len(self._text)
 
     def push(self, text: str) -> None:
         """Add to the end."""
-        assert not self._is_complete, "text came after its end"
-        self._parts.append(text)
+        assert not self.is_complete, "text came after its end"
+        self._text += text
         self._has_changed.set()
 
-    def close(self, next_joint: Boundary = Boundary.NONE) -> None:
-        """Say that no more comes, and what joins the next text to this one."""
-        self.next_joint = next_joint
-        self._is_complete = True
+    def close(self) -> None:
+        """Mark it as complete."""
+        self.is_complete = True
         self._has_changed.set()
-
-    async def closed(self) -> None:
-        """Return once it is complete; for whoever takes no more of it."""
-        while not self._is_complete:
-            self._has_changed.clear()
-            await self._has_changed.wait()
 
     async def take(self) -> str | None:
         """Return all that has come since the last call, waiting for some; ``None`` at the end."""
-        while not self._parts and not self._is_complete:
-            self._has_changed.clear()
-            await self._has_changed.wait()
-        if not self._parts:
+        while not self.has_unread and not self.is_complete:
+            await self._changed()
+        if not self.has_unread:
             return None
-        text = "".join(self._parts)
-        self._parts.clear()
-        return text
+        start, self._num_taken = self._num_taken, len(self._text)
+        return self._text[start:]
 
-    async def take_all(self) -> str:
-        """Return the rest, once it is complete."""
-        parts = []
-        while (text := await self.take()) is not None:
-            parts.append(text)
-        return "".join(parts)
+    async def whole(self) -> str:
+        """Return all of it, once it is complete."""
+        while not self.is_complete:
+            await self._changed()
+        self._num_taken = len(self._text)
+        return self._text
+
+    async def _changed(self) -> None:
+        self._has_changed.clear()
+        await self._has_changed.wait()
+
+
+class Source(Protocol[T_co]):
+    """A stream that is pulled by calls, so that its items pass no further generator."""
+
+    async def next(self) -> T_co | None:
+        """Return the next item; ``None`` at the end."""
+        ...
+
+    async def close(self) -> None:
+        """Free what it holds, wherever it is; may be called again."""
+        ...
 
 
 class Prefetcher(Generic[T]):
-    """A stream that is pulled by a task of its own, a bounded number of items ahead."""
+    """A `Source` that pulls another one in a task of its own, a bounded number of items ahead."""
 
-    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+    def __init__(self, source: Source[T]) -> None:
         """Begin to pull."""
+        self._source = source
         self._room = asyncio.Semaphore(MAX_ITEMS_AHEAD)
         self._ready: asyncio.Queue[T | None] = asyncio.Queue()
-        self._pulling = asyncio.create_task(self._pull(items))
+        self._pulling = asyncio.create_task(self._pull())
         self._pulling.add_done_callback(lambda _: self._ready.put_nowait(None))
 
-    async def items(self) -> AsyncGenerator[T, None]:
-        """Yield what has been pulled, in order; raises what the stream raises."""
-        while (item := await self._ready.get()) is not None:
-            self._room.release()
-            yield item
-        await self._pulling
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that has been pulled has been taken."""
+        return self._ready.empty()
+
+    async def next(self) -> T | None:
+        """See `Source.next`; raises what the other one raises, in its turn."""
+        item = await self._ready.get()
+        if item is None:
+            await self._pulling
+        self._room.release()
+        return item
 
     async def close(self) -> None:
-        """Close the stream, wherever it is; returns when it has freed what it held."""
+        """See `Source.close`."""
         self._pulling.cancel()  # no-op if it has ended
         await asyncio.wait([self._pulling])
         if not self._pulling.cancelled():
-            self._pulling.exception()  # nobody is left to be told
+            self._pulling.exception()  # retrieved: the reader has left
+        await self._source.close()
 
-    async def _pull(self, items: AsyncGenerator[T, None]) -> None:
-        async with aclosing(items):
-            async for item in items:
-                await self._room.acquire()
-                self._ready.put_nowait(item)
+    async def _pull(self) -> None:
+        while (item := await self._source.next()) is not None:
+            await self._room.acquire()
+            self._ready.put_nowait(item)

@@ -1,111 +1,174 @@
-"""What is spoken and what is silent in a text: segments, each for a prompt, and what joins them.
+"""What is spoken and what is silent in a text: segments, each for a prompt, and pauses.
 
-Pauses are taken out first; then words are exchanged, then numbers written out; what is left is
-split if it does not fit one prompt.
+A text goes through four steps, in whatever pieces it arrives: pauses are taken out, words are
+exchanged by dictionaries, numbers are written out, and the rest is cut into segments.
 """
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.speech.normalization import normalized
-from antiphon.pipeline.speech.pauses import Pause, split_pauses
-from antiphon.pipeline.speech.pronunciation import Pronunciations
-from antiphon.pipeline.speech.segmenter import late_segments
-from antiphon.pipeline.speech.text import Boundary, Slice, segments
-from antiphon.types import SpeechRequest
+from antiphon.pipeline.speech.normalization import Normalizer
+from antiphon.pipeline.speech.pauses import Pause, PauseSplitter
+from antiphon.pipeline.speech.pronunciation import Pronunciations, WordReplacer
+from antiphon.pipeline.speech.segmenter import Part, Segmenter
+from antiphon.pipeline.speech.text import Boundary
+from antiphon.pipeline.speech.text_buffer import TextBuffer
 
 MAX_GROWTH = 10
 """A text may be so many times as long when words have been exchanged and numbers written out."""
 _MIN_ROOM_CHARACTERS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
-    """A text that one prompt can hold.
+    """A text that one prompt can hold, possibly still arriving.
 
     Attributes:
-        index: counts the segments of a script; with the request's seed, it makes the segment's.
-        text: a slice of what is read, never blank.
-        joint: to the segment before.
+        index: counts the segments of a text; with the request's seed, it makes the segment's.
+        boundary: to the segment before; `Boundary.NONE` for the first of a section.
+        text: never blank.
+        next_boundary: once the text is complete: to the next segment; `Boundary.NONE` if this one
+            is the last of its section. What is in a section is spoken as one.
     """
 
     index: int
-    text: str
-    joint: Boundary
+    boundary: Boundary = Boundary.NONE
+    text: TextBuffer = field(default_factory=TextBuffer)
+    next_boundary: Boundary = Boundary.NONE
+
+    @property
+    def is_last(self) -> bool | None:
+        """Whether it is the last of its section; ``None`` if that is not known yet."""
+        return self.next_boundary is Boundary.NONE if self.text.is_complete else None
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Segments that are spoken as one, then silence of an exact length, possibly none."""
-
-    segments: tuple[Segment, ...]
-    pause_s: float = 0.0
+PlanItem: TypeAlias = Segment | Pause
 
 
-Script = tuple[Section, ...]
+class TextPlanner:
+    """Plans a text that is pushed in pieces; a whole text is one push and a finish."""
 
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        pronunciations: Pronunciations,
+        *,
+        normalize: bool = False,
+        strips: bool = False,
+        max_characters: int = sys.maxsize,
+    ) -> None:
+        """Begin a text.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextLimits:
-    """How long texts and segments may be.
+        Args:
+            segmenter: cuts what is read.
+            pronunciations: those of the request and of the server.
+            normalize: whether numbers and the like are written out.
+            strips: whether spaces around segments are dropped.
+            max_characters: of the text as it is read: exchanging words can make it longer.
+        """
+        self._segmenter = segmenter
+        self._pronunciations = pronunciations
+        self._normalizes = normalize
+        self._strips = strips
+        self._max_characters = max_characters
+        self._pauses = PauseSplitter()
+        self._begin_section()
+        self._follows_pause = False
+        self._segment: Segment | None = None
+        self._boundary = Boundary.NONE
+        self._num_segments = self._num_pushed = self._num_read = 0
 
-    Attributes:
-        segment_characters: that are surely one segment, as a model's `SpeechCapabilities` say.
-        reads_late: whether text is cut where it would be cut if it came late.
-        num_characters: of the text as it is read.
-    """
+    def push(self, text: str) -> list[PlanItem]:
+        """Take in more text; return the segments that begin in it, and its pauses.
 
-    segment_characters: int
-    reads_late: bool = False
-    num_characters: int = sys.maxsize
+        Raises:
+            InvalidRequestError: a pause is wrong, or the text becomes too long.
+        """
+        return self._pushed(text)
 
-    def split(self, text: str) -> Iterator[Slice]:
-        """Split what does not fit one segment."""
-        split = late_segments if self.reads_late else segments
-        return split(text, self.segment_characters)
+    def flush(self) -> list[PlanItem]:
+        """End segment and section here, if they have begun; raises as `push` does."""
+        items = self._pushed("", is_last=True)
+        self._begin_section()
+        return items
 
+    def finish(self) -> list[PlanItem]:
+        """End the text.
 
-def plan_text(request: SpeechRequest, pronunciations: Pronunciations, limits: TextLimits) -> Script:
-    """Return what is to be spoken and when it is silent.
+        Raises:
+            InvalidRequestError: there was nothing to speak; or as of `push`.
+        """
+        items = self.flush()
+        if self._num_segments == 0:
+            raise InvalidRequestError("Input text cannot be empty.", param="input")
+        return items
 
-    Args:
-        request: says what, and how words are to be read.
-        pronunciations: those of the request and of the server.
-        limits: exchanging words can make a text longer.
+    def whole(self, text: str) -> list[PlanItem]:
+        """Plan a text that is there from the beginning; raises as `finish` does."""
+        items = self._pushed(text, is_last=True)
+        return [*items, *self.finish()]
 
-    Raises:
-        InvalidRequestError: a pause is wrong, there is nothing to speak, or it is too long.
-    """
-    passages: list[Section] = []
-    num_segments = num_characters = 0
-    limit = min(limits.num_characters, MAX_GROWTH * len(request.input) + _MIN_ROOM_CHARACTERS)
-    for piece in _trimmed(split_pauses(request.input)):
-        if isinstance(piece, Pause):
-            last = passages.pop()
-            passages.append(Section(last.segments, last.pause_s + piece.duration_s))
-            continue
-        text = pronunciations.applied(piece, limit)
-        text = normalized(text) if request.normalize else text
-        num_characters += len(text)
-        if num_characters > limit:
-            raise InputTooLongError(num_characters, limit)
-        slices = enumerate(limits.split(text), num_segments)
-        found = tuple(Segment(index, each.text, each.joint) for index, each in slices)
-        num_segments += len(found)
-        if found or not passages:  # what is blank between two pauses makes them one
-            passages.append(Section(found))
-    if num_segments == 0:
-        raise InvalidRequestError("Input text cannot be empty.", param="input")
-    return tuple(passages)
+    def _pushed(self, text: str, *, is_last: bool = False) -> list[PlanItem]:
+        self._num_pushed += len(text)
+        items: list[PlanItem] = []
+        pieces = self._pauses.push(text, is_last=is_last)
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, Pause):
+                items.append(piece)
+                self._begin_section()
+                self._follows_pause = True
+                continue
+            is_before_pause = place < len(pieces) - 1
+            ends_section = is_last or is_before_pause
+            items += self._read(self._trimmed(piece, is_before_pause), ends_section=ends_section)
+        return items
 
+    def _begin_section(self) -> None:
+        self._words = WordReplacer(self._pronunciations)
+        self._normalizer = Normalizer()
 
-def _trimmed(pieces: list[str | Pause]) -> Iterator[str | Pause]:
-    """Take away the spaces beside pauses; a text without any is left as it is."""
-    for place, piece in enumerate(pieces):
-        if isinstance(piece, Pause):
-            yield piece
-            continue
-        text = piece.lstrip() if place > 0 else piece
-        yield text.rstrip() if place < len(pieces) - 1 else text
+    def _trimmed(self, text: str, is_before_pause: bool) -> str:
+        """Take away the spaces beside pauses; a text without any is left as it is."""
+        if self._follows_pause:
+            text = text.lstrip()
+            self._follows_pause = not text
+        return text.rstrip() if is_before_pause else text
+
+    def _read(self, text: str, *, ends_section: bool) -> list[PlanItem]:
+        """Exchange words, write numbers out, and cut what is read."""
+        limit = min(self._max_characters, MAX_GROWTH * self._num_pushed + _MIN_ROOM_CHARACTERS)
+        written: list[str] = []
+        num_characters = self._num_read
+        for word in self._words.push(text, is_last=ends_section):
+            written.append(word)
+            num_characters += len(word)
+            if num_characters > limit:
+                raise InputTooLongError(num_characters, limit)
+        text = "".join(written)
+        if self._normalizes:
+            text = self._normalizer.push(text, is_last=ends_section)
+        self._num_read += len(text)
+        if self._num_read > limit:
+            raise InputTooLongError(self._num_read, limit)
+        items = self._taken(self._segmenter.push(text))
+        return [*items, *self._taken(self._segmenter.flush())] if ends_section else items
+
+    def _taken(self, parts: list[Part]) -> list[PlanItem]:
+        """Give parts to their segments; a segment begins with its first letter."""
+        begun: list[PlanItem] = []
+        for part in parts:
+            if self._segment is None:
+                if not part.text.strip():
+                    continue
+                self._segment = Segment(self._num_segments, self._boundary)
+                self._num_segments += 1
+                begun.append(self._segment)
+            if text := part.text.strip() if self._strips else part.text:
+                self._segment.text.push(text)
+            if part.ends_segment:
+                self._segment.next_boundary = self._boundary = part.boundary
+                self._segment.text.close()
+                self._segment = None
+        return begun

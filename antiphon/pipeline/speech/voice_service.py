@@ -159,7 +159,7 @@ class VoiceService:
         await self.workers.run(self._forget_unused)
         return voice
 
-    async def cast(
+    async def resolve_voice(
         self, request: SpeechRequest, model: LoadedModel, aliases: Mapping[str, str]
     ) -> tuple[SpeechRequest, Voice]:
         """Return a request with what the model needs to speak with its voice, and the voice.

@@ -1,6 +1,5 @@
 """Times of characters: all of the text, in order, within the audio, with the words they are of."""
 
-import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,14 +26,13 @@ async def _events(chunks: Sequence[tuple[float, tuple[WordTime, ...]]]) -> Speec
 
 def aligned(spoken: SpokenText, *chunks: tuple[float, tuple[WordTime, ...]]) -> list[Alignment]:
     """Return what is told after each chunk, and at the end."""
-
-    async def main() -> list[Alignment | None]:
-        found = []
-        async for event in spoken.passed(_events(chunks)):
-            found.append(spoken.finish() if isinstance(event, Ended) else spoken.take())
-        return found
-
-    return [each for each in asyncio.run(main()) if each is not None]
+    found = []
+    for duration_s, words in chunks:
+        samples = np.zeros(round(duration_s * RATE_HZ), np.float32)
+        spoken.hear(AudioChunk(samples, RATE_HZ, words=words))
+        found.append(spoken.take())
+    found.append(spoken.finish())
+    return [each for each in found if each is not None]
 
 
 def written(found: list[Alignment]) -> list[TimedText]:

@@ -124,7 +124,7 @@ def test_late_text_ends_a_segment_at_the_first_sentence_after_its_length() -> No
         "Last.",
     ]
     parts = [part for part in cutter.push(f"{text}\n\nMore of it. And") if part.ends_segment]
-    assert [part.joint for part in parts] == [Boundary.SENTENCE, Boundary.SENTENCE]
+    assert [part.boundary for part in parts] == [Boundary.SENTENCE, Boundary.SENTENCE]
     words = "one two three four five six seven"
     assert cut(LengthSegmenter(16), [words]) == ["one two three four five", "six seven"]
     assert cut(LengthSegmenter(16), [words.replace(" ", "")]) == [

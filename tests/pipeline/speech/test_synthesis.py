@@ -1,10 +1,9 @@
 """Long text as one stream: joined from its segments, one ahead, free when it is left."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,14 +12,13 @@ import pytest
 from antiphon.audio.joining import Joiner
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.errors import EngineError, RateLimitError
+from antiphon.errors import RateLimitError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.speech.model import LoadedModel
-from antiphon.pipeline.speech.pronunciation import Pronunciations
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.synthesis import PAUSE_S, one_ahead
 from antiphon.pipeline.speech.text import segment_seed
-from antiphon.pipeline.speech.text_plan import TextLimits, plan_text
+from antiphon.pipeline.speech.text import segments as split_text
+from antiphon.pipeline.speech.track import PAUSE_S
 from antiphon.types import AudioChunk, SpeechRequest
 
 LONG = "\n\n".join(f"{name} paragraph. {'It goes on and on. ' * 8}" for name in ("A", "B", "C"))
@@ -49,16 +47,15 @@ def test_long_text_is_its_segments_joined() -> None:
     async def body(speech: Speech) -> None:
         request = SpeechRequest(LONG, seed=3)
         whole = await say(speech, request)
-        limits = TextLimits(segment_characters=200)
-        (passage,) = plan_text(request, Pronunciations(), limits)
-        assert len(passage.segments) == 3
+        segments = [*split_text(LONG, 200)]
+        assert len(segments) == 3
         joiner = Joiner(whole.sample_rate_hz)
         parts, num_tokens = [], 0
-        for segment in passage.segments:
-            seed = segment_seed(3, segment.index)
+        for index, segment in enumerate(segments):
+            seed = segment_seed(3, index)
             alone = await say(speech, replace(request, input=segment.text, seed=seed))
-            has_next = segment is not passage.segments[-1]
-            parts.append(joiner.begin(PAUSE_S[segment.joint], has_next=has_next))
+            has_next = segment is not segments[-1]
+            parts.append(joiner.begin(PAUSE_S[segment.boundary], has_next=has_next))
             parts += [joiner.push(alone.samples), joiner.end()]
             num_tokens += alone.usage.input_tokens
         np.testing.assert_array_equal(whole.samples, np.concatenate(parts))
@@ -162,44 +159,6 @@ def test_a_stage_is_told_which_stream_a_segment_belongs_to(
         assert {(each.speed, each.is_live) for each in told} == {(2.0, is_live)}
 
     on_toy(body)
-
-
-async def numbers(name: int, log: list[str], *, fails: bool = False) -> AsyncGenerator[int, None]:
-    log.append(f"begin {name}")
-    try:
-        yield 10 * name
-        if fails:
-            raise EngineError("It broke.")
-        yield 10 * name + 1
-    finally:
-        log.append(f"end {name}")
-
-
-def test_streams_come_in_order_and_one_is_ahead() -> None:
-    async def main() -> None:
-        log: list[str] = []
-        streams = one_ahead([partial(numbers, name, log) for name in range(4)])
-        assert [await anext(streams), await anext(streams)] == [0, 1]
-        await asyncio.sleep(0.01)
-        assert "begin 1" in log
-        assert "begin 2" not in log
-        assert [item async for item in streams] == [10, 11, 20, 21, 30, 31]
-        assert [each for each in log if each.startswith("end")] == [f"end {i}" for i in range(4)]
-
-    asyncio.run(main())
-
-
-def test_a_failure_comes_in_its_turn_and_frees_what_is_ahead() -> None:
-    async def main() -> None:
-        log: list[str] = []
-        names = [(0, False), (1, True), (2, False), (3, False)]
-        streams = one_ahead([partial(numbers, name, log, fails=fails) for name, fails in names])
-        assert [await anext(streams) for _ in range(3)] == [0, 1, 10]
-        with pytest.raises(EngineError):
-            await anext(streams)
-        assert sorted(log) == [f"{what} {name}" for what in ("begin", "end") for name in range(3)]
-
-    asyncio.run(main())
 
 
 def test_silence_lets_others_have_their_turn() -> None:

@@ -15,14 +15,27 @@ from antiphon.pipeline.speech.segmenter import (
     LengthSegmenter,
     Segmenter,
     SentenceSegmenter,
-    late_segments,
 )
-from antiphon.pipeline.speech.text import Slice, segment_seed, segments
+from antiphon.pipeline.speech.text import Boundary, Slice, segment_seed, segments
 
 texts = st.text(
     st.one_of(st.sampled_from(" .,!?;\n。，—'\""), st.characters(exclude_categories=["Cs", "Cc"])),
     max_size=400,
 )
+
+
+def late_segments(text: str, max_characters: int) -> list[Slice]:
+    """Split a text where it is split if it arrives in pieces."""
+    segmenter, slices = LengthSegmenter(max_characters), list[Slice]()
+    written, boundary = "", Boundary.NONE
+    for part in [*segmenter.push(text), *segmenter.flush()]:
+        written += part.text
+        if part.ends_segment:
+            slices.append(Slice(written, boundary))
+            written, boundary = "", part.boundary
+    return slices
+
+
 SPLITTERS: dict[str, Callable[[str, int], Iterable[Slice]]] = {
     "whole": segments,
     "late": late_segments,

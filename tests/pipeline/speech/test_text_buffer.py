@@ -1,25 +1,33 @@
 """Streams that run ahead of their reader stop after so many items, whatever the reader does."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pipeline.speech.synthesis import one_ahead
-from antiphon.pipeline.speech.text_buffer import MAX_ITEMS_AHEAD, Prefetcher
+from antiphon.pipeline.speech.text_buffer import MAX_ITEMS_AHEAD, Prefetcher, TextBuffer
 
 MOST_AHEAD = MAX_ITEMS_AHEAD + 1
 """Those that are ready, and one that waits for room."""
 TURNS = 4 * MOST_AHEAD
 
 
-async def _counted(pulled: list[int], num_items: int) -> AsyncGenerator[int, None]:
-    for number in range(num_items):
-        pulled.append(number)
-        yield number
+class Counter:
+    """Counts from 1."""
+
+    def __init__(self, num_items: int) -> None:
+        self.num_pulled = 0
+        self.is_closed = False
+        self._num_items = num_items
+
+    async def next(self) -> int | None:
+        if self.num_pulled == self._num_items:
+            return None
+        self.num_pulled += 1
+        return self.num_pulled
+
+    async def close(self) -> None:
+        self.is_closed = True
 
 
 async def _settle() -> None:
@@ -31,31 +39,36 @@ async def _settle() -> None:
 @given(num_items=st.integers(0, 100), num_read=st.integers(0, 100))
 def test_a_stream_runs_so_many_items_ahead(num_items: int, num_read: int) -> None:
     async def check() -> None:
-        pulled: list[int] = []
-        ahead = Prefetcher(_counted(pulled, num_items))
+        source = Counter(num_items)
+        ahead = Prefetcher(source)
         await _settle()
-        assert len(pulled) == min(num_items, MOST_AHEAD)
-        async with aclosing(ahead.items()) as items:
-            for number in range(min(num_read, num_items)):
-                assert await anext(items) == number
-            await _settle()
-            assert len(pulled) == min(num_items, num_read + MOST_AHEAD)
+        assert source.num_pulled == min(num_items, MOST_AHEAD)
+        for number in range(min(num_read, num_items)):
+            assert await ahead.next() == number + 1
+        await _settle()
+        assert source.num_pulled == min(num_items, num_read + MOST_AHEAD)
+        if num_read >= num_items:
+            assert await ahead.next() is None
         await ahead.close()
+        assert source.is_closed
 
     asyncio.run(check())
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=6))
-def test_of_many_streams_two_are_under_way(sizes: list[int]) -> None:
+@given(st.lists(st.text(max_size=5), max_size=8), st.integers(0, 8))
+def test_a_buffer_gives_all_that_was_pushed(pieces: list[str], num_first: int) -> None:
     async def check() -> None:
-        pulled: list[int] = []
-        num_read = 0
-        streams = one_ahead([partial(_counted, pulled, size) for size in sizes])
-        async with aclosing(streams):
-            async for _ in streams:
-                num_read += 1
-                await _settle()
-                assert len(pulled) <= num_read + 2 * MOST_AHEAD
-        assert num_read == len(pulled) == sum(sizes)
+        buffer = TextBuffer()
+        for piece in pieces[:num_first]:
+            buffer.push(piece)
+        first = await buffer.take() if buffer.has_unread else ""
+        assert first == buffer.taken == "".join(pieces[:num_first])
+        for piece in pieces[num_first:]:
+            buffer.push(piece)
+        buffer.close()
+        rest = "".join(pieces[num_first:])
+        assert await buffer.take() == (rest or None)
+        assert await buffer.take() is None
+        assert await buffer.whole() == "".join(pieces)
 
     asyncio.run(check())

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.audio.utterance import collect
+from antiphon.audio.joining import Joiner
+from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import (
     EngineError,
@@ -28,8 +29,9 @@ from antiphon.models.registry import families
 from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.pipeline.speech.producer import fed
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.text import segment_seed
+from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
+from antiphon.pipeline.speech.track import PAUSE_S
 from antiphon.types import (
     AudioChunk,
     Ended,
@@ -109,18 +111,105 @@ async def said(speech: Speech, pieces: Iterable[str], **more: Any) -> tuple[Samp
     return result
 
 
-def test_the_joined_segments_are_the_utterance() -> None:
+async def joined(speech: Speech, segments: Sequence[str], **more: Any) -> Samples:
+    """Speak segments alone, and join them as those of a whole text are."""
+    joiner = Joiner(speech.model(None).capabilities.sample_rate_hz)
+    parts = []
+    for index, text in enumerate(segments):
+        seed = segment_seed(LONG_SEED, index)
+        alone = await collect(speech.stream(replace(ask(**more), input=text, seed=seed)))
+        boundary = boundary_after(segments[index - 1]) if index else Boundary.NONE
+        parts.append(joiner.begin(PAUSE_S[boundary], has_next=True))
+        parts += [
+            joiner.push(alone.samples),
+            joiner.end(has_next=index < len(segments) - 1),
+        ]
+    return np.concatenate(parts)
+
+
+def test_segments_are_joined_as_those_of_a_whole_text() -> None:
+    """With the same fades and pauses."""
+
     async def body(speech: Speech) -> None:
-        samples, ended = await said(speech, TEXT)
-        parts = []
-        for index, text in enumerate(SEGMENTS):
-            request = SpeechRequest(
-                text, seed=segment_seed(LONG_SEED, index), sampling=ask().sampling
-            )
-            async with aclosing(speech.stream(request)) as events:
-                parts += [each.samples async for each in events if isinstance(each, AudioChunk)]
-        np.testing.assert_array_equal(samples, np.concatenate(parts))
-        assert ended.usage.output_tokens == len(samples) // 960
+        samples, _ = await said(speech, TEXT)
+        np.testing.assert_array_equal(samples, await joined(speech, SEGMENTS))
+
+    on("toy", body)
+
+
+PIECES = (
+    "Yes.",
+    "No, not at all!",
+    "[pause:300ms]",
+    " ",
+    "\n\n",
+    "SQL",
+    "at 5 km,",
+    "it is.",
+    "“Ah?”",
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=9).map(" ".join),
+    st.integers(1, 30),
+    st.sampled_from([{}, {"speed": 1.5, "sample_rate_hz": 16_000}]),
+)
+def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
+    toy_speech: tuple[Runner, Speech], text: str, size: int, more: dict[str, Any]
+) -> None:
+    """Segments are those of the arriving text: the whole one is spoken with the same segmenter."""
+    runner, speech = toy_speech
+    request = ask(normalize=True, pronunciations={"SQL": "sequel"}, **more)
+
+    async def whole() -> Audio:
+        synthesis = speech.open(request)
+        return await collect(synthesis.events(text))
+
+    async def body() -> None:
+        try:
+            expected = await whole()
+        except InvalidRequestError:
+            with pytest.raises(InvalidRequestError):
+                await said_as(speech, request, text, size)
+            return
+        samples, ended = await said_as(speech, request, text, size)
+        np.testing.assert_array_equal(samples, expected.samples)
+        assert ended.usage == expected.usage
+
+    runner.run(body())
+
+
+async def said_as(
+    speech: Speech, request: SpeechRequest, text: str, size: int
+) -> tuple[Samples, Ended]:
+    session = SpeechSession(speech)
+    utterance = session.open(request)
+
+    async def push() -> None:
+        for start in range(0, len(text), size):
+            utterance.push(text[start : start + size])
+            await asyncio.sleep(0)
+        utterance.complete()
+
+    try:
+        _, result = await asyncio.gather(push(), heard(utterance))
+    finally:
+        await session.end(utterance)
+    return result
+
+
+def test_one_sentence_sounds_as_over_http() -> None:
+    async def body(speech: Speech) -> None:
+        for text in ("One.", "One. [pause:700ms] Two SQL.", "[pause:1s] It is 5 km."):
+            more: dict[str, Any] = {"normalize": True, "pronunciations": {"SQL": "sequel"}}
+            whole = await collect(speech.stream(replace(ask(**more), input=text)))
+            for size in (1, 5, 100):
+                pieces = [text[start : start + size] for start in range(0, len(text), size)]
+                samples, ended = await said(speech, pieces, **more)
+                np.testing.assert_array_equal(samples, whole.samples)
+                assert ended.usage == whole.usage
 
     on("toy", body)
 
@@ -231,6 +320,15 @@ def late_speech(checkpoint: Callable[..., Path]) -> Iterator[tuple[Runner, Speec
     with Runner() as runner:
         source = str(checkpoint("tiny", "custom_voice"))
         opened = loaded(source)
+        yield runner, runner.run(opened.__aenter__())
+        runner.run(opened.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="module")
+def toy_speech() -> Iterator[tuple[Runner, Speech]]:
+    """The same, of the toy family."""
+    with Runner() as runner:
+        opened = loaded("toy")
         yield runner, runner.run(opened.__aenter__())
         runner.run(opened.__aexit__(None, None, None))
 
@@ -371,7 +469,7 @@ def test_no_text_is_an_error_and_so_is_too_much() -> None:
 def test_what_cannot_be_spoken_is_told_before_there_is_text(fields: dict[str, Any]) -> None:
     async def body(speech: Speech) -> None:
         with pytest.raises(InvalidRequestError) as caught:
-            await SpeechSession(speech).check(ask(**fields))
+            await speech.check_voice(ask(**fields))
         assert caught.value.param == next(iter(fields))
 
     on("toy", body)
@@ -473,13 +571,13 @@ def test_a_long_push_lets_others_have_their_turn() -> None:
     async def body(speech: Speech) -> None:
         session = SpeechSession(speech)
         utterance = session.open(ask())
-        texts = utterance._texts
+        items = utterance.synthesis._items
         utterance.push("Hi you. " * 200)
         utterance.push("And the end.")
         utterance.complete()
         sizes = []
-        while utterance._to_cut:
-            sizes.append(texts.qsize())
+        while utterance._waiting:
+            sizes.append(len(items))
             await asyncio.sleep(0)
         assert len(sizes) >= 2, "it is cut in pieces"
         await session.end(utterance)

@@ -68,7 +68,7 @@ def on(source: str, folder: Path | None, body: Callable[[Speech], Awaitable[T]])
 
 
 async def cast(speech: Speech, name: str) -> str:
-    _, voice = await speech.cast(SpeechRequest("Hi.", voice=name), speech.model(None))
+    _, voice = await speech.resolve_voice(SpeechRequest("Hi.", voice=name), speech.model(None))
     return voice.name
 
 

@@ -1,0 +1,86 @@
+"""Joins the segments of one section and applies speed, sample rate and volume to the result."""
+
+import numpy as np
+
+from antiphon.audio.chain import Chain
+from antiphon.audio.joining import Joiner
+from antiphon.concurrency import Workers
+from antiphon.pipeline.speech.text import Boundary
+from antiphon.types import AudioChunk, Samples, SpeechRequest, WordTime
+
+PAUSE_S = {
+    Boundary.NONE: None,
+    Boundary.WORD: 0.0,
+    Boundary.SENTENCE: 0.25,
+    Boundary.PARAGRAPH: 0.6,
+}
+"""Least silence at a boundary; the quiet end of the segment before counts."""
+
+
+class Track:
+    """The audio of one section.
+
+    Attributes:
+        sample_rate_hz: of the result.
+        num_samples: of the result, so far.
+    """
+
+    def __init__(
+        self, native_hz: int, request: SpeechRequest, workers: Workers, start_s: float
+    ) -> None:
+        """Begin ``start_s`` after the beginning of the stream, with segments at ``native_hz``."""
+        self.sample_rate_hz = request.sample_rate_hz or native_hz
+        self.num_samples = 0
+        self._joiner = Joiner(native_hz)
+        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed)
+        self._workers = workers
+        self._volume = np.float32(request.volume)
+        self._start_s = self._segment_start_s = start_s
+        self._speed = request.speed
+        self._native_hz = native_hz
+        self._num_joined = 0
+        self._words: tuple[WordTime, ...] = ()
+
+    async def begin(self, boundary: Boundary, *, has_next: bool) -> list[AudioChunk]:
+        """Begin a segment; see `Joiner.begin`."""
+        silence = self._joiner.begin(PAUSE_S[boundary], has_next=has_next)
+        chunks = await self._transformed(silence, 0)
+        joined_s = self._num_joined / (self._native_hz * self._speed)
+        self._segment_start_s = self._start_s + joined_s
+        return chunks
+
+    async def push(self, chunk: AudioChunk) -> list[AudioChunk]:
+        """Add audio of the segment."""
+        if chunk.words:
+            self._words += tuple(map(self._placed, chunk.words))
+        return await self._transformed(self._joiner.push(chunk.samples), chunk.num_frames)
+
+    async def end(self, *, is_last: bool) -> list[AudioChunk]:
+        """End the segment; after the last one of the section, return all that is left."""
+        chunks = await self._transformed(self._joiner.end(has_next=not is_last), 0)
+        if not is_last or self._chain.is_identity:
+            return chunks
+        return [*chunks, *self._chunks(await self._workers.run(self._chain.flush), 0)]
+
+    async def _transformed(self, samples: Samples, num_frames: int) -> list[AudioChunk]:
+        self._num_joined += len(samples)
+        if not self._chain.is_identity and len(samples):
+            samples = await self._workers.run(self._chain.push, samples)
+        return self._chunks(samples, num_frames)
+
+    def _chunks(self, samples: Samples, num_frames: int) -> list[AudioChunk]:
+        """Wrap samples; words wait for the first samples that leave after them."""
+        if not len(samples):
+            return []
+        self.num_samples += len(samples)
+        if self._volume != 1:
+            samples = samples * self._volume
+        words, self._words = self._words, ()
+        return [AudioChunk(samples, self.sample_rate_hz, num_frames, words)]
+
+    def _placed(self, time: WordTime) -> WordTime:
+        """Return when a word of the segment is heard in the stream."""
+        start_s, end_s = (
+            self._segment_start_s + each_s / self._speed for each_s in (time.start_s, time.end_s)
+        )
+        return WordTime(time.word, start_s, end_s)
