@@ -1,4 +1,4 @@
-"""What safetensors files hold, told by their headers: no tensor is read and no library needed."""
+"""What safetensors files hold, by their headers: no tensor is read and no library needed."""
 
 import json
 import math
@@ -76,6 +76,21 @@ def read_tensor_headers(file: Path) -> list[TensorHeader]:
     wanted = _LENGTH_BYTES + length + sum(tensor.num_bytes for tensor in tensors)
     if size != wanted:
         raise ModelLoadError(f"{file}: has {size} bytes, but {wanted} by its header")
+    return tensors
+
+
+def read_directory(directory: Path) -> dict[str, tuple[Path, TensorHeader]]:
+    """Return the tensors of a directory by name, each with its file.
+
+    Raises:
+        ModelLoadError: a file is missing or broken, or two files have tensors of the same name.
+    """
+    tensors: dict[str, tuple[Path, TensorHeader]] = {}
+    for file in tensor_files(directory):
+        found = {header.name: (file, header) for header in read_tensor_headers(file)}
+        if twice := tensors.keys() & found.keys():
+            raise ModelLoadError(f"{file}: another file holds {some(twice)} too")
+        tensors |= found
     return tensors
 
 

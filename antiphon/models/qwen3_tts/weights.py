@@ -40,23 +40,15 @@ def speaker_encoder_weights(
     path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
 ) -> AbstractContextManager[Weights]:
     """Open ``speaker_encoder.*`` of a base checkpoint; as `language_model_weights`."""
-    assert config.speaker_encoder is not None
-    layout = main_layout(config)
-    return open_weights(path, layout, like=like, part="speaker_encoder.", progress=progress)
+    part = "speaker_encoder."
+    return open_weights(path, main_layout(config), like=like, part=part, progress=progress)
 
 
 def codec_decoder_weights(
     path: Path, config: Qwen3TTSConfig, *, like: Tensor, progress: Progress | None = None
 ) -> AbstractContextManager[Weights]:
     """Open ``decoder.*`` of the codec; as `language_model_weights`."""
-    return open_weights(
-        path / CODEC_DIRECTORY,
-        codec_layout(config),
-        like=like,
-        part="decoder.",
-        unused=_UNUSED_BY_DECODER,
-        progress=progress,
-    )
+    return _codec_weights(path, config, like, "decoder.", _UNUSED_BY_DECODER, progress)
 
 
 def codec_encoder_weights(
@@ -66,12 +58,18 @@ def codec_encoder_weights(
     encoder = config.codec.encoder
     num_acoustic = config.codec.num_quantizers - encoder.num_semantic_quantizers
     spare = range(num_acoustic, encoder.num_quantizers - encoder.num_semantic_quantizers)
-    spare_levels = "|".join(map(str, spare)) or "(?!)"
-    return open_weights(
-        path / CODEC_DIRECTORY,
-        codec_layout(config),
-        like=like,
-        part="encoder.",
-        unused=rf"{_UNUSED_BY_ENCODER}|encoder\.quantizer\.acoustic.*\.layers\.({spare_levels})\..*",
-        progress=progress,
-    )
+    levels = "|".join(map(str, spare)) or "(?!)"
+    unused = rf"{_UNUSED_BY_ENCODER}|encoder\.quantizer\.acoustic.*\.layers\.({levels})\..*"
+    return _codec_weights(path, config, like, "encoder.", unused, progress)
+
+
+def _codec_weights(
+    path: Path,
+    config: Qwen3TTSConfig,
+    like: Tensor,
+    part: str,
+    unused: str,
+    progress: Progress | None,
+) -> AbstractContextManager[Weights]:
+    layout, path = codec_layout(config), path / CODEC_DIRECTORY
+    return open_weights(path, layout, like=like, part=part, unused=unused, progress=progress)
