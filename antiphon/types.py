@@ -205,6 +205,13 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class Latents:
+    """What an encoder has made, or a stage hands to the next: an array that the family reads."""
+
+    data: "NDArray[Any]"
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What a request cost: text units read by the model and frames it made."""
 

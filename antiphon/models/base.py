@@ -4,7 +4,7 @@ The other two kinds of stage are protocols owned by their users: `antiphon.engin
 and `antiphon.codec.protocol.StreamingDecoder`.
 """
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import SpeechCapabilities
-from antiphon.types import AudioChunk, Image, Samples, Sampling, SpeechRequest, Voice
+from antiphon.types import AudioChunk, Image, Latents, Samples, Sampling, SpeechRequest, Voice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,22 @@ class VoicePreparing(Protocol):
         ...
 
 
-GeneratorItem: TypeAlias = AudioChunk | Image
+Encode: TypeAlias = Callable[[Any], NDArray[Any]]
+"""Encodes data in the task's encoder stage; blocks, so it is called in worker threads.
+
+Raises `InvalidRequestError` for data that will not do, and `OverloadedError` if too much waits.
+"""
+
+
+class EncoderClient(Protocol):
+    """What a prompter is too if its `Capabilities.needs_encoder` says so."""
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Take the encoder; called once, before any prompt is built."""
+        ...
+
+
+GeneratorItem: TypeAlias = AudioChunk | Image | Latents
 """What a `StageGenerator` may yield."""
 
 

@@ -26,6 +26,7 @@ class StageKind(StrEnum):
     AUTOREGRESSIVE = "autoregressive"  # an engine steps a `Runner`
     DECODER = "decoder"  # a `StreamingDecoder`, which carries state per request
     GENERATOR = "generator"  # a `StageGenerator`, which owns its loop
+    ENCODER = "encoder"  # a `StageGenerator` too, of what requests bring
 
 
 class ItemKind(StrEnum):
@@ -89,9 +90,12 @@ class Capabilities:
 
     Attributes:
         sample_request: one that it can serve with nothing added, to warm up and to measure.
+        needs_encoder: whether the task's encoder has to be loaded; the prompter is an
+            `EncoderClient` then.
     """
 
     sample_request: Any
+    needs_encoder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +176,7 @@ class Task:
         prompter: takes a `LoadContext`, returns what has `Capabilities` and builds prompts: in the
             task of speech a `Prompter`.
         pipeline: the stages, first to last; each consumes what the one before produces.
+        encoder: a stage beside them, for the prompter, which encodes what requests bring.
         options: request fields that only this family knows.
         recordings: names of those options that are recordings. They reach the prompter as samples
             (mono, at the model's rate, read-only) or as a `PreparedVoice`.
@@ -181,6 +186,7 @@ class Task:
     request: type
     prompter: Ref
     pipeline: tuple[StageSpec, ...]
+    encoder: StageSpec | None = None
     options: type[BaseModel] = NoOptions
     recordings: tuple[str, ...] = ()
     sampling: Sampling = Sampling()

@@ -9,9 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from numpy.typing import NDArray
+
+from antiphon.concurrency import LoopCalls
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
-from antiphon.errors import ModelLoadError
+from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
@@ -23,7 +26,7 @@ from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import LoadProgress, new_request_id
+from antiphon.types import Latents, LoadProgress, new_request_id
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class LoadedTask:
         self.fabric = pool.fabric
         self._pool = pool
         self._stages = stages
+        self._first = int(stages.groups[0] == (task.encoder,))  # of the pipeline's groups
         self.path = path
         self._further_names = frozenset(further_names)
 
@@ -96,22 +100,13 @@ class LoadedTask:
             raise ModelLoadError(
                 f"'{family.name}' does not serve '{task_name}', but: {', '.join(family.tasks)}."
             )
-        context = LoadContext(
-            path,
-            settings.device,
-            settings.dtype,
-            settings.max_slots,
-            cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
-            is_deterministic=settings.deterministic,
-            admission=AdmissionLimits(
-                max_waiting=settings.max_waiting,
-                max_wait_s=settings.max_wait_s,
-                max_load=settings.max_load,
-            ),
-            progress=progress,
-        )
+        context = _context(settings, path, progress)
         prompter = await asyncio.to_thread(task.prompter.resolve(), context)
-        stages = PooledModel(engine_groups(task.pipeline, is_colocated=is_colocated), context)
+        groups = engine_groups(task.pipeline, is_colocated=is_colocated)
+        needs_encoder = task.encoder is not None and prompter.capabilities.needs_encoder
+        if task.encoder is not None and needs_encoder:
+            groups = ((task.encoder,), *groups)
+        stages = PooledModel(groups, context)
         if pool is None:
             pool = ModelPool(LocalFabric(build_stage))
             pool.add(stages)
@@ -120,7 +115,11 @@ class LoadedTask:
             pool.add(stages)
         name = settings.name or served_name(settings.source)
         further = further_names(settings.source, path)
-        return cls(name, family, task, prompter, pool, stages, path=path, further_names=further)
+        loaded = cls(name, family, task, prompter, pool, stages, path=path, further_names=further)
+        if needs_encoder:
+            loop = LoopCalls(asyncio.get_running_loop())
+            prompter.use_encoder(partial(loop.run, loaded._encode))
+        return loaded
 
     def answers_to(self, name: str) -> bool:
         """Whether a request means this model by a name that is not the served one."""
@@ -129,7 +128,9 @@ class LoadedTask:
     @property
     def status(self) -> StageStatus:
         """What its stages have published last; the empty status while they are not loaded."""
-        return StageStatus.merged(self.fabric.status(each) for each in self._stages.handles)
+        statuses = [self.fabric.status(each) for each in self._stages.handles]
+        capacity = StageStatus.merged(statuses[self._first :]).capacity
+        return replace(StageStatus.merged(statuses), capacity=capacity)
 
     def engine_stats(self) -> Iterator[tuple[str, EngineStats]]:
         """Yield the name of each loaded stage that counts, and its latest statistics."""
@@ -148,10 +149,10 @@ class LoadedTask:
                 the stream.
         """
         async with self._pool.held(self._stages) as handles:
-            *upstream, last = handles
+            first, *_ = *upstream, last = handles[self._first :]
             stream = self.fabric.open(last, replace(request, upstream=tuple(upstream)))
             if text is not None:
-                stream = fed(stream, partial(self._feed, handles[0], request.id, text))
+                stream = fed(stream, partial(self._feed, first, request.id, text))
             async with aclosing(until_first("first chunk", stream)) as items:
                 async for item in items:
                     yield item
@@ -165,6 +166,18 @@ class LoadedTask:
                 self.fabric.append(handle, request_id, piece)
                 is_open = piece.num_frames_allowed is not None
         assert not is_open, "the last piece closes the text"
+
+    async def _encode(self, data: Any) -> NDArray[Any]:
+        """Encode what a request has brought; see `Encode`."""
+        request = StageRequest(new_request_id(), Prompt(data=data, num_tokens=1, seed=0))
+        async with (
+            self._pool.held(self._stages) as handles,
+            aclosing(self.fabric.open(handles[0], request)) as items,
+        ):
+            async for item in items:
+                if isinstance(item, Latents):
+                    return item.data
+        raise EngineError("The encoder made nothing.")
 
     def sample_prompt(self) -> Prompt:
         """Build a small prompt that needs nothing from a user; computes."""
@@ -182,3 +195,22 @@ class LoadedTask:
     async def close(self) -> None:
         """Free everything."""
         await self._pool.remove(self._stages)
+
+
+def _context(
+    settings: ModelSettings, path: Path | None, progress: LoadProgress | None
+) -> LoadContext:
+    return LoadContext(
+        path,
+        settings.device,
+        settings.dtype,
+        settings.max_slots,
+        cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
+        is_deterministic=settings.deterministic,
+        admission=AdmissionLimits(
+            max_waiting=settings.max_waiting,
+            max_wait_s=settings.max_wait_s,
+            max_load=settings.max_load,
+        ),
+        progress=progress,
+    )

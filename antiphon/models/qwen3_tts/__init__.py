@@ -27,6 +27,14 @@ FAMILY = Family(
             prompter=Ref(f"{_HERE}.prompt:Qwen3TTSPrompter"),
             options=Qwen3TTSOptions,
             recordings=("ref_audio",),
+            encoder=StageSpec(
+                "voice encoder",
+                StageKind.ENCODER,
+                ItemKind.AUDIO,
+                ItemKind.LATENTS,
+                Ref(f"{_HERE}.voice_encoder:VoiceEncoder"),
+                max_concurrency=1,
+            ),
             pipeline=(
                 StageSpec(
                     "talker",

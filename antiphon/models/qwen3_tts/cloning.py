@@ -40,7 +40,7 @@ class Clone:
 
 
 def choose_clone(
-    config: Qwen3TTSConfig, options: Qwen3TTSOptions, preparer: PreparesVoices
+    config: Qwen3TTSConfig, options: Qwen3TTSOptions, preparer: PreparesVoices | None
 ) -> Clone:
     """Find out what to imitate.
 
@@ -65,6 +65,7 @@ def choose_clone(
     with_codes = not options.x_vector_only_mode
     if with_codes:
         _check_text(options.ref_text)
+    assert preparer is not None, "a base checkpoint has an encoder"
     voice = preparer.prepare(
         reference, name=_NAME, ref_text=options.ref_text, with_codes=with_codes
     )

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Encode, Prompt
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.chat_template import ChatTemplate
@@ -61,8 +61,7 @@ class Qwen3TTSPrompter:
 
         Args:
             context: where the checkpoint is.
-            preparer: hears the recordings that requests bring; default: the checkpoint's own
-                encoders, loaded when they are needed.
+            preparer: makes voices of recordings; default: by the encoder of `use_encoder`.
 
         Raises:
             ModelLoadError: a file is missing or wrong.
@@ -71,12 +70,16 @@ class Qwen3TTSPrompter:
         self._config = load_config(context.path)
         self._encode = load_tokenizer(context.path).encode
         self._turns = ChatTemplate(self._encode, self._config.tokens)
-        self._preparer = preparer or VoicePreparer(context)
+        self._preparer = preparer
         self._capabilities = capabilities_of(self._config)
 
     @property
     def capabilities(self) -> SpeechCapabilities:
         return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._preparer = VoicePreparer(encode)
 
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right.
@@ -135,6 +138,7 @@ class Qwen3TTSPrompter:
             InvalidRequestError: the recording is too short, or the checkpoint clones no voices.
         """
         check_task(self._config, read_options(Qwen3TTSOptions, {"ref_audio": samples}))
+        assert self._preparer is not None, "a base checkpoint has an encoder"
         return self._preparer.prepare(samples, name=name, ref_text=ref_text)
 
     def _prompt(self, request: SpeechRequest, voice: Voice, seed: int, text: _Text) -> Prompt:

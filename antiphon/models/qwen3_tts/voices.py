@@ -50,6 +50,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
         languages=("auto", *names, *codes),
         instructions=config.takes_instructions,
         cloning=config.task is CheckpointTask.BASE,
+        needs_encoder=config.task is CheckpointTask.BASE,
         max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         late_text=True,
         voice_fields=_VOICE_FIELDS[config.task],

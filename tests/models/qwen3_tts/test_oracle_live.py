@@ -13,6 +13,7 @@ from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.runner import load_runner
+from antiphon.models.qwen3_tts.voice_encoder import VoiceEncoder
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.spec import LoadContext
 from antiphon.types import Samples, SpeechRequest, Voice
@@ -48,7 +49,8 @@ def official(checkpoints: Path) -> Mapping[str, NDArray[Any]]:
 
 def heard_reference(path: Path, samples: Samples) -> PreparedVoice:
     """Hear a recording with a checkpoint's own encoders."""
-    preparer = VoicePreparer(LoadContext(path, "cpu", "float32"))
+    encoder = VoiceEncoder(LoadContext(path, "cpu", "float32"))
+    preparer = VoicePreparer(lambda recording: encoder.encode(recording).data)
     return preparer.prepare(samples, name="live", ref_text=None)
 
 

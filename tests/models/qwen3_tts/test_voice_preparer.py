@@ -12,6 +12,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
+from antiphon.models.qwen3_tts.voice_encoder import VoiceEncoder
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
@@ -33,9 +34,14 @@ def path(checkpoint: Callable[..., Path]) -> Path:
     return checkpoint("tiny", CheckpointTask.BASE)
 
 
+def preparer_of(context: LoadContext) -> VoicePreparer:
+    encoder = VoiceEncoder(context)
+    return VoicePreparer(lambda recording: encoder.encode(recording).data)
+
+
 @pytest.fixture
 def preparer(path: Path) -> VoicePreparer:
-    return VoicePreparer(LoadContext(path, "cpu", "bfloat16"))
+    return preparer_of(LoadContext(path, "cpu", "bfloat16"))
 
 
 @pytest.fixture
@@ -127,7 +133,7 @@ MAX_TURNED = {"tiny": 0.0, "0.6b": 0.01}
 @pytest.mark.parametrize("size", ["tiny", "0.6b"])  # the codec of 0.6b is that of all published
 def test_a_gpu_hears_what_a_cpu_hears(size: str, checkpoint: Callable[..., Path]) -> None:
     path = checkpoint(size, CheckpointTask.BASE)
-    on_cpu, on_gpu = (VoicePreparer(LoadContext(path, device)) for device in ("cpu", "cuda"))
+    on_cpu, on_gpu = (preparer_of(LoadContext(path, device)) for device in ("cpu", "cuda"))
     for seed in range(3):
         samples = tune(seed)
         one, other = (
