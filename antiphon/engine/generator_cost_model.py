@@ -11,7 +11,7 @@ _LONGEST_FADES = 0.99
 
 
 @dataclass(slots=True, eq=False)
-class Progress:
+class GeneratorWork:
     """What a request has cost and made so far.
 
     Attributes:
@@ -59,38 +59,38 @@ class GeneratorCostModel:
     def throughput(self) -> float:
         return self._audio_sum_s / self._work_sum_s if self._work_sum_s else 0.0
 
-    def audio_left_s(self, progress: Progress) -> float:
+    def audio_left_s(self, work: GeneratorWork) -> float:
         """Return how much audio a request should still make."""
-        expected_s = self._audio_s_per_token * max(progress.num_tokens, 1)
-        return max(expected_s - progress.audio_s, 0.0)
+        expected_s = self._audio_s_per_token * max(work.num_tokens, 1)
+        return max(expected_s - work.audio_s, 0.0)
 
-    def begin(self, progress: Progress) -> None:
+    def begin(self, work: GeneratorWork) -> None:
         """Begin a run."""
         self._advance()
         self._num_running += 1
-        progress.began_s, progress.began_work_s = self._now_s, self._work_s
+        work.began_s, work.began_work_s = self._now_s, self._work_s
 
-    def end(self, progress: Progress, audio_s: float) -> None:
+    def end(self, work: GeneratorWork, audio_s: float) -> None:
         """End a run that has made a chunk, or has found that there is none."""
         self._advance()
         self._num_running -= 1
-        work_s, run_s = self._work_s - progress.began_work_s, self._now_s - progress.began_s
-        if progress.num_runs == 0:
+        work_s, run_s = self._work_s - work.began_work_s, self._now_s - work.began_s
+        if work.num_runs == 0:
             self.start_work_s = _mean(self.start_work_s, work_s)
         self.mean_run_s = _mean(self.mean_run_s, run_s)
         self.long_run_s = max(run_s, self.long_run_s * _LONGEST_FADES)
-        progress.work_s += work_s
-        progress.audio_s += audio_s
-        progress.num_runs += 1
+        work.work_s += work_s
+        work.audio_s += audio_s
+        work.num_runs += 1
 
-    def complete(self, progress: Progress) -> None:
+    def complete(self, work: GeneratorWork) -> None:
         """Learn from a request that was spoken to its end; its chunks differ too much in cost."""
-        if not (progress.audio_s > 0 and progress.work_s > 0):
+        if not (work.audio_s > 0 and work.work_s > 0):
             return
-        kept = exp(-progress.work_s / _MEMORY_S)
-        self._audio_sum_s = self._audio_sum_s * kept + progress.audio_s
-        self._work_sum_s = self._work_sum_s * kept + progress.work_s
-        ratio = progress.audio_s / max(progress.num_tokens, 1)
+        kept = exp(-work.work_s / _MEMORY_S)
+        self._audio_sum_s = self._audio_sum_s * kept + work.audio_s
+        self._work_sum_s = self._work_sum_s * kept + work.work_s
+        ratio = work.audio_s / max(work.num_tokens, 1)
         self._audio_s_per_token = _mean(self._audio_s_per_token, ratio)
 
     def _advance(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from antiphon.engine.admission import AdmissionLimits
-from antiphon.engine.generator_cost_model import GeneratorCostModel, Progress
+from antiphon.engine.generator_cost_model import GeneratorCostModel, GeneratorWork
 from antiphon.engine.request import PlaybackClock
 from antiphon.engine.scheduling_policy import PlaybackPolicy
 
@@ -39,7 +39,7 @@ class GeneratorRequest:
         stream_id: of the stream that it makes a part of.
         stream: that stream; ``None``: the request's priority is offline.
         order: of arrival.
-        progress: what it has cost and made.
+        work: what it has cost and made.
         is_running: whether a chunk of it is being computed.
         wanted_s: since when its next chunk is wanted; ``None``: it is not.
     """
@@ -47,7 +47,7 @@ class GeneratorRequest:
     stream_id: str
     stream: GeneratorStream | None
     order: int
-    progress: Progress
+    work: GeneratorWork
     is_running: bool = False
     wanted_s: float | None = None
 
@@ -137,7 +137,7 @@ class GeneratorScheduler:
             self._check_offline()
         elif not is_later:
             self._check_live(speed)
-        request = GeneratorRequest(stream_id, None, self._num_arrived, Progress(num_tokens))
+        request = GeneratorRequest(stream_id, None, self._num_arrived, GeneratorWork(num_tokens))
         self._num_arrived += 1
         if not is_live:
             self._offline[request.order] = request
@@ -181,7 +181,7 @@ class GeneratorScheduler:
         else:
             heapq.heappop(self._offline_wanted)
             self._num_offline_running += 1
-        self.costs.begin(chosen.progress)
+        self.costs.begin(chosen.work)
         return chosen
 
     def update(
@@ -195,13 +195,13 @@ class GeneratorScheduler:
             is_complete: whether there was no further chunk.
         """
         request.is_running = False
-        self.costs.end(request.progress, audio_s)
+        self.costs.end(request.work, audio_s)
         if (stream := request.stream) is None:
             self._num_offline_running -= 1
         elif not is_complete:
             stream.clock.extend(self._clock(), audio_s / stream.speed)
         if is_complete:
-            self.costs.complete(request.progress)
+            self.costs.complete(request.work)
 
     def remove(self, request: GeneratorRequest) -> None:
         """Forget a request that is complete or aborted; a run in flight still has to be updated."""
@@ -227,7 +227,7 @@ class GeneratorScheduler:
         # All streams that have begun advance alike, and each that ends is replaced by the next.
         lefts_s: dict[bool, list[float]] = {True: [], False: []}
         for stream in self._streams.values():
-            left_s = sum(self.costs.audio_left_s(each.progress) for each in stream.requests)
+            left_s = sum(self.costs.audio_left_s(each.work) for each in stream.requests)
             lefts_s[stream.has_begun].append(left_s)
         ends_s, num_begun = lefts_s[True] or [0.0], len(lefts_s[True])
         heapq.heapify(ends_s)
@@ -243,7 +243,7 @@ class GeneratorScheduler:
     def _check_offline(self) -> None:
         num_ahead, wait_s = len(self._offline), 0.0
         if num_ahead >= self._limits.max_waiting_offline and self.costs.throughput:
-            lefts_s = (self.costs.audio_left_s(each.progress) for each in self._offline.values())
+            lefts_s = (self.costs.audio_left_s(each.work) for each in self._offline.values())
             wait_s = sum(lefts_s) / num_ahead / self.costs.throughput  # until one has ended
         self._limits.check(num_ahead, wait_s, is_live=False)
 
@@ -305,7 +305,7 @@ class GeneratorScheduler:
         for earlier in stream.requests:
             if earlier is request:
                 break
-            deadline_s += self.costs.audio_left_s(earlier.progress) / stream.speed
+            deadline_s += self.costs.audio_left_s(earlier.work) / stream.speed
         return (0 if deadline_s < now_s + comfort_s else 2), deadline_s, request.order
 
     def _offline_rank(self, deadline_s: float, now_s: float) -> tuple[int, float]:
