@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from antiphon.config import ModelSettings, Settings
 from tests import faulty
-from tests.servers import TOY, RunningServer, start_server, wait_until
+from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
+
+# httpx waits for five seconds unless a call says otherwise: less than a busy machine may need.
+DEFAULT_TIMEOUT_CONFIG.connect = DEFAULT_TIMEOUT_CONFIG.pool = DEADLINE_S
+DEFAULT_TIMEOUT_CONFIG.read = DEFAULT_TIMEOUT_CONFIG.write = DEADLINE_S
 
 
 @pytest.fixture(scope="session", autouse=True)

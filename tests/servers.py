@@ -21,7 +21,7 @@ from antiphon.web.routes import page_routes
 T = TypeVar("T")
 
 TOY = Settings(model=ModelSettings(source="toy"))
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 """For what must happen at all; how soon is nowhere asserted."""
 TICK_S = 0.02
 
