@@ -9,20 +9,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from antiphon.api.middleware.rate_limit import TokenBucket
 from antiphon.errors import RateLimitError
 
 MAX_ADDRESSES = 10_000
 """That are remembered; of more, those are forgotten that were seen longest ago."""
 MAX_OWNERS = 64
-_MINUTE_S = 60.0
 
 
 @dataclass(slots=True)
 class _Record:
-    """One address's: tries fill up steadily, and each wrong key takes one."""
+    """One address's: each wrong key takes a token."""
 
-    num_tries: float
-    filled_s: float
+    bucket: TokenBucket
     owners: "OrderedDict[str, None]" = field(default_factory=OrderedDict)
 
 
@@ -47,23 +46,20 @@ class FailedKeys:
         if owner is not None and owner in record.owners:
             record.owners.move_to_end(owner)
             return
-        if record.num_tries < 1:
-            wait_s = (1 - record.num_tries) * _MINUTE_S / self._per_minute
+        if wait_s := record.bucket.wait_s(self._clock()):
             message = "Too many wrong API keys from this address."
             raise RateLimitError(message, retry_after_s=wait_s)
         if owner is None:
-            record.num_tries -= 1
+            record.bucket.num_tokens -= 1
         else:
             record.owners[owner] = None
             if len(record.owners) > MAX_OWNERS:
                 record.owners.popitem(last=False)
 
     def _record(self, address: str) -> _Record:
-        now_s, full = self._clock(), float(self._per_minute)
-        record = self._records.setdefault(address, _Record(full, now_s))
+        fresh = _Record(TokenBucket(self._per_minute, self._clock()))
+        record = self._records.setdefault(address, fresh)
         self._records.move_to_end(address)
         if len(self._records) > MAX_ADDRESSES:
             self._records.popitem(last=False)
-        filled = record.num_tries + (now_s - record.filled_s) * full / _MINUTE_S
-        record.num_tries, record.filled_s = min(filled, full), now_s
         return record

@@ -27,12 +27,27 @@ MIN_READS = 32
 """Reading requests that a caller may have open where others are limited to fewer."""
 
 
-@dataclass(slots=True)
 class TokenBucket:
-    """One caller's: tokens fill up steadily, and each request takes one."""
+    """Tokens that are added steadily, up to those of a minute."""
 
-    num_tokens: float
-    filled_s: float
+    def __init__(self, per_minute: int, now_s: float) -> None:
+        self._per_minute = per_minute
+        self._filled_s = now_s
+        self.num_tokens = float(per_minute)
+
+    def wait_s(self, now_s: float) -> float:
+        """Return the seconds until there is a token, 0 if there is one."""
+        per_s = self._per_minute / _MINUTE_S
+        filled = self.num_tokens + (now_s - self._filled_s) * per_s
+        self.num_tokens, self._filled_s = min(filled, float(self._per_minute)), now_s
+        return max(0.0, (1 - self.num_tokens) / per_s)
+
+
+@dataclass(slots=True)
+class _Caller:
+    """What one caller has open, and may still open."""
+
+    bucket: TokenBucket
     num_open: int = 0
     num_reading: int = 0
 
@@ -42,14 +57,14 @@ class TokenBucket:
 
 
 class RateLimits:
-    """Token buckets of all callers."""
+    """What all callers have open, and may still open."""
 
     def __init__(self, limits: LimitSettings, clock: Callable[[], float] = time.monotonic) -> None:
         """Allow each caller what ``limits`` say; ``clock`` gives seconds."""
         self._per_minute = limits.key_requests_per_minute
         self._max_open = limits.key_concurrency
         self._clock = clock
-        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._callers: OrderedDict[str, _Caller] = OrderedDict()
 
     @property
     def has_limits(self) -> bool:
@@ -62,17 +77,20 @@ class RateLimits:
         Raises:
             RateLimitError: it is more than is allowed; it says when to come again.
         """
-        bucket = self._bucket(caller)
-        if self._max_open and bucket.num_open >= self._max_open:
+        state = self._caller(caller)
+        if self._max_open and state.num_open >= self._max_open:
             message = f"Too many requests at once: at most {self._max_open} are allowed."
             raise RateLimitError(message, retry_after_s=1.0)
         if self._per_minute:
-            self._take(bucket)
-        bucket.num_open += 1
+            if wait_s := state.bucket.wait_s(self._clock()):
+                message = f"Rate limit reached: {self._per_minute} requests per minute."
+                raise RateLimitError(message, retry_after_s=wait_s)
+            state.bucket.num_tokens -= 1
+        state.num_open += 1
         try:
-            yield self._told(bucket)
+            yield self._headers(state.bucket)
         finally:
-            bucket.num_open -= 1
+            state.num_open -= 1
 
     @contextmanager
     def reading(self, caller: str) -> Generator[None, None, None]:
@@ -81,29 +99,17 @@ class RateLimits:
         Raises:
             RateLimitError: too many are open.
         """
-        bucket, most = self._bucket(caller), max(MIN_READS, self._max_open)
-        if self._max_open and bucket.num_reading >= most:
+        state, most = self._caller(caller), max(MIN_READS, self._max_open)
+        if self._max_open and state.num_reading >= most:
             message = f"Too many requests at once: at most {most} that read are allowed."
             raise RateLimitError(message, retry_after_s=1.0)
-        bucket.num_reading += 1
+        state.num_reading += 1
         try:
             yield
         finally:
-            bucket.num_reading -= 1
+            state.num_reading -= 1
 
-    def _take(self, bucket: TokenBucket) -> None:
-        now_s = self._clock()
-        per_s = self._per_minute / _MINUTE_S
-        filled = bucket.num_tokens + (now_s - bucket.filled_s) * per_s
-        bucket.num_tokens, bucket.filled_s = min(filled, float(self._per_minute)), now_s
-        if bucket.num_tokens < 1:
-            raise RateLimitError(
-                f"Rate limit reached: {self._per_minute} requests per minute.",
-                retry_after_s=(1 - bucket.num_tokens) / per_s,
-            )
-        bucket.num_tokens -= 1
-
-    def _told(self, bucket: TokenBucket) -> Mapping[str, str]:
+    def _headers(self, bucket: TokenBucket) -> Mapping[str, str]:
         """Return OpenAI's rate-limit headers, if there is a limit."""
         if not self._per_minute:
             return {}
@@ -114,19 +120,19 @@ class RateLimits:
             "x-ratelimit-reset-requests": duration(missing * _MINUTE_S / self._per_minute),
         }
 
-    def _bucket(self, caller: str) -> TokenBucket:
-        bucket = self._buckets.get(caller)
-        if bucket is None:
-            bucket = self._buckets[caller] = TokenBucket(float(self._per_minute), self._clock())
+    def _caller(self, name: str) -> _Caller:
+        state = self._callers.get(name)
+        if state is None:
+            state = self._callers[name] = _Caller(TokenBucket(self._per_minute, self._clock()))
             self._forget()
-        self._buckets.move_to_end(caller)
-        return bucket
+        self._callers.move_to_end(name)
+        return state
 
     def _forget(self) -> None:
         """Forget those of before that have nothing open, if there are too many."""
-        for name in tuple(self._buckets)[: max(0, len(self._buckets) - MAX_CALLERS)]:
-            if not self._buckets[name].is_in_use:
-                del self._buckets[name]
+        for name in tuple(self._callers)[: max(0, len(self._callers) - MAX_CALLERS)]:
+            if not self._callers[name].is_in_use:
+                del self._callers[name]
 
 
 class RateLimitMiddleware:

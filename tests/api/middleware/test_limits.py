@@ -190,7 +190,7 @@ def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
                 pass
         with pytest.raises(RateLimitError), counted.used("busy"):
             pass
-    assert len(counted._buckets) <= 4
+    assert len(counted._callers) <= 4
 
 
 def test_addresses_of_one_household_are_one_caller() -> None:
