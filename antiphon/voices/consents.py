@@ -3,14 +3,12 @@
 import re
 import sqlite3
 import time
-from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 
 from antiphon.errors import InvalidRequestError, UnknownConsentError
 from antiphon.storage.database import new_id
-from antiphon.storage.voice_database import VoiceDatabase
-from antiphon.types import OPERATOR, Caller
 from antiphon.voices.names import checked_text
+from antiphon.voices.owned_rows import OwnedRows
 
 _MAX_LABEL_CHARACTERS = 200
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,4}")
@@ -43,28 +41,11 @@ class StoredConsent:
 _COLUMNS = ", ".join(field.name for field in fields(StoredConsent))
 
 
-class ConsentStore:
-    """Consents by id, as one caller sees them: its own; blocks, so it belongs in worker threads."""
+class ConsentStore(OwnedRows):
+    """Consents by id, as one caller sees them: its own."""
 
-    def __init__(
-        self,
-        database: VoiceDatabase,
-        max_consents: int,
-        *,
-        max_owner_consents: int = 0,
-        caller: Caller = OPERATOR,
-    ) -> None:
-        """Keep up to ``max_consents``, and so many of one owner (0: no further limit)."""
-        self._database = database
-        self._max_consents = max_consents
-        self._max_owner_consents = max_owner_consents
-        self._caller = caller
-
-    def seen_by(self, caller: Caller) -> "ConsentStore":
-        """Return the same consents as another caller sees them."""
-        view = copy(self)
-        view._caller = caller
-        return view
+    _table = "consents"
+    _noun = "consents"
 
     def page(self, limit: int, after: str | None = None) -> tuple[list[StoredConsent], bool]:
         """Return up to ``limit`` consents, the newest first, and whether there are more.
@@ -117,22 +98,9 @@ class ConsentStore:
             num_bytes=len(recording),
             owner=self._caller.owner,
         )
-        self._database.check_room(len(recording))
         owner = consent.owner or ""
         with self._database.transaction() as changes:
-            ((num_all, num_owned),) = changes.execute(
-                "SELECT count(*), total(owner = ?) FROM consents", owner
-            )
-            for number, limit, setting in (
-                (num_all, self._max_consents, "data.max_voices"),
-                (int(num_owned), self._max_owner_consents, "data.max_owner_voices"),
-            ):
-                if number >= limit and (limit or setting == "data.max_voices"):
-                    raise InvalidRequestError(
-                        f"There are {number} consents; at most {limit} are allowed ({setting})."
-                        " Delete one first.",
-                        code="too_many_consents",
-                    )
+            self._check_limits(changes.execute(self._count, owner), len(recording))
             changes.insert("consents", {**asdict(consent), "owner": owner}, recording)
         return consent
 

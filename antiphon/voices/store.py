@@ -4,15 +4,14 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Collection
-from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal
 
 from antiphon.errors import InvalidRequestError, NotOwnerError, UnknownVoiceError
 from antiphon.storage.database import new_id
-from antiphon.storage.voice_database import VoiceDatabase
-from antiphon.types import OPERATOR, Caller, Voice
+from antiphon.types import Voice
 from antiphon.voices.names import check_not_reserved, checked_name, name_key
+from antiphon.voices.owned_rows import OwnedRows
 
 _MAX_NAMES_TOLD = 20
 _EMBEDDING_ITEM_BYTES = 4
@@ -85,36 +84,18 @@ _FIND = f"""SELECT {_COLUMNS} FROM voices
     WHERE id = ? AND (? OR owner IN ('', ?)) OR name_key = ? AND owner IN ('', ?)
     ORDER BY id = ? DESC, owner DESC LIMIT 1"""
 _SAME = f"SELECT {_COLUMNS} FROM voices WHERE name_key = ? AND owner = ?"
-_COUNT = "SELECT count(*), total(owner = ?) FROM voices"
 _OTHERS = "SELECT id FROM voices WHERE name_key = ? AND owner = ? AND id != ?"
 _EDIT = "UPDATE voices SET name = ?, name_key = ?, description = ? WHERE id = ?"
 
 
-class VoiceStore:
-    """Voices by name and id, as one caller sees them; blocks, so it belongs in worker threads.
+class VoiceStore(OwnedRows):
+    """Voices by name and id, as one caller sees them.
 
     A caller speaks with what is its own and with what has no owner, and deletes what is its own.
     """
 
-    def __init__(
-        self,
-        database: VoiceDatabase,
-        max_voices: int,
-        *,
-        max_owner_voices: int = 0,
-        caller: Caller = OPERATOR,
-    ) -> None:
-        """Keep up to ``max_voices``, and so many of one owner (0: no further limit)."""
-        self._database = database
-        self._max_voices = max_voices
-        self._max_owner_voices = max_owner_voices
-        self._caller = caller
-
-    def seen_by(self, caller: Caller) -> "VoiceStore":
-        """Return the same voices as another caller sees them."""
-        view = copy(self)
-        view._caller = caller
-        return view
+    _table = "voices"
+    _noun = "uploaded voices"
 
     def all(self) -> list[StoredVoice]:
         """Return all voices, the oldest first."""
@@ -166,7 +147,7 @@ class VoiceStore:
         owner = voice.owner or ""
         rows = self._database.query(_SAME, name_key(name), owner)
         if not rows:
-            self._check_limits(self._database.query(_COUNT, owner), voice)
+            self._check_limits(self._database.query(self._count, owner), len(voice.content))
             return None
         return _same(_stored(rows[0]), voice)
 
@@ -199,7 +180,7 @@ class VoiceStore:
         with self._database.transaction() as changes:
             if rows := changes.execute(_SAME, name_key(name), owner):
                 return _same(_stored(rows[0]), voice)
-            self._check_limits(changes.execute(_COUNT, owner), voice)
+            self._check_limits(changes.execute(self._count, owner), len(voice.content))
             row = {**asdict(stored), "name_key": name_key(name), "owner": owner}
             changes.insert("voices", row, voice.content)
         return stored
@@ -258,20 +239,6 @@ class VoiceStore:
         if not self._caller.may_use(voice.owner):
             message = f"The voice '{voice.name}' is not yours to {action}."
             raise NotOwnerError(message, param="voice")
-
-    def _check_limits(self, counted: list[sqlite3.Row], voice: NewVoice) -> None:
-        self._database.check_room(len(voice.content))
-        num_all, num_owned = counted[0] if counted else (0, 0)
-        for number, limit, setting in (
-            (num_all, self._max_voices, "data.max_voices"),
-            (int(num_owned), self._max_owner_voices or self._max_voices, "data.max_owner_voices"),
-        ):
-            if number >= limit:
-                raise InvalidRequestError(
-                    f"There are {number} uploaded voices; at most {limit} are allowed ({setting})."
-                    " Delete one first.",
-                    code="too_many_voices",
-                )
 
 
 def _stored(row: sqlite3.Row) -> StoredVoice:

@@ -116,7 +116,7 @@ def test_a_part_of_the_disk_stays_free(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_one_owner_has_its_own_limit(tmp_path: Path) -> None:
     database = VoiceDatabase(tmp_path)
-    voices = VoiceStore(database, 10, max_owner_voices=2)
+    voices = VoiceStore(database, 10, max_owned_rows=2)
     for name in ("a", "b"):
         voices.add(NewVoice(name=name, content=b"1", owner="ann"))
     with pytest.raises(InvalidRequestError, match="max_owner_voices"):

@@ -429,7 +429,7 @@ def test_an_address_that_nobody_knows_is_a_wrong_setting() -> None:
 
 
 def test_consents_come_in_pages_and_can_be_renamed_and_deleted(tmp_path: Path) -> None:
-    consents = ConsentStore(database(tmp_path), max_consents=5)
+    consents = ConsentStore(database(tmp_path), max_rows=5)
     assert consents.page(10) == ([], False)
     added = [consents.add(f"c{n}", "en-US", b"recording", "audio/wav") for n in range(5)]
     newest_first = added[::-1]

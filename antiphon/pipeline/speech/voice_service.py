@@ -57,8 +57,8 @@ class VoiceService:
             settings.folder, blobs, min_free_bytes=settings.min_free_mib * 2**20
         )
         limit, owner_limit = settings.max_voices, settings.max_owner_voices
-        self.voices = VoiceStore(self._database, limit, max_owner_voices=owner_limit)
-        self.consents = ConsentStore(self._database, limit, max_owner_consents=owner_limit)
+        self.voices = VoiceStore(self._database, limit, max_owned_rows=owner_limit)
+        self.consents = ConsentStore(self._database, limit, max_owned_rows=owner_limit)
         self.caller = OPERATOR
         self.workers = Workers("voices", _NUM_THREADS)
         self._recordings = recordings
