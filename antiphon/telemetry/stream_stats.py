@@ -1,15 +1,69 @@
-"""Follows one stream as a listener would who plays from the first audio on and buffers nothing."""
+"""What is measured of a stream, and its metrics.
 
-from collections.abc import Callable
+`StreamStats` follows a stream as a listener would who plays from the first audio on and buffers
+nothing.
+"""
 
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from antiphon.telemetry.logs import audio_format
 from antiphon.types import Ended, FinishReason, Usage
+
+M = TypeVar("M", Counter, Gauge, Histogram)
+
+CONTINUITY_THRESHOLD_S = 0.1
+"""A stream with fewer seconds of gaps counts as continuous, as in vLLM-Omni's benchmark."""
+
+_LATENCY_BUCKETS_S: tuple[float, ...] = (
+    0.005,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.08,
+    0.12,
+    0.2,
+    0.35,
+    0.6,
+    1,
+    2,
+    5,
+    10,
+    30,
+)
+_FACTOR_BUCKETS: tuple[float, ...] = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.3,
+    0.5,
+    0.7,
+    0.85,
+    1,
+    1.2,
+    1.5,
+    2,
+    5,
+)
+_OMNI_LABELS = ("model_name", "stage", "replica")
+_OMNI_PLACE = ("speech", "0")
+_OMNI_BUCKETS_S: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 1, 2, 5, 10, 30, 60)
+_OMNI_FACTOR_BUCKETS: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 5)
 
 
 class StreamStats:
-    """Times a stream; what a slow listener holds up is not counted against the model.
+    """Times a stream.
 
-    Nor is the time in which all text that has come so far has been spoken: a gap that begins then
-    is none of ours.
+    Delays by a slow listener are not counted, nor is the time in which all text that has arrived
+    is spoken: a gap that begins then is no underrun.
 
     Attributes:
         first_audio_s: from the beginning to the first audio, without waiting for text; ``None``
@@ -38,7 +92,6 @@ class StreamStats:
         self._waits_since_s: float | None = None
         self._waited_s = 0.0  # since the listener asked
         self._waited_until_s = 0.0
-        self._waited_before_audio_s = 0.0
         self.first_audio_s: float | None = None
         self.audio_s = 0.0
         self.busy_s = 0.0
@@ -103,3 +156,134 @@ class StreamStats:
             self._waits_since_s = now_s
         self.busy_s += now_s - self._asked_s - self._waited_s
         self._asked_s, self._waited_s = now_s, 0.0
+
+
+class StreamMetrics:
+    """The metrics of streams, under our names and, where they mean the same, vLLM-Omni's.
+
+    A metric of a stream is measured, declared and recorded in this file. For vLLM-Omni's names, a
+    server is one replica, and its pipeline one stage.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def ours(kind: type[M], name: str, text: str, *labels: str, **more: Any) -> M:
+            return kind(f"antiphon_{name}", text, ("model", *labels), registry=registry, **more)
+
+        def omni(kind: type[M], name: str, text: str, *labels: str, **more: Any) -> M:
+            labels = (*_OMNI_LABELS, *labels)
+            return kind(f"vllm_omni:{name}", text, labels, registry=registry, **more)
+
+        latency, factor = {"buckets": _LATENCY_BUCKETS_S}, {"buckets": _FACTOR_BUCKETS}
+        fault = ("voice", "format", "stage")
+        self._active = ours(Gauge, "speech_active", "Streams open now.")
+        self._waiting = ours(Gauge, "speech_waiting", "Those without audio so far.")
+        self._ended = ours(Counter, "speech_ended", "Streams ended, by reason.", "reason")
+        self._failed = ours(Counter, "speech_failed", "Streams that failed.", *fault)
+        self._aborted = ours(Counter, "speech_aborted", "Streams whose listener left.", *fault)
+        text = "From the request to its first audio, before encoding."
+        self._first_audio_s = ours(Histogram, "first_audio_seconds", text, **latency)
+        text = "Seconds of work for a second of audio, waiting listeners left out."
+        self._real_time_factor = ours(Histogram, "real_time_factor", text, **factor)
+        text = "Moments at which a listener without buffer heard a gap."
+        self._underruns = ours(Counter, "underruns", text)
+        self._underrun_s = ours(Counter, "underrun_seconds", "Seconds of such gaps.")
+        self._audio_s = ours(Counter, "audio_seconds", "Seconds of audio made.")
+        self._input_tokens = ours(Counter, "input_tokens", "Text units read.")
+
+        latency, factor = {"buckets": _OMNI_BUCKETS_S}, {"buckets": _OMNI_FACTOR_BUCKETS}
+        text = "Requests whose audio is being made."
+        self._omni_running = omni(Gauge, "num_requests_running", text)
+        self._omni_waiting = omni(Gauge, "num_requests_waiting", "Requests without audio so far.")
+        text = "From a request to its end."
+        self._omni_latency_s = omni(Histogram, "e2e_request_latency_s", text, **latency)
+        text = "Requests completed."
+        self._omni_success = omni(Counter, "requests_success", text, "finished_reason")
+        self._omni_failed = omni(Counter, "requests_failed", "Requests that failed.", "reason")
+        self._omni_prompt_tokens = omni(Counter, "prompt_tokens", "Text units read.")
+        self._omni_tokens = omni(Counter, "generation_tokens", "Frames made.")
+        self._omni_frames = omni(Counter, "audio_frames", "Frames made.")
+        self._omni_ttfp_s = omni(Histogram, "audio_ttfp_s", "Time to the first audio.", **latency)
+        self._omni_audio_s = omni(Histogram, "audio_duration_s", "Audio of a request.", **latency)
+        self._omni_factor = omni(Histogram, "audio_rtf", "Real-time factor.", **factor)
+        self._omni_underrun_s = omni(Histogram, "audio_underrun_s", "Gaps of a request.", **latency)
+        text = "Requests without gaps to speak of."
+        self._omni_continuous = omni(Counter, "audio_continuity_ok", text, "threshold_ms")
+        text = "Streams that were not heard."
+        self._omni_aborted = omni(Counter, "speech_stream_aborted", text, "reason")
+        text = "Streams heard to their end."
+        self._omni_completed = omni(Counter, "speech_stream_completed", text)
+
+    @contextmanager
+    def observe(
+        self, model: str, voice_kind: str = "builtin"
+    ) -> Generator[StreamStats, None, None]:
+        """Measure a stream, which the block tells of its audio and its end.
+
+        Args:
+            model: its served name.
+            voice_kind: one of few words, such as ``builtin`` or ``uploaded``.
+        """
+        place = (model, *_OMNI_PLACE)
+        audio_s = self._audio_s.labels(model)
+
+        def on_audio(duration_s: float, is_first: bool) -> None:
+            audio_s.inc(duration_s)
+            if is_first:
+                self._waiting.labels(model).dec()
+                self._omni_waiting.labels(*place).dec()
+                self._omni_running.labels(*place).inc()
+
+        stats = StreamStats(time.monotonic, on_audio)
+        reason = "error"
+        self._active.labels(model).inc()
+        self._waiting.labels(model).inc()
+        self._omni_waiting.labels(*place).inc()
+        try:
+            yield stats
+        except (GeneratorExit, asyncio.CancelledError):
+            reason = "abort"
+            raise
+        finally:
+            reason = stats.reason or reason
+            self._record(model, stats, reason, voice_kind)
+            self._record_omni(place, stats, reason)
+
+    def _record(self, model: str, stats: StreamStats, reason: str, voice_kind: str) -> None:
+        self._active.labels(model).dec()
+        self._ended.labels(model, reason).inc()
+        self._input_tokens.labels(model).inc(stats.usage.input_tokens)
+        stage = "start" if stats.first_audio_s is None else "stream"
+        if stats.first_audio_s is None:
+            self._waiting.labels(model).dec()
+        else:
+            self._first_audio_s.labels(model).observe(stats.first_audio_s)
+            if reason in ("stop", "length"):
+                self._real_time_factor.labels(model).observe(stats.real_time_factor)
+            self._underruns.labels(model).inc(stats.num_underruns)
+            self._underrun_s.labels(model).inc(stats.underrun_s)
+        faults = {"error": self._failed, "abort": self._aborted}
+        if reason in faults:
+            faults[reason].labels(model, voice_kind, audio_format.get(), stage).inc()
+
+    def _record_omni(self, place: tuple[str, str, str], stats: StreamStats, reason: str) -> None:
+        if stats.first_audio_s is None:
+            self._omni_waiting.labels(*place).dec()
+        else:
+            self._omni_running.labels(*place).dec()
+            self._omni_ttfp_s.labels(*place).observe(stats.first_audio_s)
+        self._omni_latency_s.labels(*place).observe(stats.elapsed_s)
+        self._omni_prompt_tokens.labels(*place).inc(stats.usage.input_tokens)
+        self._omni_tokens.labels(*place).inc(stats.usage.output_tokens)
+        self._omni_frames.labels(*place).inc(stats.usage.output_tokens)
+        if reason == "error":
+            self._omni_failed.labels(*place, reason).inc()
+        if reason in ("error", "abort"):
+            self._omni_aborted.labels(*place, reason).inc()
+            return
+        self._omni_success.labels(*place, reason).inc()
+        self._omni_completed.labels(*place).inc()
+        self._omni_audio_s.labels(*place).observe(stats.audio_s)
+        self._omni_factor.labels(*place).observe(stats.real_time_factor)
+        self._omni_underrun_s.labels(*place).observe(stats.underrun_s)
+        if stats.underrun_s <= CONTINUITY_THRESHOLD_S:
+            self._omni_continuous.labels(*place, f"{CONTINUITY_THRESHOLD_S * 1000:g}").inc()
