@@ -3,27 +3,20 @@
 Each class is one way of keeping them. A transformer hands every layer's product, out of which
 queries, keys and values are cut, to one of them, and gets the attended values,
 ``[rows, positions, num_heads * head_dim]``.
-
-The PyTorch lines read what the kernels read and no more: nothing beyond a row's own positions, so
-that what another request has left there does not matter, not even if it is no number.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.nn import kernels
+from antiphon.nn.attention_backends import AttentionBackend, attention_backend_of
 from antiphon.nn.layers import Rotation
 from antiphon.nn.qkv import QKVHeads
-
-if TYPE_CHECKING:
-    from antiphon.nn.kernels.paged_common import Projected
 
 TILE_POSITIONS = 32
 """Most positions of one slot that are attended from together when prompts are read."""
@@ -66,6 +59,10 @@ class PagedCache:
 
     tensor: Tensor
     table: Tensor
+    backend: AttentionBackend = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", attention_backend_of(self.tensor))
 
     @classmethod
     def zeros(
@@ -132,41 +129,8 @@ class PrefillAttention:
         self._tokens = tokens
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        cache, tokens = self._cache, self._tokens
-        if kernels.run_on(joined):
-            from antiphon.nn.kernels import paged_prefill
-
-            projected, kept = _projected(joined, heads, rotation), cache.tensor[layer]
-            places = (tokens.slots, tokens.positions)
-            queries = paged_prefill.keep(projected, kept, cache.table, places)
-            attended = paged_prefill.attend_tiles(queries, kept, cache.table, tokens.tiles)
-            return attended.view(*joined.shape[:2], -1)
-        queries, keys, values = heads(joined, rotation)
-        blocks, offsets = cache.places(tokens.slots, tokens.positions)
-        cache.tensor[layer, 0, blocks, offsets] = keys[0]
-        cache.tensor[layer, 1, blocks, offsets] = values[0]
-        attended = torch.zeros_like(queries[0]).flatten(1)
-        for slot, token, start, count in tokens.tiles.tolist():
-            if count:  # else it fills up the tiles
-                attended[token : token + count] = self._attend_tile(
-                    layer, queries[:, token : token + count], slot, start
-                )
-        return attended[None]
-
-    def _attend_tile(self, layer: int, queries: Tensor, slot: int, start: int) -> Tensor:
-        """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
-        count = queries.shape[1]
-        end = start + count
-        keys, values = self._cache.of_slots(layer, torch.tensor([slot], device=queries.device), end)
-        positions = torch.arange(end, device=queries.device)
-        attended = F.scaled_dot_product_attention(
-            queries.transpose(1, 2),
-            keys[:, :end].transpose(1, 2),
-            values[:, :end].transpose(1, 2),
-            attn_mask=positions <= positions[start:, None],
-            enable_gqa=True,
-        )
-        return attended[0].transpose(0, 1).flatten(1)
+        new = (joined, heads, rotation)
+        return self._cache.backend.prefill(self._cache, layer, new, self._tokens)
 
 
 class DecodeAttention:
@@ -184,32 +148,12 @@ class DecodeAttention:
             num_visible: at least the largest position plus one.
         """
         self._cache = cache
-        self._slots = slots
-        self._positions = positions
+        self._places = (slots, positions)
         self._num_visible = num_visible
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        cache, slots, positions = self._cache, self._slots, self._positions
-        if kernels.run_on(joined):
-            from antiphon.nn.kernels import paged_attention
-
-            attended = paged_attention.decode(
-                _projected(joined, heads, rotation),
-                cache.tensor[layer],
-                cache.table,
-                (slots, positions),
-                self._num_visible,
-            )
-            return attended.view(*joined.shape[:2], -1)
-        queries, keys, values = heads(joined, rotation)
-        blocks, offsets = cache.places(slots, positions)
-        cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
-        cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
-        keys, values = cache.of_slots(layer, slots, self._num_visible)
-        is_visible = torch.arange(keys.shape[1], device=slots.device) <= positions[:, None]
-        is_hidden = ~is_visible[..., None, None]
-        keys, values = keys.masked_fill(is_hidden, 0), values.masked_fill(is_hidden, 0)
-        return _attend_one(queries, keys, values, is_visible[:, None, None])
+        new = (joined, heads, rotation)
+        return self._cache.backend.decode(self._cache, layer, new, self._places, self._num_visible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +171,10 @@ class FrameCache:
     table: Tensor
     rows: Tensor
     starts: Tensor
+    backend: AttentionBackend = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", attention_backend_of(self.kept))
 
     @classmethod
     def zeros(cls, shape: KVShape, num_rows: int, num_positions: int, like: Tensor) -> "FrameCache":
@@ -256,64 +204,5 @@ class FrameAttention:
         self.num_positions += num_positions
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        start, end = self.num_positions, self.num_positions + joined.shape[1]
-        cache, num_rows = self._cache, self._num_rows
-        kept = cache.kept[layer]
-        if kernels.run_on(joined):
-            from antiphon.nn.kernels import paged_attention
-
-            places = (cache.rows[:num_rows], cache.starts[start, :num_rows])
-            projected = _projected(joined, heads, rotation)
-            attended = paged_attention.decode(projected, kept, cache.table, places, end)
-            return attended.view(*joined.shape[:2], -1)
-        queries, keys, values = heads(joined, rotation)
-        kept_keys, kept_values = kept[:, :num_rows]
-        kept_keys[:, start:end] = keys
-        kept_values[:, start:end] = values
-        if start == 0:
-            return _causal(queries, keys, values)
-        return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
-
-
-def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":
-    """Return what the kernels read of a layer."""
-    from antiphon.nn.kernels.paged_common import Projected
-
-    shape, (query_norm, key_norm) = heads.shape, (heads.query_norm, heads.key_norm)
-    norms: tuple[Tensor | None, Tensor | None, float] = (None, None, 0.0)
-    if query_norm is not None and key_norm is not None:
-        norms = (query_norm.weight, key_norm.weight, query_norm.epsilon)
-    return Projected(
-        joined.flatten(0, 1).contiguous(),
-        shape,
-        norms,
-        (
-            rotation.cosines.reshape(-1, shape.head_dim),
-            rotation.sines.reshape(-1, shape.head_dim),
-        ),
-    )
-
-
-def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Attend causally among positions that are all new."""
-    attended = F.scaled_dot_product_attention(
-        queries.transpose(1, 2),
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        is_causal=True,
-        enable_gqa=True,
-    )
-    return attended.transpose(1, 2).flatten(2)
-
-
-def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Attend with one query position a row; the heads that share a key are its query positions."""
-    num_rows, _, num_heads, head_dim = queries.shape
-    num_kv_heads = keys.shape[2]
-    attended = F.scaled_dot_product_attention(
-        queries.view(num_rows, num_kv_heads, num_heads // num_kv_heads, head_dim),
-        keys.transpose(1, 2),
-        values.transpose(1, 2),
-        attn_mask=mask,
-    )
-    return attended.reshape(num_rows, 1, num_heads * head_dim)
+        new, start = (joined, heads, rotation), self.num_positions
+        return self._cache.backend.frame(self._cache, layer, new, self._num_rows, start)

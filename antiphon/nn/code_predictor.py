@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn import kernels
 from antiphon.nn.attention import FrameAttention, FrameCache
+from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layers import Linear
-from antiphon.nn.sampler import SamplingRows, sample
+from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
 
 if TYPE_CHECKING:  # it needs Triton
@@ -36,6 +36,7 @@ class FrameTable:
     rows: Tensor
     offsets: Tensor
     groups: tuple[Tensor, ...]
+    backend: TorchBackend
 
     @classmethod
     def of(cls, tables: Sequence[Tensor]) -> "FrameTable":
@@ -43,7 +44,7 @@ class FrameTable:
         sizes = [len(table) for table in tables]
         offsets = torch.tensor([0, *sizes[:-1]]).cumsum(0)
         rows = torch.cat(list(tables))
-        return cls(rows, offsets.to(rows.device), torch.split(rows, sizes))
+        return cls(rows, offsets.to(rows.device), torch.split(rows, sizes), backend_of(rows))
 
     def group_0(self, codes: Tensor) -> Tensor:
         """Embed ids of the talker's own vocabulary, any shape."""
@@ -54,13 +55,7 @@ class FrameTable:
 
         On a GPU it is added group by group in f32, as a step does it, whatever the shape is.
         """
-        embedded = F.embedding(codes + self.offsets, self.rows)
-        if not kernels.run_on(self.rows):
-            return embedded.sum(-2)
-        first, *others = embedded.float().unbind(-2)
-        for other in others:
-            first = first + other
-        return first.to(self.rows.dtype)
+        return self.backend.sum_embeddings(codes + self.offsets, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +125,14 @@ class CodePredictor:
         table: Tensor,
     ) -> "Tensor | PreNormState":
         """Draw codes, and embed them for the next group."""
-        if kernels.run_on(logits):
+        backend = self.heads[0].backend
+        if backend.has_kernels:
             from antiphon.nn.kernels import sampling
 
             parameters = (rows.temperature, rows.top_k, rows.top_p)
             norm = self.transformer.first_norm
             return sampling.draw_and_embed(logits, parameters, noise, drawn, table, norm)
-        codes, scores = sample(logits, rows, noise)
+        codes, scores = backend.sample(logits, rows, noise)
         for target, source in zip(drawn, (codes, scores), strict=True):
             target.copy_(source)
         return F.embedding(codes, table)[:, None]

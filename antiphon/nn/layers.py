@@ -5,13 +5,13 @@ Weights are given, never initialised; all layers work on any leading shape and o
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn import kernels
+from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layer_configs import TransformerConfig
 
 Weights = Mapping[str, Tensor]
@@ -30,6 +30,10 @@ class Linear:
     weight: Tensor
     bias: Tensor | None = None
     is_batch_invariant: bool = False
+    backend: TorchBackend = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend_of(self.weight))
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "Linear":
@@ -53,13 +57,8 @@ class Linear:
         return cls(torch.cat([each.weight for each in parts]), bias)
 
     def __call__(self, states: Tensor) -> Tensor:
-        if self.is_batch_invariant and kernels.run_on(states):
-            from antiphon.nn.kernels import fused_linear
-
-            product = fused_linear.FusedLinear(is_batch_invariant=True)
-            result = product.plain(states.flatten(0, -2), self.weight)
-            result = result.view(*states.shape[:-1], len(self.weight))
-            return result if self.bias is None else result + self.bias
+        if self.is_batch_invariant:
+            return self.backend.linear(states, self.weight, self.bias)
         return F.linear(states, self.weight, self.bias)
 
 
@@ -69,24 +68,17 @@ class RMSNorm:
 
     weight: Tensor
     epsilon: float
+    backend: TorchBackend = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend_of(self.weight))
 
     def __call__(self, states: Tensor) -> Tensor:
-        if kernels.run_on(states):
-            from antiphon.nn.kernels import pointwise
-
-            return pointwise.rms_norm(states, self.weight, self.epsilon)
-        wide = states.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon)
-        return self.weight * wide.to(states.dtype)
+        return self.backend.rms_norm(states, self.weight, self.epsilon)
 
     def after(self, states: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``states + branch``, and that normed."""
-        if kernels.run_on(states):
-            from antiphon.nn.kernels import pointwise
-
-            return pointwise.add_rms_norm(states, branch, self.weight, self.epsilon)
-        states = states + branch
-        return states, self(states)
+        return self.backend.add_rms_norm(states, branch, self.weight, self.epsilon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +94,7 @@ class SwiGLU:
         return cls(gate_up, Linear.of(weights, f"{name}.down_proj"))
 
     def __call__(self, states: Tensor) -> Tensor:
-        gate_up = self.gate_up(states)
-        if kernels.run_on(gate_up):
-            from antiphon.nn.kernels import pointwise
-
-            return self.down(pointwise.silu_product(gate_up))
-        gate, up = gate_up.chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)
+        return self.down(self.gate_up.backend.silu_product(self.gate_up(states)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +175,10 @@ class Snake:
 
     frequency: Tensor
     amplitude: Tensor
+    backend: TorchBackend = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", backend_of(self.frequency))
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "Snake":
@@ -197,9 +187,4 @@ class Snake:
         return cls(frequency, 1.0 / (weights[f"{name}.beta"].exp() + 1e-9))
 
     def __call__(self, x: Tensor) -> Tensor:
-        if kernels.run_on(x):
-            from antiphon.nn.kernels import pointwise
-
-            return pointwise.snake(x, self.frequency, self.amplitude)
-        wave = (x * self.frequency).sin_().square_()
-        return torch.addcmul(x.to(wave.dtype), wave, self.amplitude).to(x.dtype)
+        return self.backend.snake(x, self.frequency, self.amplitude)

@@ -6,8 +6,10 @@ function of (seed, frame, codebook, token) alone, so a request draws the same al
 in any slot, and again after it has moved to another machine.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -112,6 +114,46 @@ def penalize_repetition(logits: Tensor, has_occurred: Tensor, penalty: Tensor) -
     return torch.where(has_occurred, penalized, logits)
 
 
+class SamplerHook(Protocol):
+    """Looks at a draw, and may put another in its place."""
+
+    def __call__(
+        self, logits: Tensor, rows: SamplingRows, drawn: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionAware:
+    """Repetition-aware sampling (VALL-E 2, as in CosyVoice): draw anew what was said too often.
+
+    Where the drawn token makes up too much of the latest ones, it is drawn again from the whole
+    distribution, without top-k and top-p. Greedy rows are left alone.
+
+    Attributes:
+        recent: latest tokens of each row, int64 ``[num_rows, window]``, -1 where there are none.
+        noise: of `gumbel_noise` under another codebook number, shape of the logits.
+        max_share: of the window; a token with this share or more is drawn again.
+    """
+
+    recent: Tensor
+    noise: Tensor
+    max_share: float = 0.1
+
+    def __call__(
+        self, logits: Tensor, rows: SamplingRows, drawn: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        tokens, scores = drawn
+        num_said = (self.recent == tokens[:, None]).sum(1)
+        is_repeated = num_said >= self.max_share * self.recent.shape[1]
+        is_repeated &= rows.temperature > 0
+        heat = torch.where(is_repeated, rows.temperature, 1.0)
+        again = torch.max(logits.float() / heat[:, None] + self.noise, dim=-1)
+        return (
+            torch.where(is_repeated, again.indices, tokens),
+            torch.where(is_repeated, again.values, scores),
+        )
+
+
 def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Draw one token a row.
 
@@ -124,10 +166,6 @@ def sample(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, T
         Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is finite unless the
         row's logits held something that is not a number.
     """
-    if kernels.run_on(logits):
-        from antiphon.nn.kernels import sampling
-
-        return sampling.draw(logits, (rows.temperature, rows.top_k, rows.top_p), noise)
     is_greedy = rows.temperature == 0
     scores = logits.float() / torch.where(is_greedy, 1.0, rows.temperature)[:, None]
     scores = _keep_top_k(scores, rows)
@@ -169,12 +207,29 @@ def gumbel_noise(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: i
     Returns:
         f32, shape ``[num_rows, num_codebooks, vocab_size]``.
     """
-    if kernels.run_on(seeds):
-        from antiphon.nn.kernels import sampling
-
-        return sampling.gumbel(seeds, frames, codebooks, vocab_size)
     uniform = _uniform(seeds, frames, codebooks, vocab_size)
     return uniform.log_().neg_().log_().neg_()
+
+
+def gaussian_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
+    """Return numbers of the standard normal distribution, a function of (seed, frame, index).
+
+    By Box and Muller's transform of counter-based numbers; none is beyond 5.8 deviations.
+
+    Args:
+        seeds: `seed_words` of each row, int64, shape ``[num_rows, 2]``.
+        frames: frame number of each row, int64, shape ``[num_rows]``.
+        indices: for example of a diffusion step, int64, shape ``[num_indices]``.
+        size: numbers for each; the first ones do not depend on it.
+
+    Returns:
+        f32, shape ``[num_rows, num_indices, size]``.
+    """
+    uniform = _uniform(seeds, frames, indices, size + size % 2)
+    radius = uniform[..., ::2].log().mul_(-2).sqrt_()
+    angle = uniform[..., 1::2] * (2 * math.pi)
+    pairs = torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1)
+    return pairs.flatten(-2)[..., :size]
 
 
 def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, RMSNorm, Rope, Rotation, SwiGLU, Weights, rotary_order
@@ -193,9 +192,9 @@ class Transformer:
 
     def _is_fused(self, states: "Tensor | PreNormState") -> bool:
         """Return whether states are computed by fused products."""
-        some = states if isinstance(states, Tensor) else states.states
-        if not kernels.run_on(some):
+        if not self.norm.backend.has_kernels:
             return False
+        some = states if isinstance(states, Tensor) else states.states
         from antiphon.nn.kernels import fused_linear
 
         is_small = some.shape[:-1].numel() <= fused_linear.MAX_ROWS or self.is_batch_invariant

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.nn.backends import TorchBackend
 from antiphon.nn.sampler import (
+    RepetitionAware,
     SamplingRows,
     SamplingTable,
+    gaussian_noise,
     gumbel_noise,
     penalize_repetition,
     sample,
@@ -202,3 +205,73 @@ def test_forbidden_tokens_are_never_drawn() -> None:
     drawn, scores = sample(logits, rows, noise_of(list(range(200)), vocab_size=8)[:, 0])
     assert (drawn == 2).all()
     assert scores.isfinite().all()
+
+
+def test_a_repeated_token_is_drawn_from_the_whole_distribution() -> None:
+    num_draws, vocab_size = 20_000, 12
+    logits = torch.tensor(np.random.default_rng(3).normal(scale=1.5, size=vocab_size)).float()
+    likeliest = int(logits.argmax())
+    narrow = Sampling(temperature=0.8, top_k=1)
+    rows = rows_of(*([narrow] * num_draws), vocab_size=vocab_size)
+    noise = noise_of(list(range(num_draws)), codebooks=2, vocab_size=vocab_size)
+    recent = torch.full((num_draws, 10), -1)
+    recent[:, 4] = likeliest
+    hook = RepetitionAware(recent, noise[:, 1])
+    every = logits.expand(num_draws, -1)
+    drawn, scores = TorchBackend().sample(every, rows, noise[:, 0], [hook])
+    whole = plain_probabilities(logits.tolist(), Sampling(temperature=0.8))
+    assert excess(np.bincount(drawn.numpy(), minlength=vocab_size), whole) < 1
+    assert scores.isfinite().all()
+
+
+def test_tokens_that_are_not_repeated_stay_and_so_do_greedy_ones() -> None:
+    rows = rows_of(Sampling(temperature=0.8, top_k=1), Sampling(temperature=0.0), vocab_size=8)
+    logits = torch.arange(8.0).expand(2, -1)
+    noise = noise_of([1, 2], codebooks=2)
+    recent = torch.tensor([[-1, 0, 1, 2, 3, 4, 5, 6, 0, 1], [7] * 10])
+    hook = RepetitionAware(recent, noise[:, 1])
+    plain, hooked = (
+        TorchBackend().sample(logits, rows, noise[:, 0], each) for each in ([], [hook])
+    )
+    assert torch.equal(plain[0], hooked[0])
+    assert torch.equal(plain[1], hooked[1])
+
+
+def gaussian(seeds: list[int], frame: int = 0, indices: int = 1, size: int = 8) -> Tensor:
+    words = torch.tensor([seed_words(seed) for seed in seeds])
+    frames = torch.full((len(seeds),), frame)
+    return gaussian_noise(words, frames, torch.arange(indices), size)
+
+
+@pytest.mark.parametrize("varied", ["seed", "frame", "index", "size"])
+def test_gaussian_noise_is_normal(varied: str) -> None:
+    number = 40_000
+    if varied == "seed":
+        numbers = gaussian(list(range(number)), size=1)
+    elif varied == "frame":
+        words = torch.tensor([seed_words(5)]).expand(number, -1)
+        numbers = gaussian_noise(words, torch.arange(number), torch.arange(1), 1)
+    elif varied == "index":
+        numbers = gaussian([5], indices=number, size=1)
+    else:
+        numbers = gaussian([5], size=number + 1)[..., :-1]
+    values = numbers.flatten().double()
+    error = number**-0.5
+    assert abs(values.mean()) < 4 * error
+    assert abs(values.square().mean() - 1) < 4 * error * 2**0.5
+    assert abs((values**3).mean()) < 4 * error * 15**0.5
+    assert abs((values**4).mean() - 3) < 4 * error * 96**0.5
+    edges = torch.linspace(-3, 3, 25, dtype=torch.float64)
+    below = (1 + torch.erf(edges / 2**0.5)) / 2
+    shares = torch.diff(below, prepend=torch.zeros(1), append=torch.ones(1)).numpy()
+    counts = np.bincount(torch.bucketize(values, edges).numpy(), minlength=len(shares))
+    assert excess(counts, shares) < 1
+
+
+def test_gaussian_noise_is_the_same_in_any_batch_and_of_any_size() -> None:
+    together = gaussian([3, 1, 2**60], frame=7, indices=3, size=9)
+    assert torch.equal(gaussian([1], frame=7, indices=3, size=9)[0], together[1])
+    assert torch.equal(gaussian([2**60, 5], frame=7, size=4)[0], together[2, :1, :4])
+    pairs = torch.corrcoef(gaussian([3], size=2000).view(-1, 2).T)  # of one transform
+    assert abs(pairs[0, 1]) < 0.1
+    assert not torch.equal(together[0], gaussian([3], frame=8, indices=3, size=9)[0])

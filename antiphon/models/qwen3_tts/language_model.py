@@ -37,7 +37,6 @@ from antiphon.nn.host_device import upload
 from antiphon.nn.sampler import (
     SamplingReach,
     SamplingTable,
-    gumbel_noise,
     penalize_repetition,
     sample,
 )
@@ -214,10 +213,10 @@ class LanguageModel:
 
     def _noise(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the noise of group 0, and of the groups after it."""
-        seeds, vocab_size = self.slots.seeds[inputs.slots], self.talker.config.vocab_size
-        first = gumbel_noise(seeds, inputs.frames, self._group_0, vocab_size)[:, 0]
-        vocab_size = self.predictor.vocab_size
-        return first, gumbel_noise(seeds, inputs.frames, self._later_groups, vocab_size)
+        noise = self.talker.head.backend.gumbel_noise
+        seeds, frames = self.slots.seeds[inputs.slots], inputs.frames
+        first = noise(seeds, frames, self._group_0, self.talker.config.vocab_size)[:, 0]
+        return first, noise(seeds, frames, self._later_groups, self.predictor.vocab_size)
 
 
 class FusedLanguageModel(LanguageModel):

@@ -1,0 +1,206 @@
+"""How attention is computed over kept keys and values: PyTorch lines, or Triton's kernels.
+
+The PyTorch lines read what the kernels read and no more: nothing beyond a row's own positions, so
+that what another request has left there does not matter, not even NaN.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn import kernels
+from antiphon.nn.layers import Rotation
+from antiphon.nn.qkv import QKVHeads
+
+if TYPE_CHECKING:
+    from antiphon.nn.attention import FrameCache, PagedCache, Tokens
+    from antiphon.nn.kernels.paged_common import Projected  # it needs Triton
+
+
+class AttentionBackend(Protocol):
+    """Keeps the new keys and values of a layer and attends; see the classes of `attention`."""
+
+    def prefill(
+        self, cache: "PagedCache", layer: int, new: "NewPositions", tokens: "Tokens"
+    ) -> Tensor: ...
+
+    def decode(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        new: "NewPositions",
+        places: tuple[Tensor, Tensor],
+        num_visible: int,
+    ) -> Tensor: ...
+
+    def frame(
+        self, cache: "FrameCache", layer: int, new: "NewPositions", num_rows: int, start: int
+    ) -> Tensor: ...
+
+
+NewPositions = tuple[Tensor, QKVHeads, Rotation]
+"""A layer's product out of which queries, keys and values are cut, how, and the rotation."""
+
+
+class TorchAttention:
+    """PyTorch lines, on any device; prefill looks at its tiles on the host."""
+
+    def prefill(
+        self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
+    ) -> Tensor:
+        joined, heads, rotation = new
+        queries, keys, values = heads(joined, rotation)
+        blocks, offsets = cache.places(tokens.slots, tokens.positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[0]
+        cache.tensor[layer, 1, blocks, offsets] = values[0]
+        attended = torch.zeros_like(queries[0]).flatten(1)
+        for slot, token, start, count in tokens.tiles.tolist():
+            if count:  # else it fills up the tiles
+                attended[token : token + count] = self._attend_tile(
+                    cache, layer, queries[:, token : token + count], slot, start
+                )
+        return attended[None]
+
+    def decode(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        new: NewPositions,
+        places: tuple[Tensor, Tensor],
+        num_visible: int,
+    ) -> Tensor:
+        joined, heads, rotation = new
+        slots, positions = places
+        queries, keys, values = heads(joined, rotation)
+        blocks, offsets = cache.places(slots, positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[:, 0]
+        cache.tensor[layer, 1, blocks, offsets] = values[:, 0]
+        keys, values = cache.of_slots(layer, slots, num_visible)
+        is_visible = torch.arange(keys.shape[1], device=slots.device) <= positions[:, None]
+        is_hidden = ~is_visible[..., None, None]
+        keys, values = keys.masked_fill(is_hidden, 0), values.masked_fill(is_hidden, 0)
+        return _attend_one(queries, keys, values, is_visible[:, None, None])
+
+    def frame(
+        self, cache: "FrameCache", layer: int, new: NewPositions, num_rows: int, start: int
+    ) -> Tensor:
+        joined, heads, rotation = new
+        queries, keys, values = heads(joined, rotation)
+        end = start + joined.shape[1]
+        kept_keys, kept_values = cache.kept[layer][:, :num_rows]
+        kept_keys[:, start:end] = keys
+        kept_values[:, start:end] = values
+        if start == 0:
+            return _causal(queries, keys, values)
+        return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
+
+    def _attend_tile(
+        self, cache: "PagedCache", layer: int, queries: Tensor, slot: int, start: int
+    ) -> Tensor:
+        """Attend from ``[1, count, num_heads, head_dim]``; return ``[count, width]``."""
+        end = start + queries.shape[1]
+        keys, values = cache.of_slots(layer, torch.tensor([slot], device=queries.device), end)
+        positions = torch.arange(end, device=queries.device)
+        attended = F.scaled_dot_product_attention(
+            queries.transpose(1, 2),
+            keys[:, :end].transpose(1, 2),
+            values[:, :end].transpose(1, 2),
+            attn_mask=positions <= positions[start:, None],
+            enable_gqa=True,
+        )
+        return attended[0].transpose(0, 1).flatten(1)
+
+
+class TritonAttention:
+    """Kernels that norm, rotate, keep and attend; they can be captured in a graph."""
+
+    def prefill(
+        self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
+    ) -> Tensor:
+        from antiphon.nn.kernels import paged_prefill
+
+        kept = cache.tensor[layer]
+        places = (tokens.slots, tokens.positions)
+        queries = paged_prefill.keep(_projected(*new), kept, cache.table, places)
+        attended = paged_prefill.attend_tiles(queries, kept, cache.table, tokens.tiles)
+        return attended.view(*new[0].shape[:2], -1)
+
+    def decode(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        new: NewPositions,
+        places: tuple[Tensor, Tensor],
+        num_visible: int,
+    ) -> Tensor:
+        from antiphon.nn.kernels import paged_attention
+
+        projected, kept = _projected(*new), cache.tensor[layer]
+        attended = paged_attention.decode(projected, kept, cache.table, places, num_visible)
+        return attended.view(*new[0].shape[:2], -1)
+
+    def frame(
+        self, cache: "FrameCache", layer: int, new: NewPositions, num_rows: int, start: int
+    ) -> Tensor:
+        from antiphon.nn.kernels import paged_attention
+
+        joined = new[0]
+        places = (cache.rows[:num_rows], cache.starts[start, :num_rows])
+        attended = paged_attention.decode(
+            _projected(*new), cache.kept[layer], cache.table, places, start + joined.shape[1]
+        )
+        return attended.view(*joined.shape[:2], -1)
+
+
+_TORCH, _TRITON = TorchAttention(), TritonAttention()
+
+
+def attention_backend_of(cache: Tensor) -> AttentionBackend:
+    """Return what attends to keys and values in ``cache``."""
+    return _TRITON if kernels.run_on(cache) else _TORCH
+
+
+def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":
+    """Return what the kernels read of a layer."""
+    from antiphon.nn.kernels.paged_common import Projected
+
+    shape, (query_norm, key_norm) = heads.shape, (heads.query_norm, heads.key_norm)
+    norms: tuple[Tensor | None, Tensor | None, float] = (None, None, 0.0)
+    if query_norm is not None and key_norm is not None:
+        norms = (query_norm.weight, key_norm.weight, query_norm.epsilon)
+    return Projected(
+        joined.flatten(0, 1).contiguous(),
+        shape,
+        norms,
+        (
+            rotation.cosines.reshape(-1, shape.head_dim),
+            rotation.sines.reshape(-1, shape.head_dim),
+        ),
+    )
+
+
+def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Attend causally among positions that are all new."""
+    attended = F.scaled_dot_product_attention(
+        queries.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        is_causal=True,
+        enable_gqa=True,
+    )
+    return attended.transpose(1, 2).flatten(2)
+
+
+def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Attend with one query position a row; the heads that share a key are its query positions."""
+    num_rows, _, num_heads, head_dim = queries.shape
+    num_kv_heads = keys.shape[2]
+    attended = F.scaled_dot_product_attention(
+        queries.view(num_rows, num_kv_heads, num_heads // num_kv_heads, head_dim),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=mask,
+    )
+    return attended.reshape(num_rows, 1, num_heads * head_dim)

@@ -1,0 +1,128 @@
+"""How layers compute: PyTorch lines anywhere, or a kernel for each on a GPU; chosen at load."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn import kernels
+from antiphon.nn.sampler import SamplerHook, SamplingRows, gumbel_noise, sample
+
+
+class TorchBackend:
+    """PyTorch lines: the reference of every kernel."""
+
+    has_kernels = False
+
+    def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``states @ weight.T + bias``; on a GPU a row's result depends on no other row."""
+        return F.linear(states, weight, bias)
+
+    def rms_norm(self, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        wide = states.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)
+        return weight * wide.to(states.dtype)
+
+    def add_rms_norm(
+        self, states: Tensor, branch: Tensor, weight: Tensor, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return ``states + branch``, and that normed."""
+        states = states + branch
+        return states, self.rms_norm(states, weight, epsilon)
+
+    def silu_product(self, gate_up: Tensor) -> Tensor:
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
+
+    def snake(self, x: Tensor, frequency: Tensor, amplitude: Tensor) -> Tensor:
+        wave = (x * frequency).sin_().square_()
+        return torch.addcmul(x.to(wave.dtype), wave, amplitude).to(x.dtype)
+
+    def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
+        """Add up the rows of each frame's codes, ``[..., num_groups]``."""
+        return F.embedding(codes, table).sum(-2)
+
+    def gumbel_noise(
+        self, seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int
+    ) -> Tensor:
+        """See `antiphon.nn.sampler.gumbel_noise`."""
+        return gumbel_noise(seeds, frames, codebooks, vocab_size)
+
+    def sample(
+        self,
+        logits: Tensor,
+        rows: SamplingRows,
+        noise: Tensor,
+        hooks: Sequence[SamplerHook] = (),
+    ) -> tuple[Tensor, Tensor]:
+        """See `antiphon.nn.sampler.sample`."""
+        drawn = self._draw(logits, rows, noise)
+        for hook in hooks:
+            drawn = hook(logits, rows, drawn)
+        return drawn
+
+    def _draw(self, logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+        return sample(logits, rows, noise)
+
+
+class TritonBackend(TorchBackend):
+    """Triton's kernels, one launch each."""
+
+    has_kernels = True
+
+    def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        from antiphon.nn.kernels.fused_linear import FusedLinear
+
+        product = FusedLinear(is_batch_invariant=True).plain(states.flatten(0, -2), weight)
+        product = product.view(*states.shape[:-1], len(weight))
+        return product if bias is None else product + bias
+
+    def rms_norm(self, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        from antiphon.nn.kernels import pointwise
+
+        return pointwise.rms_norm(states, weight, epsilon)
+
+    def add_rms_norm(
+        self, states: Tensor, branch: Tensor, weight: Tensor, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        from antiphon.nn.kernels import pointwise
+
+        return pointwise.add_rms_norm(states, branch, weight, epsilon)
+
+    def silu_product(self, gate_up: Tensor) -> Tensor:
+        from antiphon.nn.kernels import pointwise
+
+        return pointwise.silu_product(gate_up)
+
+    def snake(self, x: Tensor, frequency: Tensor, amplitude: Tensor) -> Tensor:
+        from antiphon.nn.kernels import pointwise
+
+        return pointwise.snake(x, frequency, amplitude)
+
+    def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
+        """Add group by group in f32, as the kernel of a step does, whatever the shape is."""
+        first, *others = F.embedding(codes, table).float().unbind(-2)
+        for other in others:
+            first = first + other
+        return first.to(table.dtype)
+
+    def gumbel_noise(
+        self, seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int
+    ) -> Tensor:
+        from antiphon.nn.kernels import sampling
+
+        return sampling.gumbel(seeds, frames, codebooks, vocab_size)
+
+    def _draw(self, logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+        from antiphon.nn.kernels import sampling
+
+        return sampling.draw(logits, (rows.temperature, rows.top_k, rows.top_p), noise)
+
+
+_TORCH, _TRITON = TorchBackend(), TritonBackend()
+
+
+def backend_of(weight: Tensor) -> TorchBackend:
+    """Return what computes beside ``weight``."""
+    return _TRITON if kernels.run_on(weight) else _TORCH
