@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.tables import show_table
+
 if TYPE_CHECKING:
     from antiphon.models.spec import Family, Inspection, Table
 
@@ -21,27 +23,19 @@ def _list(context: typer.Context, as_json: Annotated[bool, _JSON] = False) -> No
         return
     from antiphon.models.registry import families
 
-    rows = [
+    found = families()
+    records = [
         {
             "name": family.name,
             "title": family.title,
             "needs_checkpoint": family.needs_checkpoint,
             "architectures": list(family.architectures),
         }
-        for family in families()
+        for family in found
     ]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("Name", "What it is", "Weights", box=None, pad_edge=False)
-    for row in rows:
-        weights = "a checkpoint's directory" if row["needs_checkpoint"] else "included"
-        table.add_row(str(row["name"]), str(row["title"]), weights)
-    Console().print(table)
+    weights = ("included", "a checkpoint's directory")
+    rows = [[family.name, family.title, weights[family.needs_checkpoint]] for family in found]
+    show_table(records, ("Name", "What it is", "Weights"), rows, as_json)
 
 
 @models.command()

@@ -24,7 +24,7 @@ _ANY_RATE_HZ = 16_000
 _PATH = "/v1/audio/voices"
 
 
-class Place(Protocol):
+class VoiceBackend(Protocol):
     """Voices that can be listed, added and deleted; they look as in the API."""
 
     def voices(self) -> list[dict[str, Any]]:
@@ -40,7 +40,7 @@ class Place(Protocol):
         ...
 
 
-class Folder:
+class FolderBackend:
     """The voices of a data folder; a server may use it at the same time."""
 
     def __init__(self, settings: Settings) -> None:
@@ -82,7 +82,7 @@ class Folder:
         self._database.close()
 
 
-class Remote:
+class ServerBackend:
     """The voices of a server."""
 
     def __init__(self, url: str, api_key: str | None) -> None:

@@ -1,16 +1,17 @@
 """``antiphon voices``: what a model can speak with, and the voices of one's own."""
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.tables import show_table
+
 if TYPE_CHECKING:
-    from antiphon.cli.voice_backends import Place
+    from antiphon.cli.voice_backends import VoiceBackend
 
 voices = typer.Typer(invoke_without_command=True)
 
@@ -50,7 +51,7 @@ def _own(
     found = prompter.capabilities.voices
     rows = [[each.id, each.name, each.language, each.gender, each.description] for each in found]
     columns = ("Voice", "Name", "Language", "Gender", "Description")
-    _show([asdict(voice) for voice in found], columns, rows, as_json)
+    show_table([asdict(voice) for voice in found], columns, rows, as_json)
 
 
 @voices.command("list")
@@ -61,13 +62,13 @@ def list_uploaded(
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """List the uploaded voices of a data folder or of a server."""
-    with _place(url, api_key, data_dir) as place:
-        found = place.voices()
+    with _backend(url, api_key, data_dir) as backend:
+        found = backend.voices()
     rows = [
         [each["name"], each["id"], each["mime_type"], each["file_size"], each.get("ref_text")]
         for each in found
     ]
-    _show(found, ("Name", "Id", "Type", "Bytes", "Words"), rows, as_json)
+    show_table(found, ("Name", "Id", "Type", "Bytes", "Words"), rows, as_json)
 
 
 @voices.command()
@@ -91,8 +92,8 @@ def add(
     """
     texts = {"ref_text": ref_text, "consent": consent, "speaker_description": description}
     given = {key: text for key, text in texts.items() if text is not None}
-    with _place(url, api_key, data_dir) as place:
-        voice = place.add(recording, {"name": name, **given})
+    with _backend(url, api_key, data_dir) as backend:
+        voice = backend.add(recording, {"name": name, **given})
     typer.echo(f"{voice['name']}: {voice['id']}")
 
 
@@ -104,39 +105,22 @@ def delete(
     data_dir: _DataDir = None,
 ) -> None:
     """Delete an uploaded voice, and all that was made of it."""
-    with _place(url, api_key, data_dir) as place:
-        typer.echo(f"Deleted {place.delete(voice)}")
+    with _backend(url, api_key, data_dir) as backend:
+        typer.echo(f"Deleted {backend.delete(voice)}")
 
 
 @contextmanager
-def _place(
+def _backend(
     url: str | None, api_key: str | None, data_dir: Path | None
-) -> Generator["Place", None, None]:
-    from antiphon.cli.voice_backends import Folder, Remote
+) -> Generator["VoiceBackend", None, None]:
+    from antiphon.cli.voice_backends import FolderBackend, ServerBackend
     from antiphon.config_sources import load_settings
 
     if url is not None:
-        yield Remote(url, api_key)
+        yield ServerBackend(url, api_key)
         return
-    folder = Folder(load_settings({"data.dir": data_dir}))
+    folder = FolderBackend(load_settings({"data.dir": data_dir}))
     try:
         yield folder
     finally:
         folder.close()
-
-
-def _show(
-    records: list[dict[str, Any]], columns: tuple[str, ...], rows: list[list[Any]], as_json: bool
-) -> None:
-    if as_json:
-        typer.echo(json.dumps(records, indent=2))
-        return
-
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
-    Console().print(table)

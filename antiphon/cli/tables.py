@@ -1,0 +1,24 @@
+"""Lists that commands print: a table for people, or JSON."""
+
+import json
+from typing import Any
+
+import typer
+
+
+def show_table(
+    records: list[dict[str, Any]], columns: tuple[str, ...], rows: list[list[Any]], as_json: bool
+) -> None:
+    """Print rows as a table, or the records as JSON; ``None`` is shown as a dash."""
+    if as_json:
+        typer.echo(json.dumps(records, indent=2))
+        return
+
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
+    Console().print(table)
