@@ -71,6 +71,9 @@ class ModelsSettings(SettingsSection):
     max_loaded: int = Field(
         0, ge=0, description="Most models in memory; the one idle for longest makes room. 0: all."
     )
+    max_gib: float = Field(
+        0.0, ge=0, description="Most memory of the loaded models, as estimated. 0: no limit."
+    )
     idle_s: float = Field(
         0.0, ge=0, description="A model that is idle for longer leaves the memory. 0: never."
     )
@@ -81,7 +84,7 @@ class ModelsSettings(SettingsSection):
     @property
     def unloads(self) -> bool:
         """Whether models that are in memory may leave it."""
-        return bool(self.max_loaded or self.idle_s)
+        return bool(self.max_loaded or self.max_gib or self.idle_s)
 
 
 class SpeechSettings(SettingsSection):

@@ -180,7 +180,7 @@ async def _start(
     stack.callback(encoders.close)
     for model in models.values():
         stack.push_async_callback(model.fabric.drain)
-    warming = asyncio.create_task(warm_up(models, settings), name="warm-up")
+    warming = asyncio.create_task(warm_up(models), name="warm-up")
     warming.add_done_callback(_log_failed_warm_up)
     stack.callback(warming.cancel)
     return ServerState(

@@ -36,8 +36,9 @@ class LocalFabric:
         name = "+".join(spec.name for spec in specs)
         handle = StageHandle(f"{name}-{next(self._numbers)}")
         placed = replace(context, device=placement.device or context.device)
-        publish = partial(self._publish, handle)
-        self._statuses[handle] = StageStatus()
+        num_bytes = sum(spec.num_bytes(placed) for spec in specs)
+        publish = partial(self._publish, handle, num_bytes)
+        self._statuses[handle] = StageStatus(num_bytes=num_bytes)
         try:
             self._stages[handle] = await asyncio.to_thread(self._build, specs, placed, publish)
         finally:
@@ -79,9 +80,9 @@ class LocalFabric:
         await self._stages.pop(handle).close()
         del self._statuses[handle]
 
-    def _publish(self, handle: StageHandle, status: StageStatus) -> None:
+    def _publish(self, handle: StageHandle, num_bytes: int, status: StageStatus) -> None:
         if handle not in self._statuses:  # a request that outlives its stage
             return
-        self._statuses[handle] = status
+        self._statuses[handle] = replace(status, num_bytes=num_bytes)
         for loop, changed in tuple(self._drains):
             loop.call_soon_threadsafe(changed.set)

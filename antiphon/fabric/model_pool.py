@@ -40,6 +40,11 @@ class PooledModel:
     num_users: int = 0
     idle_since_s: float = 0.0
 
+    @property
+    def num_bytes(self) -> int:
+        """Estimated memory of its stages."""
+        return sum(spec.num_bytes(self.context) for specs in self.groups for spec in specs)
+
 
 class ModelPool:
     """Loads models into a fabric and unloads them, one at a time."""
@@ -49,6 +54,7 @@ class ModelPool:
         fabric: Fabric,
         *,
         max_loaded: int = 0,
+        max_bytes: int = 0,
         idle_s: float = 0.0,
         wait_s: float = 30.0,
     ) -> None:
@@ -57,11 +63,14 @@ class ModelPool:
         Args:
             fabric: hosts the stages.
             max_loaded: models at once; 0: all.
+            max_bytes: that the models need at once, as estimated; 0: no limit. One model is loaded
+                whatever it needs.
             idle_s: after which `sweep` unloads an idle model; 0: never.
             wait_s: how long a request waits for its model.
         """
         self.fabric = fabric
         self._max_loaded = max_loaded
+        self._max_bytes = max_bytes
         self._idle_s = idle_s
         self._wait_s = wait_s
         self._turn = asyncio.Lock()
@@ -99,7 +108,9 @@ class ModelPool:
         Raises:
             ModelLoadError: one cannot be served.
         """
-        for model in self._models[: self._max_loaded or None]:
+        for model in self._models:
+            if not self._fits(model):
+                return
             await self._load(model)
 
     async def sweep(self) -> None:
@@ -140,7 +151,7 @@ class ModelPool:
 
     async def _load(self, model: PooledModel) -> None:
         async with self._turn:
-            while self._max_loaded and len(self._loaded) >= self._max_loaded:
+            while not self._fits(model):
                 await self._make_room()
             handles: list[StageHandle] = []
             try:
@@ -154,6 +165,15 @@ class ModelPool:
             model.handles = tuple(handles)
             model.idle_since_s = asyncio.get_running_loop().time()
             self._loaded.append(model)
+
+    def _fits(self, model: PooledModel) -> bool:
+        """Whether a model may be loaded beside those that are."""
+        if not self._loaded:
+            return True
+        if self._max_loaded and len(self._loaded) >= self._max_loaded:
+            return False
+        num_bytes = sum(each.num_bytes for each in (*self._loaded, model))
+        return not self._max_bytes or num_bytes <= self._max_bytes
 
     async def _make_room(self) -> None:
         """Unload the model that has been idle for longest, waiting until there is one."""

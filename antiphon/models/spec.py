@@ -151,6 +151,7 @@ class StageSpec:
         factory: takes a `LoadContext` and returns what the driver of its kind is given.
         max_concurrency: requests that it can work on at once; ``None``: as many as the context
             has slots.
+        weights: patterns of the checkpoint's files that it loads, such as ``"*.safetensors"``.
     """
 
     name: str
@@ -159,6 +160,16 @@ class StageSpec:
     produces: ItemKind
     factory: Ref
     max_concurrency: int | None = None
+    weights: tuple[str, ...] = ()
+
+    def num_bytes(self, context: LoadContext) -> int:
+        """Estimate the memory that it needs: its weights as stored, and a cache of a set size."""
+        is_cached = self.kind is StageKind.AUTOREGRESSIVE
+        num_bytes = (context.cache_bytes or 0) if is_cached else 0
+        if context.path is not None:
+            files = {file for pattern in self.weights for file in context.path.glob(pattern)}
+            num_bytes += sum(file.stat().st_size for file in files)
+        return num_bytes
 
 
 class NoOptions(BaseModel):

@@ -41,12 +41,11 @@ async def load_models(
     return models
 
 
-async def warm_up(models: dict[str, LoadedModel], settings: Settings) -> None:
+async def warm_up(models: dict[str, LoadedModel]) -> None:
     """Warm the models that are loaded at the start."""
-    if settings.models.lazy:
-        return
-    for model in tuple(models.values())[: settings.models.max_loaded or None]:
-        await model.warm_up()
+    for model in models.values():
+        if model.is_loaded:
+            await model.warm_up()
 
 
 def _pool(settings: Settings) -> ModelPool:
@@ -55,6 +54,7 @@ def _pool(settings: Settings) -> ModelPool:
     return ModelPool(
         LocalFabric(build_stage),
         max_loaded=models.max_loaded,
+        max_bytes=int(models.max_gib * 2**30),
         idle_s=models.idle_s,
         wait_s=models.wait_s,
     )

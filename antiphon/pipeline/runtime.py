@@ -126,6 +126,11 @@ class LoadedTask:
         return plain_name(name) in self._further_names
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether its stages are in memory."""
+        return bool(self._stages.handles)
+
+    @property
     def status(self) -> StageStatus:
         """What its stages have published last; the empty status while they are not loaded."""
         statuses = [self.fabric.status(each) for each in self._stages.handles]

@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -58,11 +59,11 @@ class Counting:
         self._ledger.loaded.remove(self._name)
 
 
-def pool_of(ledger: Ledger, *, max_loaded: int = 0, **more: float) -> ModelPool:
+def pool_of(ledger: Ledger, *, max_loaded: int = 0, max_bytes: int = 0, **more: float) -> ModelPool:
     def build(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
         return Counting(specs[0].name, ledger)
 
-    return ModelPool(LocalFabric(build), max_loaded=max_loaded, **more)
+    return ModelPool(LocalFabric(build), max_loaded=max_loaded, max_bytes=max_bytes, **more)
 
 
 def added(name: str, pool: ModelPool) -> PooledModel:
@@ -132,6 +133,34 @@ def test_the_one_that_was_idle_for_longest_makes_room() -> None:
             await asyncio.sleep(0.001)
         await speak(pool, c)
         assert sorted(ledger.loaded) == ["a", "c"]
+
+    asyncio.run(main())
+
+
+def test_models_make_room_by_their_bytes(tmp_path: Path) -> None:
+    def of_size(name: str, num_bytes: int, pool: ModelPool) -> PooledModel:
+        (tmp_path / f"{name}.weights").write_bytes(bytes(num_bytes))
+        factory = Ref("nowhere:nothing")
+        spec = StageSpec(name, StageKind.GENERATOR, *TEXT_TO_AUDIO, factory, weights=(f"{name}.*",))
+        model = PooledModel([[spec]], LoadContext(tmp_path))
+        pool.add(model)
+        return model
+
+    async def main() -> None:
+        ledger = ready_ledger()
+        pool = pool_of(ledger, max_bytes=100)
+        large, small, tiny, huge = (
+            of_size(name, num_bytes, pool)
+            for name, num_bytes in (("large", 80), ("small", 20), ("tiny", 1), ("huge", 500))
+        )
+        await pool.preload()
+        assert ledger.loaded == ["large", "small"], "the next would be too much"
+        assert pool.fabric.status(large.handles[0]).num_bytes == 80
+        await speak(pool, small)
+        await speak(pool, tiny)
+        assert sorted(ledger.loaded) == ["small", "tiny"]
+        await speak(pool, huge)
+        assert ledger.loaded == ["huge"], "one is loaded whatever it needs"
 
     asyncio.run(main())
 

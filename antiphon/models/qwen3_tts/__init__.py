@@ -42,6 +42,7 @@ FAMILY = Family(
                     ItemKind.TEXT,
                     ItemKind.FRAMES,
                     Ref(f"{_HERE}.runner:load_runner"),
+                    weights=("*.safetensors",),
                 ),
                 StageSpec(
                     "codec",
@@ -49,6 +50,7 @@ FAMILY = Family(
                     ItemKind.FRAMES,
                     ItemKind.AUDIO,
                     Ref(f"{_HERE}.codec_stage:load_codec"),
+                    weights=("speech_tokenizer/*.safetensors",),
                 ),
             ),
         )
