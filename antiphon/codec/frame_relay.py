@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.engine.plan import FRAME_STORE_FRAMES
+from antiphon.codec.fused_runner import FusedRunner
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.engine.plan import CodecShape
 from antiphon.engine.runner import HostRunner
 from antiphon.models.base import Piece, Prompt
 
@@ -24,13 +26,8 @@ class _Arrived:
 class FrameRelay(HostRunner[_Arrived]):
     """A `Runner` whose frames arrive as pieces of its requests instead of being computed.
 
-    Fused with a decoder it is a codec stage that runs on the engine core, with its admission,
-    playback clock and growing chunks. A piece's data is a frame, of any shape, or ``None`` after
-    the last.
+    A piece's data is a frame, of any shape, or ``None`` after the last.
     """
-
-    def __init__(self, num_slots: int) -> None:
-        super().__init__(num_slots, frame_size=0)
 
     def start(self, prompt: Prompt, frames: Sequence[NDArray[Any]]) -> _Arrived:
         return _Arrived(len(frames))  # after a preemption all pieces are given again
@@ -44,8 +41,20 @@ class FrameRelay(HostRunner[_Arrived]):
     def next_frame(self, state: _Arrived) -> NDArray[Any] | None:
         return state.frames.popleft()
 
-    def _keep(self, slot: int, frame: NDArray[Any]) -> None:
-        if self.frame_store.shape[2:] != frame.shape:  # the first frame has the shape of all
-            shape = self.num_slots, FRAME_STORE_FRAMES, *frame.shape
-            self.frame_store = np.zeros(shape, frame.dtype)
-        super()._keep(slot, frame)
+
+class CodecRunner(FusedRunner):
+    """A `Runner` that decodes the frames of another stage.
+
+    The scheduler plans for it as for a model with its codec: admission, slots, priming and
+    preemption are the same, and chunks follow the playback clock.
+    """
+
+    def __init__(self, decoder: StreamingDecoder, num_slots: int) -> None:
+        super().__init__(FrameRelay(num_slots), decoder)
+
+    @property
+    def codec(self) -> CodecShape:
+        return replace(super().codec, has_upstream=True)
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        return self._decoder.on_stream(self._state)

@@ -18,7 +18,7 @@ class FrameSource(Runner, Protocol):
 
     @property
     def frame_store(self) -> Any:
-        """Its slots' latest frames; see `StreamingDecoder.launch`."""
+        """Its slots' latest frames; see `StreamingDecoder.launch`. ``None``: there are none."""
         ...
 
     def on_stream(self) -> AbstractContextManager[object]:
@@ -81,8 +81,12 @@ class FusedRunner:
         decoder = self._decoder
         return CodecShape(decoder.samples_per_frame, decoder.sample_rate_hz, decoder.chunk_sizes)
 
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Return the context in which steps are launched."""
+        return self._runner.on_stream()
+
     def launch(self, plan: StepPlan) -> _FusedStep:
-        with self._runner.on_stream():
+        with self.on_stream():
             frames = self._runner.launch(plan)
             for slot in plan.releases:
                 self._primings.pop(slot, None)
@@ -90,8 +94,8 @@ class FusedRunner:
                 self._begin(start)
             self._prime({each.slot for each in plan.codec_chunks})
             audio = None
-            if plan.codec_chunks:
-                store = self._runner.frame_store
+            store = self._runner.frame_store
+            if plan.codec_chunks and store is not None:
                 audio = self._decoder.launch(plan.codec_chunks, store, self._state)
         return _FusedStep(frames, audio)
 

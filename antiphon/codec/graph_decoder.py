@@ -6,6 +6,7 @@ a row's samples depend neither on its neighbours nor on how its frames are group
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -148,6 +149,9 @@ class GraphDecoder:
             torch.cuda.synchronize(device)
         return state
 
+    def on_stream(self, state: GraphState) -> AbstractContextManager[object]:
+        return state.graphs.on_stream()
+
     @torch.inference_mode()
     def reset(self, state: GraphState, slot: int) -> None:
         state.streams.reset(slot)
@@ -157,7 +161,7 @@ class GraphDecoder:
         """Prime a fresh row; the state it reaches is cached by its frames."""
         key = np.ascontiguousarray(frames, np.int64).tobytes()
         if key not in state.primed:
-            self._decode_rows([slot], frames[None], state)
+            self._advance(slot, frames, state)
             state.primed[key] = state.streams.snapshot(slot)
             if len(state.primed) > _NUM_PRIMED:
                 state.primed.popitem(last=False)
@@ -167,18 +171,18 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def replay(self, state: GraphState, slot: int, frames: NDArray[Any]) -> None:
-        self._decode_rows([slot], frames[None], state)
+        self._advance(slot, frames, state)
 
     @torch.inference_mode()
     def launch(
-        self, chunks: Sequence[CodecChunk], frame_store: Tensor | NDArray[Any], state: GraphState
+        self,
+        chunks: Sequence[CodecChunk],
+        frame_store: Tensor | NDArray[np.integer[Any]],
+        state: GraphState,
     ) -> PendingChunks:
         """Begin to decode chunks; see the protocol."""
-        if isinstance(frame_store, np.ndarray):
-            frame_store = upload(frame_store, state.slots.device)
         downloads = []
         num_kept = frame_store.shape[1]
-        frames = frame_store.flatten(0, 1)
         by_size = sorted(chunks, key=lambda chunk: chunk.num_frames)
         for num_frames, same_size in groupby(by_size, key=lambda chunk: chunk.num_frames):
             group, most = list(same_size), _max_rows(state.num_slots, num_frames)
@@ -186,52 +190,24 @@ class GraphDecoder:
                 slots = np.array([chunk.slot for chunk in part])
                 starts = np.array([chunk.start for chunk in part])
                 kept = (starts[:, None] + np.arange(num_frames)) % num_kept
-                audio = self._run(slots, slots[:, None] * num_kept + kept, frames, state)
+                if isinstance(frame_store, np.ndarray):
+                    places = np.arange(kept.size).reshape(kept.shape)
+                    frames = upload(frame_store[slots[:, None], kept], state.slots.device)
+                else:
+                    places, frames = slots[:, None] * num_kept + kept, frame_store
+                audio = self._run(slots, places, frames.flatten(0, 1), state)
                 downloads.append((tuple(slots.tolist()), Download(audio)))
         return PendingChunks(tuple(downloads))
-
-    @torch.inference_mode()
-    def decode(
-        self, frames: NDArray[np.integer[Any]], state: GraphState, active: NDArray[np.bool_]
-    ) -> Samples:
-        """Decode ``[num_slots, n, num_quantizers]``; see the protocol."""
-        num_slots, num_frames, _ = frames.shape
-        samples = np.zeros((num_slots, num_frames * self.samples_per_frame), np.float32)
-        slots = np.flatnonzero(active).tolist()
-        at = 0
-        for download in [Download(each) for each in self._decode_rows(slots, frames[slots], state)]:
-            chunk = download.wait().numpy()
-            width = chunk.shape[1]
-            samples[slots, at : at + width] = chunk
-            at += width
-        return samples
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
 
-    def _decode_rows(
-        self, slots: Sequence[int], frames: NDArray[Any], state: GraphState
-    ) -> Iterable[Tensor]:
-        """Decode frames of the host, ``[k, n, num_quantizers]``; return chunks, ``[k, ...]``."""
-        num_rows, num_frames, _ = frames.shape
-        store = upload(frames, state.slots.device).flatten(0, 1)
-        places = np.arange(num_rows * num_frames).reshape(num_rows, num_frames)
-        chunks = []
-        at = 0
-        for size in self._sizes(num_frames):
-            most = _max_rows(state.num_slots, size)
-            parts = [
-                self._run(
-                    np.array(slots[first : first + most]),
-                    places[first : first + most, at : at + size],
-                    store,
-                    state,
-                ).clone()
-                for first in range(0, num_rows, most)
-            ]
-            chunks.append(torch.cat(parts))
+    def _advance(self, slot: int, frames: NDArray[Any], state: GraphState) -> None:
+        """Decode frames of the host, ``[n, num_quantizers]``, whose audio is not used."""
+        store, at = upload(frames, state.slots.device), 0
+        for size in self._sizes(len(frames)):
+            self._run(np.array([slot]), np.arange(at, at + size)[None], store, state)
             at += size
-        return chunks
 
     def _sizes(self, num_frames: int) -> Iterable[int]:
         """Cut a number of frames into chunks that there are graphs for."""

@@ -1,9 +1,9 @@
 """What the pipeline asks of a codec: decode each frame once, carry the state, and be exact."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.engine.plan import CodecChunk
@@ -33,9 +33,8 @@ class StreamingDecoder(Protocol):
     A row's samples depend on its own frames alone. However frames are grouped into calls, the
     samples are the same; what has been decoded is never decoded again and never changed.
 
-    There are two ways in. A decoder that shares its thread with the engine is *launched*: it reads
-    frames where the model's runner has put them, and nobody waits. A decoder that is somewhere else
-    is given frames by `decode`.
+    Chunks are *launched* from the thread of an engine. Their frames are read where the model's
+    runner has put them, if both share a device; otherwise in the memory of the host.
     """
 
     @property
@@ -51,6 +50,10 @@ class StreamingDecoder(Protocol):
 
     def open(self, num_slots: int) -> Any:
         """Return a state with as many rows, fresh."""
+        ...
+
+    def on_stream(self, state: Any) -> AbstractContextManager[object]:
+        """Return a context in which work is put on a stream of the decoder's own device."""
         ...
 
     def reset(self, state: Any, slot: int) -> None:
@@ -78,22 +81,9 @@ class StreamingDecoder(Protocol):
         Args:
             chunks: which frames; some may not have been made, their audio means nothing.
             frame_store: ``[num_slots or more, num_kept, ...]``, where frame ``k`` of a slot is at
-                ``k % num_kept``; on the device, read by work that is put on the current stream, or
-                an array of the host, which is read at once.
+                ``k % num_kept``. A NumPy array is read before this returns; one on the device by
+                work that is put on the current stream.
             state: updated in place.
-        """
-        ...
-
-    def decode(self, frames: NDArray[Any], state: Any, active: NDArray[np.bool_]) -> Samples:
-        """Decode ``frames[slot]`` where ``active[slot]`` and advance these rows only.
-
-        Args:
-            frames: ``[num_slots, n, ...]``; what inactive rows hold means nothing.
-            state: updated in place.
-            active: ``[num_slots]``.
-
-        Returns:
-            ``[num_slots, n * samples_per_frame]``.
         """
         ...
 

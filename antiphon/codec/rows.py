@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,9 @@ class RowDecoder(ABC):
     def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
         """Decode the next frames of one row, ``[n, ...]``; return ``[n * samples_per_frame]``."""
 
+    def on_stream(self, state: Any) -> AbstractContextManager[object]:
+        return nullcontext()
+
     def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         self.decode_row(frames, state, slot)
 
@@ -47,10 +51,3 @@ class RowDecoder(ABC):
             places = np.arange(each.start, each.start + each.num_frames) % frame_store.shape[1]
             audio[each.slot] = self.decode_row(frame_store[each.slot, places], state, each.slot)
         return DecodedAudio(audio)
-
-    def decode(self, frames: NDArray[Any], state: Any, active: NDArray[np.bool_]) -> Samples:
-        num_slots, num_frames = frames.shape[:2]
-        samples = np.zeros((num_slots, num_frames * self.samples_per_frame), np.float32)
-        for slot in np.flatnonzero(active):
-            samples[slot] = self.decode_row(frames[slot], state, int(slot))
-        return samples

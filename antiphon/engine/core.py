@@ -73,7 +73,7 @@ class EngineCore:
         """Return how long `step` should be delayed; ``None``: until a command arrives."""
         if not self._in_flight:
             if not self.scheduler.has_work:
-                return None
+                return self.scheduler.idle_s()
             return max(self._stalled_until_s - self._clock(), 0.0)
         last = self._in_flight[-1]
         if last.pending.is_done or not self.scheduler.has_work:

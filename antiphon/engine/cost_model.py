@@ -97,6 +97,9 @@ class CostModel:
     Attributes:
         mean_step_s: of the latest steps.
         long_step_s: that few of them exceed.
+        mean_frame_s: between two frames of a request: a step, or longer if they arrive from another
+            stage.
+        long_frame_s: that few frames exceed.
         mean_prefill_s: of a step, that prompts take.
     """
 
@@ -109,10 +112,20 @@ class CostModel:
         self.mean_step_s = self._rows.seconds(1)
         self.mean_prefill_s = 0.0
         self._deviation_s = 0.0
+        self._mean_arrival_s = self._arrival_deviation_s = 0.0
 
     @property
     def long_step_s(self) -> float:
         return self.mean_step_s + _NUM_DEVIATIONS * self._deviation_s
+
+    @property
+    def mean_frame_s(self) -> float:
+        return max(self.mean_step_s, self._mean_arrival_s)
+
+    @property
+    def long_frame_s(self) -> float:
+        long_arrival_s = self._mean_arrival_s + _NUM_DEVIATIONS * self._arrival_deviation_s
+        return max(self.long_step_s, long_arrival_s)
 
     @property
     def is_trusted(self) -> bool:
@@ -158,6 +171,16 @@ class CostModel:
             self._positions.correct(shape.num_positions, ratio)
         for num_frames, number in shape.chunks.items():
             self._curve(num_frames).correct(number, ratio)
+
+    def observe_arrival(self, seconds: float) -> None:
+        """Take in how long after the frame before it a frame arrived from another stage.
+
+        A frame may have had to wait for text, so that a single long time counts for little.
+        """
+        seconds = min(seconds, self.mean_frame_s * _MAX_RATIO)
+        surprise_s = seconds - self._mean_arrival_s
+        self._mean_arrival_s += surprise_s * _WEIGHT
+        self._arrival_deviation_s += (abs(surprise_s) - self._arrival_deviation_s) * _WEIGHT
 
     def _curve(self, num_frames: int) -> Curve:
         if num_frames not in self._chunks:

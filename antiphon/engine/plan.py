@@ -41,11 +41,14 @@ class CodecShape:
         samples_per_frame: that a frame becomes.
         sample_rate_hz: of the samples.
         chunk_sizes: frames that one `CodecChunk` may have, ascending.
+        has_upstream: whether its frames arrive as pieces from the stage before, one by one, so that
+            a step only takes them in; the last piece has no frame.
     """
 
     samples_per_frame: int
     sample_rate_hz: int
     chunk_sizes: tuple[int, ...]
+    has_upstream: bool = False
 
     @property
     def frame_s(self) -> float:

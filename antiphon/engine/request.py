@@ -93,6 +93,7 @@ class EngineRequest:
         chunk_frames: frames of its next codec chunk.
         clock: of its listener.
         table: of its blocks.
+        received_s: when the latest frame arrived from the stage before; ``-inf``: none has.
     """
 
     id: str
@@ -117,6 +118,7 @@ class EngineRequest:
     chunk_frames: int = 0
     clock: PlaybackClock = field(default_factory=PlaybackClock)
     table: BlockTable = field(default_factory=BlockTable)
+    received_s: float = -inf
 
     def __post_init__(self) -> None:
         self.max_frames = self.prompt.sampling.max_frames

@@ -90,16 +90,18 @@ class HostRunner(ABC, Generic[StateT]):
     """A `Runner` that computes requests one after the other, made of what one request does.
 
     Attributes:
-        frame_store: the latest frames, ``[num_slots, FRAME_STORE_FRAMES, frame_size]``.
+        num_slots: requests that can run at once.
+        frame_store: the latest frames, ``[num_slots, FRAME_STORE_FRAMES, ...]``; ``None`` before
+            the first of all.
     """
 
     row_buckets = ROW_BUCKETS
     cache: CacheShape | None = None
     codec: CodecShape | None = None
 
-    def __init__(self, num_slots: int, frame_size: int) -> None:
+    def __init__(self, num_slots: int) -> None:
         self.num_slots = num_slots
-        self.frame_store = np.zeros((num_slots, FRAME_STORE_FRAMES, frame_size))
+        self.frame_store: NDArray[Any] | None = None
         self._states: dict[int, StateT] = {}
         self._num_frames = [0] * num_slots
 
@@ -113,7 +115,7 @@ class HostRunner(ABC, Generic[StateT]):
 
     @abstractmethod
     def next_frame(self, state: StateT) -> NDArray[Any] | None:
-        """Make a frame, ``[frame_size]``; ``None`` if the request has finished."""
+        """Make a frame, of the same shape and type as all; ``None``: the request has finished."""
 
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -142,5 +144,8 @@ class HostRunner(ABC, Generic[StateT]):
         self._states.clear()
 
     def _keep(self, slot: int, frame: NDArray[Any]) -> None:
+        if self.frame_store is None:
+            shape = (self.num_slots, FRAME_STORE_FRAMES, *frame.shape)
+            self.frame_store = np.zeros(shape, frame.dtype)
         self.frame_store[slot, self._num_frames[slot] % FRAME_STORE_FRAMES] = frame
         self._num_frames[slot] += 1

@@ -88,6 +88,7 @@ class Scheduler:
         self.num_live = 0
         self._num_slots = num_slots
         self._codec = codec
+        self._has_upstream = codec is not None and codec.has_upstream
         self._clock = clock
         self.stats = EngineStats()
         self._slots = SlotAllocator(num_slots, cache, codec, self.stats)
@@ -135,9 +136,12 @@ class Scheduler:
             request.read(num_frames)
 
     def append(self, request_id: str, piece: Piece) -> None:
-        """Give a request more text."""
+        """Give a request more text, or a frame from the stage before."""
         if (request := self._by_id.get(request_id)) is not None:
-            self.stats.text_waits += request.is_text_used_up and request.num_frames_planned > 0
+            if self._chunks and self._has_upstream:
+                self._chunks.receive(request, self._clock())
+            else:
+                self.stats.text_waits += request.is_text_used_up and request.num_frames_planned > 0
             request.append(piece)
             if request.slot is not None:
                 self._with_pieces[request_id] = request
@@ -166,8 +170,18 @@ class Scheduler:
             or slots.may_start
             or self._with_pieces
             or any(each.may_run for each in slots.running.values())
-            or (self._chunks and self._chunks.is_any_due(slots.running.values()))
+            or self.idle_s() == 0.0
         )
+
+    def idle_s(self) -> float | None:
+        """Return the time until running requests need a chunk, if none of them makes a frame.
+
+        ``None``: nothing is due until a command arrives.
+        """
+        if self._chunks is None:
+            return None
+        due_s = self._chunks.next_due_s(self._slots.running.values())
+        return None if due_s == inf else max(due_s - self._clock(), 0.0)
 
     def schedule(self) -> StepPlan:
         """Plan one step; it may turn out empty."""
@@ -205,7 +219,8 @@ class Scheduler:
         if not (plan.decode_slots or plan.codec_chunks):
             return events
         step = self._in_flight.popleft()
-        self.stats.frames += len(output.frames)
+        if not self._has_upstream:  # else they are counted where they are made
+            self.stats.frames += len(output.frames)
         self._take_frames(plan, output, step.rows, events)
         if plan.codec_chunks:
             self._take_chunks(plan, output, step.decoding, events)
@@ -216,7 +231,10 @@ class Scheduler:
         stats, slots = self.stats, self._slots
         stats.requests_running = len(slots.running) + len(slots.draining)
         stats.requests_waiting = len(slots.waiting)
-        stats.requests_out_of_text = sum(each.is_text_used_up for each in slots.running.values())
+        if not self._has_upstream:
+            stats.requests_out_of_text = sum(
+                each.is_text_used_up for each in slots.running.values()
+            )
         if slots.blocks:
             stats.kv_blocks = slots.blocks.pool.num_blocks
             stats.kv_cache_usage = slots.blocks.pool.usage
@@ -368,5 +386,5 @@ class Scheduler:
         num_streams = min(self._num_slots - num_reserved, max(1, num_streams - num_reserved))
         holders = chain(slots.running.values(), slots.draining.values())
         self.admission.forecast = forecast(
-            holders, num_streams, self._lengths, costs.mean_step_s, now_s
+            holders, num_streams, self._lengths, costs.mean_frame_s, now_s
         )

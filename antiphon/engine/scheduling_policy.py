@@ -65,7 +65,7 @@ class ChunkPlanner:
         wanted = request.prompt.first_chunk_frames or 1
         if request.prompt.first_chunk_frames is None and not request.is_live:
             wanted = self.sizes[-1]
-        num_needed = self._policy.start * self._costs.long_step_s / self._codec.frame_s
+        num_needed = self._policy.start * self._costs.long_frame_s / self._codec.frame_s
         request.chunk_frames = round_up(max(wanted, num_needed), self._codec.chunk_sizes)
 
     def plan(
@@ -80,20 +80,27 @@ class ChunkPlanner:
         """
         due: list[EngineRequest] = []
         rest: list[EngineRequest] = []
-        danger_s = now_s + self._policy.margin_s + self._costs.long_step_s
+        danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
         for request in requests:
             if request.num_frames_planned - request.num_frames_decoded >= request.chunk_frames:
                 due.append(request)
-            elif (request.clock.deadline_s < danger_s or not request.may_run) and self._has_rest(
-                request
+            elif (request.clock.deadline_s < danger_s or not request.may_run) and (
+                self._rest_due_s(request) <= now_s
             ):
                 rest.append(request)
         chosen = [*self.select(due, num_on_average, now_s), *rest]
         return [(request, self._chunk(request, now_s)) for request in chosen]
 
-    def is_any_due(self, requests: Iterable[EngineRequest]) -> bool:
-        """Whether a chunk could be planned without another frame."""
-        return any(not each.may_run and self._has_rest(each) for each in requests)
+    def receive(self, request: EngineRequest, now_s: float) -> None:
+        """Note that a frame has arrived from the stage before."""
+        if request.received_s > -inf:
+            self._costs.observe_arrival(now_s - request.received_s)
+        request.received_s = now_s
+
+    def next_due_s(self, requests: Iterable[EngineRequest]) -> float:
+        """Return when a chunk can be planned without another frame; ``inf``: never."""
+        times_s = (self._rest_due_s(each) for each in requests if not each.may_run)
+        return min(times_s, default=inf)
 
     def deliver(
         self, request: EngineRequest, chunk: CodecChunk, samples: Samples, now_s: float
@@ -136,10 +143,23 @@ class ChunkPlanner:
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self.sizes[0], round_down(longest, self.sizes))
 
-    def _has_rest(self, request: EngineRequest) -> bool:
-        """Whether a request has enough frames for a smaller chunk than its next one."""
+    def _rest_due_s(self, request: EngineRequest) -> float:
+        """Return when to decode the frames that there are, be they less than a chunk.
+
+        Frames that the stage before is still making are waited for until the listener is in
+        danger of silence; one who has heard nothing yet waits for ``margin_s`` after each frame.
+        """
         least = 1 if request.is_last_frame_planned else self._codec.chunk_sizes[0]
-        return request.num_frames_undecoded >= least
+        if request.num_frames_undecoded < least:
+            return inf
+        has_more = request.may_run
+        if self._codec.has_upstream and request.num_frames_undecoded < request.chunk_frames:
+            has_more |= request.num_frames_allowed is not None
+        if not has_more:
+            return -inf
+        if self._codec.has_upstream and request.is_first_audio_due:
+            return request.received_s + self._policy.margin_s
+        return request.clock.deadline_s - self._policy.margin_s - self._costs.long_frame_s
 
     def _chunk(self, request: EngineRequest, now_s: float) -> CodecChunk:
         num_waiting = request.num_frames_undecoded
@@ -162,7 +182,7 @@ class ChunkPlanner:
         else:
             num_planned = request.num_frames_decoded - request.num_frames_delivered
             slack_s = num_planned * self._codec.frame_s
-        request.chunk_frames = self.next_chunk_frames(num_frames, slack_s, self._costs.mean_step_s)
+        request.chunk_frames = self.next_chunk_frames(num_frames, slack_s, self._costs.mean_frame_s)
 
 
 def round_up(num_frames: float, sizes: Sequence[int]) -> int:

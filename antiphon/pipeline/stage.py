@@ -5,10 +5,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-import numpy as np
-
-from antiphon.codec.frame_relay import FrameRelay
+from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.concurrency import num_usable_cores
 from antiphon.engine.admission import AdmissionLimits
@@ -93,7 +92,7 @@ class GeneratorStage:
 class EngineStage:
     """Hands prompts to an engine, and streams what its runner makes: frames, or audio.
 
-    If there is a stage before, its frames are the runner's pieces; see `FrameRelay`.
+    If there is a stage before, its frames are the runner's pieces; see `CodecRunner`.
     """
 
     def __init__(self, runner: Runner, name: str, context: LoadContext, publish: Publish) -> None:
@@ -115,43 +114,22 @@ class EngineStage:
         self, request: StageRequest, upstream: StageStream
     ) -> AsyncGenerator[StageItem, None]:
         """Stream what is made of upstream's frames; the reason of the end is upstream's."""
-        room = asyncio.Semaphore(self._max_unread_frames)
-        reasons: list[Ended] = []
-        context = request.prompt.context_frames
-        before = [*(() if context is None else context), *request.resume_frames]
         prompt = replace(
-            request.prompt,
-            data=None,
-            num_frames_allowed=0,
-            num_positions=0,
-            position_keys=(),
-            context_frames=np.stack(before) if before else None,
+            request.prompt, data=None, num_frames_allowed=0, num_positions=0, position_keys=()
         )
-
-        async def pull(item: StageItem | None) -> None:
-            num_frames = 0
-            while item is not None:
-                if isinstance(item, FrameReady):
-                    num_frames += 1
-                    piece = Piece(data=item.frame, num_frames_allowed=num_frames)
-                    self._engine.append(request.id, piece)
-                    await room.acquire()
-                elif isinstance(item, Ended):
-                    reasons.append(item)
-                item = await anext(upstream, None)
-            self._engine.append(request.id, Piece(data=None, num_frames_allowed=None))
-
-        events = self._engine.generate(request.id, prompt, is_live=request.is_live)
+        frames = _FrameFeed(self._engine, request, upstream, self._max_unread_frames)
+        events = self._engine.generate(
+            request.id, prompt, is_live=request.is_live, resume_frames=request.resume_frames
+        )
         async with aclosing(upstream):
             first = await anext(upstream)  # at once: text may be appended as soon as it is open
-            async with aclosing(fed(events, partial(pull, first))) as items:
+            async with aclosing(fed(events, partial(frames.send_all, first))) as items:
                 async for item in items:
                     if isinstance(item, AudioChunk):
-                        for _ in range(item.num_frames):
-                            room.release()
+                        frames.on_read(item.num_frames)
                         yield item
                     elif isinstance(item, Ended):
-                        yield reasons[0] if reasons and item.reason == "stop" else item
+                        yield frames.ended or item if item.reason == "stop" else item
 
     def append(self, request_id: str, piece: Piece) -> None:
         self._engine.append(request_id, piece)
@@ -161,6 +139,46 @@ class EngineStage:
 
     async def close(self) -> None:
         await self._engine.close()
+
+
+class _FrameFeed:
+    """Hands frames of the stage before to the engine of a request, a bounded number ahead.
+
+    Attributes:
+        ended: how the stage before ended; ``None``: it has not.
+    """
+
+    def __init__(
+        self, engine: AsyncEngine, request: StageRequest, upstream: StageStream, max_ahead: int
+    ) -> None:
+        self.ended: Ended | None = None
+        self._engine = engine
+        self._request = request
+        self._upstream = upstream
+        self._room = asyncio.Semaphore(max_ahead)
+
+    async def send_all(self, first: StageItem) -> None:
+        """Hand on the frames that the request is resumed with, and those that follow."""
+        frames = self._request.resume_frames
+        for num_frames, frame in enumerate(frames, start=1):
+            self._append(frame, num_frames)
+        num_frames, item = len(frames), first
+        while isinstance(item, FrameReady):
+            num_frames += 1
+            self._append(item.frame, num_frames)
+            await self._room.acquire()
+            item = await anext(self._upstream)
+        assert isinstance(item, Ended)
+        self.ended = item
+        self._append(None, None)
+
+    def on_read(self, num_frames: int) -> None:
+        """Note that the consumer has taken the audio of frames."""
+        for _ in range(num_frames):
+            self._room.release()
+
+    def _append(self, frame: Any, num_frames: int | None) -> None:
+        self._engine.append(self._request.id, Piece(data=frame, num_frames_allowed=num_frames))
 
 
 _FUSED = (StageKind.AUTOREGRESSIVE, StageKind.DECODER)
@@ -196,8 +214,7 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
         case [StageKind.AUTOREGRESSIVE]:
             return EngineStage(model, name, context, publish)
         case [StageKind.DECODER]:
-            runner = FusedRunner(FrameRelay(context.max_slots), model)
-            return EngineStage(runner, name, context, publish)
+            return EngineStage(CodecRunner(model, context.max_slots), name, context, publish)
         case [StageKind.AUTOREGRESSIVE, StageKind.DECODER]:
             return EngineStage(FusedRunner(model, rest[0]), name, context, publish)
         case kinds:

@@ -142,4 +142,5 @@ def test_after_a_preemption_frames_that_were_made_are_not_made_again() -> None:
         decode_slots=(0,),
     )
     np.testing.assert_array_equal(relay.launch(again).result().frames[0], made[2])
+    assert relay.frame_store is not None
     np.testing.assert_array_equal(relay.frame_store[0, :3], np.stack(made[:3]))

@@ -1,4 +1,4 @@
-"""A decoder of rows finds its frames wherever they are, and moves the rows that it is told to."""
+"""A decoder of rows finds its frames wherever they are, and advances no other row."""
 
 import numpy as np
 from hypothesis import given
@@ -39,9 +39,10 @@ def test_chunks_are_read_where_the_store_has_come_round(sizes: list[int], slot: 
     assert np.flatnonzero(state).tolist() == [slot]
 
 
-def test_a_row_that_was_led_goes_on_from_there_and_the_others_stay() -> None:
+def test_a_primed_row_goes_on_from_there_and_the_others_stay() -> None:
     state = np.zeros(2, np.int64)
     Summing().prime(state, 1, np.array([5, 6]))
-    samples = Summing().decode(np.array([[1, 1], [1, 1]]), state, np.array([False, True]))
-    assert samples.tolist() == [[0, 0], [12, 13]]
+    chunk = CodecChunk(1, 0, 2)
+    audio = Summing().launch((chunk,), np.ones((2, 2), np.int64), state).result()
+    assert audio[1].tolist() == [12, 13]
     assert state.tolist() == [0, 13]

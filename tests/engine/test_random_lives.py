@@ -1,6 +1,7 @@
 """Thousands of random lives over a device that checks every plan: all that comes out is right."""
 
 from collections import defaultdict, deque
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -152,7 +153,12 @@ class World:
                 assert len(frames) <= 2
 
 
-@pytest.mark.parametrize("codec", [None, CODEC], ids=["frames", "audio"])
+FROM_UPSTREAM = replace(CODEC, has_upstream=True)
+
+
+@pytest.mark.parametrize(
+    "codec", [None, CODEC, FROM_UPSTREAM], ids=["frames", "audio", "frames from upstream"]
+)
 @pytest.mark.parametrize(
     ("num_blocks", "replayed"),
     [(None, None), (30, None), (30, 3), (200, 3)],

@@ -186,8 +186,9 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
     on(name, body, is_colocated=is_colocated)
 
 
+@pytest.mark.parametrize("is_colocated", [True, False], ids=["together", "apart"])
 @pytest.mark.parametrize("name", NAMES)
-def test_leaving_early_frees_everything(name: str) -> None:
+def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
     async def body(speech: Speech) -> None:
         for _ in range(3):
             async with aclosing(speech.stream(ask(TEXT * 20))) as events:
@@ -200,7 +201,7 @@ def test_leaving_early_frees_everything(name: str) -> None:
         assert speech.model(None).fabric.num_open == 0
         assert (await say(speech)).duration_s > 0.1
 
-    on(name, body)
+    on(name, body, is_colocated=is_colocated)
 
 
 @pytest.mark.parametrize("name", READY)

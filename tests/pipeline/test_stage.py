@@ -1,17 +1,21 @@
-"""Late text that goes wrong, or whose listener leaves, leaves nothing behind."""
+"""Late text, and stages on devices of their own: all ends once, and leaves nothing behind."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import Piece
+from antiphon.models.toy.codec import ToneCodec
 from antiphon.models.toy.prompt import ToyPrompter
+from antiphon.models.toy.talker import ToyRunner
 from antiphon.pipeline.speech.model import LoadedModel
 from antiphon.types import AudioChunk, Ended, FrameReady, Samples, SpeechRequest
 
@@ -144,3 +148,110 @@ async def _signalling(stream: StageStream, heard: asyncio.Event) -> StageStream:
         async for item in stream:
             heard.set()
             yield item
+
+
+def apart(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
+    """Run a body on the toy, whose codec is a stage of its own."""
+
+    async def main() -> None:
+        settings = ModelSettings(source="toy", device="cpu", max_slots=2)
+        model = await LoadedModel.load(settings, is_colocated=False)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await body(model)
+            assert model.fabric.num_open == 0
+        finally:
+            await model.close()
+
+    asyncio.run(main())
+
+
+def whole(
+    model: LoadedModel, text: str, *, name: str = "whole", is_live: bool = True
+) -> StageStream:
+    request = SpeechRequest(text, sampling=model.task.sampling)
+    prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+    return model.open(StageRequest(name, prompt))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_a_listener_who_does_not_read_holds_both_stages_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = {"frames": 0}
+    next_frame = ToyRunner.next_frame
+
+    def counted(runner: ToyRunner, state: Any) -> Any:
+        made["frames"] += 1
+        return next_frame(runner, state)
+
+    monkeypatch.setattr(ToyRunner, "next_frame", counted)
+
+    async def body(model: LoadedModel) -> None:
+        async with aclosing(whole(model, "la " * 300)) as items:
+            await anext(items)
+            for number in range(5):  # others are served meanwhile
+                async with aclosing(whole(model, "la " * 10, name=f"other{number}")) as others:
+                    assert [item async for item in others][-1] == Ended("stop")
+            assert 1 < made["frames"] < 5 * 61 + 3 * 128 + 10
+            *_, end = [item async for item in items]
+            assert end == Ended("stop")
+
+    apart(body)
+    assert made["frames"] >= 2 * len("la " * 300)
+
+
+def test_a_limit_that_the_first_stage_meets_is_the_reason_at_the_end() -> None:
+    async def body(model: LoadedModel) -> None:
+        sampling = replace(model.task.sampling, max_frames=7)
+        request = SpeechRequest("la la la", sampling=sampling)
+        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+        items = [item async for item in model.open(StageRequest("short", prompt))]
+        assert items[-1] == Ended("length")
+        assert sum(each.num_frames for each in items if isinstance(each, AudioChunk)) == 7
+
+    apart(body)
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["first", "codec"])
+def test_a_request_that_is_aborted_at_one_stage_ends_at_both(index: int) -> None:
+    async def body(model: LoadedModel) -> None:
+        async with model._pool.held(model._stages) as handles:
+            async with aclosing(whole(model, "la " * 300)) as items:
+                assert isinstance(await anext(items), AudioChunk)
+                model.fabric.abort(handles[index], "whole")
+                *_, end = [item async for item in items]
+            assert end == Ended("abort")
+            assert all(model.fabric.status(each).num_open == 0 for each in handles)
+
+    apart(body)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(ToyRunner, "next_frame"), (ToneCodec, "decode_row")]
+)
+def test_a_stage_that_fails_ends_the_request_at_both(
+    owner: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = vars(owner)[method]
+    calls = {"number": 0}
+
+    def broken(*args: Any) -> Any:
+        calls["number"] += 1
+        if calls["number"] > 5:
+            raise ValueError("broken on purpose")
+        return original(*args)
+
+    monkeypatch.setattr(owner, method, broken)
+
+    async def body(model: LoadedModel) -> None:
+        with pytest.raises(EngineError, match="failed"):
+            [item async for item in whole(model, "la " * 300)]
+        await until(lambda: model.status.failure is not None)
+        assert model.fabric.num_open == 0
+
+    apart(body)

@@ -30,7 +30,7 @@ class ToyRunner(HostRunner[_State]):
     """Steps any number of requests; a frame depends on its own request alone."""
 
     def __init__(self, context: LoadContext) -> None:
-        super().__init__(context.max_slots, frame_size=2)
+        super().__init__(context.max_slots)
 
     def start(self, prompt: Prompt, frames: Sequence[ToyFrame]) -> _State:
         data = prompt.data

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.engine.plan import CodecChunk
 from antiphon.models.qwen3_tts.codec import CodecDecoder
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
@@ -149,27 +150,23 @@ def test_rows_at_different_times_do_not_disturb_each_other(plan: list[Step]) -> 
 
 @settings(max_examples=15, deadline=None)
 @given(steps)
-def test_a_batch_of_arrays_decodes_its_active_rows(plan: list[Step]) -> None:
+def test_a_batch_of_arrays_decodes_the_rows_of_its_chunks(plan: list[Step]) -> None:
     codec = small_codec()
     state = codec.open(NUM_ROWS)
+    store = streams().transpose(1, 2).numpy()
     done = [0] * NUM_ROWS
     for num_frames, mask in plan:
-        active = np.array(runnable(mask, done, num_frames))
-        if not active.any():
-            continue
-        frames = np.zeros((NUM_ROWS, num_frames, 16), np.int32)
-        for row in np.flatnonzero(active).tolist():
-            frames[row] = streams()[row, :, done[row] : done[row] + num_frames].T.numpy()
-        samples = codec.decode(frames, state, active)
-        assert samples.dtype == np.float32
-        for row in range(NUM_ROWS):
+        active = runnable(mask, done, num_frames)
+        rows = [row for row in range(NUM_ROWS) if active[row]]
+        chunks = [CodecChunk(row, done[row], num_frames) for row in rows]
+        audio = codec.launch(chunks, store, state).result()
+        assert [*audio] == rows
+        for row in rows:
             start = done[row] * codec.samples_per_frame
             expected = wholes()[row][start : start + num_frames * codec.samples_per_frame]
-            if active[row]:
-                assert_close(torch.from_numpy(samples[row]), expected)
-                done[row] += num_frames
-            else:
-                assert not samples[row].any()
+            assert audio[row].dtype == np.float32
+            assert_close(torch.from_numpy(audio[row]), expected)
+            done[row] += num_frames
 
 
 @settings(max_examples=15, deadline=None)

@@ -126,11 +126,15 @@ def test_chunks_of_several_sizes_are_launched_at_once() -> None:
 def test_frames_of_the_host_are_decoded_like_those_of_the_device() -> None:
     expected = decode_in([1, 1, 1], [0, 2], codec().open(NUM_SLOTS))
     state = codec().open(NUM_SLOTS)
-    active = np.array([True, False, True])
-    audio = codec().decode(frames()[:, :3].cpu().numpy(), state, active)
-    assert not audio[1].any()
+    store = frame_store().cpu().numpy()
+    heard: list[Samples] = []
+    for number in range(3):
+        chunks = [CodecChunk(slot, FIRST_FRAME + number, 1) for slot in (0, 2)]
+        with codec().on_stream(state):
+            audio = codec().launch(chunks, store, state).result()
+        heard.append(np.stack([audio[0], audio[2]]))
+    assert_same(np.concatenate(heard, axis=1), expected)
     assert not state.streams.positions[1]
-    assert_same(audio[active], expected)
 
 
 def test_a_lead_is_decoded_once_and_copied_after() -> None:

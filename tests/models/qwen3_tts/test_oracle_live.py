@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from antiphon.codec.rows import RowDecoder
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
@@ -76,11 +77,12 @@ def spoken_codes(case: Case, path: Path, reference: PreparedVoice | None) -> Cod
 def streamed_audio(path: Path, codes: Codes, reference: Codes | None) -> Samples:
     """Decode piece by piece, as a stream does, after what leads to the first frame."""
     codec = load_codec(LoadContext(path, "cpu"))
-    state, active = codec.open(1), np.ones(1, np.bool_)
+    assert isinstance(codec, RowDecoder)
+    state = codec.open(1)
     if reference is not None:
-        codec.decode(reference[None], state, active)
+        codec.decode_row(reference, state, 0)
     pieces = [
-        codec.decode(codes[None, start : start + CHUNK_FRAMES], state, active)[0]
+        codec.decode_row(codes[start : start + CHUNK_FRAMES], state, 0)
         for start in range(0, len(codes), CHUNK_FRAMES)
     ]
     return np.concatenate(pieces)

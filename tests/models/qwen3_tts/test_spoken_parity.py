@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from antiphon.codec.rows import RowDecoder
 from antiphon.config import ModelSettings, Settings
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.spec import LoadContext
@@ -36,8 +37,8 @@ def recorded(case: Case) -> NDArray[np.int64]:
 
 def decoded(path: Path, codes: NDArray[np.int64]) -> Samples:
     codec = load_codec(LoadContext(path, "cpu"))
-    audio: Samples = codec.decode(codes[None], codec.open(1), np.ones(1, np.bool_))[0]
-    return audio
+    assert isinstance(codec, RowDecoder)
+    return codec.decode_row(codes, codec.open(1), 0)
 
 
 def check(case: Case, path: Path, audio: Samples, max_error: float) -> None:
