@@ -1,4 +1,4 @@
-"""A streaming decoder on the host, row by row: whoever can decode one row can do all the rest."""
+"""A base for streaming decoders on the host, made of what decodes one row."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -13,8 +13,8 @@ _LOCK = RLock()
 def exact_float32() -> Iterator[None]:
     """Compute convolutions and matrix products of float32 in float32 (IEEE), not in TF32.
 
-    PyTorch has one setting for the whole process: whoever needs it waits until it is free, and
-    finds it as it was afterwards. Products of other types, and kernels that are in graphs already,
+    PyTorch has one setting for the whole process: so a lock is held meanwhile, and the setting is
+    restored afterwards. Products of other types, and kernels that are in graphs already,
     do not look at it.
     """
     with _LOCK:

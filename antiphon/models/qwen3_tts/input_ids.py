@@ -1,4 +1,4 @@
-"""What the model reads, position by position: to be embedded, or to be told apart by keys.
+"""What the model reads, position by position: to be embedded, or to be hashed for the prefix cache.
 
 Before the first frame it reads the prefix, begin-of-speech and the reference's frames but the
 last. A request that was preempted goes on as if the frames that it had made were more of these.

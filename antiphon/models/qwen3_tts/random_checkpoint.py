@@ -53,7 +53,7 @@ def make_checkpoint(
         seed: of all weights.
         dtype: of the language model and speaker encoder; the codec is always float32.
         shards: files that the language model is spread over.
-        progress: told of the bytes written so far and the bytes in all.
+        progress: called with the bytes written so far and the bytes in all.
 
     Raises:
         ModelLoadError: an argument is none of these, or the full vocabulary is asked for and its
@@ -74,7 +74,7 @@ def make_checkpoint(
 
 
 def _adding(progress: Callable[[int, int], None], total: int) -> Written:
-    """Return what adds up what has been written, and tells ``progress``."""
+    """Return what adds up what has been written, and calls ``progress``."""
     done = 0
 
     def add(num_written: int) -> None:

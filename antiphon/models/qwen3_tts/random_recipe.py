@@ -1,7 +1,7 @@
 """Scales of random weights that keep signals alive: nothing explodes, dies, clips or repeats.
 
 Norm weights differ from one, layer scales are large enough to matter, and scores are peaked enough
-that the largest of them is clear. So tests that compare two implementations can tell them apart.
+that the largest of them is clear. So tests that compare two implementations see their differences.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a checkpoint can do, and which voices it speaks with, as told by its configuration."""
+"""What a checkpoint can do, and which voices it speaks with, by its configuration."""
 
 from collections.abc import Mapping
 
@@ -63,8 +63,8 @@ def _sample_request(config: Qwen3TTSConfig) -> SpeechRequest:
     if config.task is CheckpointTask.VOICE_DESIGN:
         return SpeechRequest("Ready.", instructions="A calm voice.")
     if config.task is CheckpointTask.BASE:
-        nobody = (0.0,) * config.talker.transformer.hidden_size
-        return SpeechRequest("Ready.", options={"speaker_embedding": nobody})
+        silence = (0.0,) * config.talker.transformer.hidden_size
+        return SpeechRequest("Ready.", options={"speaker_embedding": silence})
     return SpeechRequest("Ready.")
 
 

@@ -27,7 +27,7 @@ def language_model_weights(
         path: the checkpoint's directory.
         config: read from it.
         like: a tensor of the wanted type, on the wanted device.
-        progress: told of every tensor.
+        progress: called for every tensor.
 
     Raises:
         ModelLoadError: on entering, if the files do not fit the configuration; on leaving, if a

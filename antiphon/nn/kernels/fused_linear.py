@@ -2,8 +2,8 @@
 
 At a few rows a product is the reading of its weight, and what costs besides is the wait between
 one kernel and the next. So a kernel asks for its weight before it waits for the kernel before it
-(programmatic dependent launch), and a norm is no kernel of its own: whoever makes states writes
-them twice, as they are and times the next norm's weight, with sums of squares by which the next
+(programmatic dependent launch), and a norm is no kernel of its own: what makes states writes them
+twice, as they are and times the next norm's weight, with sums of squares by which the next
 product divides.
 
 Two kernels share the work: one for a handful of rows, one on tensor cores. Either adds up a row's
