@@ -131,12 +131,15 @@ class _LoopCall(Generic[T]):
             self.result.set_result(task.result())
 
 
-async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
+async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
     """Cancel tasks that have not ended, and return when all have; their errors are not raised."""
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieved, so that the loop does not report it as lost
 
 
 async def _settled(waiting: "asyncio.Future[T]") -> None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from antiphon.api.middleware import memory_budget
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
-from antiphon.concurrency import Workers
+from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.errors import UnavailableError
 from antiphon.telemetry.logs import audio_format
 from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
@@ -111,8 +111,7 @@ class FileEncoding:
                         yield event
         finally:
             if opening is not None:
-                opening.cancel()
-                await asyncio.wait([opening])
+                await cancel_and_wait(opening)
             encoder.close()  # quick, and the workers may have been closed by now
 
 

@@ -16,6 +16,7 @@ from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
+from antiphon.concurrency import cancel_and_wait
 from antiphon.errors import IdleError, InvalidRequestError
 from antiphon.telemetry import logs
 
@@ -205,9 +206,7 @@ async def _finished(socket: Socket, conversation: Conversation) -> bool:
     try:
         await asyncio.wait((finishing, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        finishing.cancel()
-        gone.cancel()
-        await asyncio.wait((finishing, gone))
+        await cancel_and_wait(finishing, gone)
     if finishing.cancelled():
         return False
     finishing.result()

@@ -10,7 +10,6 @@ import numpy as np
 
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.service import Speech
-from antiphon.pipeline.speech.synthesis import total
 from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
 from antiphon.types import (
     AudioChunk,
@@ -72,7 +71,7 @@ class Dialogue:
                     yield replace(item, words=tuple(each.later(start_s) for each in item.words))
                     end_s += item.duration_s
                 assert item is not None, "a stream ends with one Ended"
-                usage = total(usage, item.usage)
+                usage += item.usage
                 reason = item.reason if reason == "stop" else reason
                 self.heard.append(TurnTime(start_s, end_s))
                 await playing.close()

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from antiphon.concurrency import Workers
+from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.errors import AntiphonError, StorageError, UnknownJobError
 from antiphon.pipeline.speech.job_plan import JobPlan
 from antiphon.pipeline.speech.job_work import DiskBudget, JobAccount, JobPlace, speak_job
@@ -139,9 +138,7 @@ class JobRunner:
     async def _drop(self, id: str) -> None:
         """Stop working on a job, if that is what this server does."""
         if self._running is not None and self._running[0] == id:
-            task = self._running[1]
-            task.cancel()
-            await asyncio.wait([task])
+            await cancel_and_wait(self._running[1])
 
     def _tell(self) -> None:
         self._wake.set()
@@ -155,7 +152,7 @@ class JobRunner:
             try:
                 await asyncio.wait([work])
             except asyncio.CancelledError:
-                await _ended(work)
+                await cancel_and_wait(work)
                 raise
             error = None if work.cancelled() else work.exception()
             logger.error("work on jobs has ended, and begins anew", exc_info=error)
@@ -202,11 +199,11 @@ class JobRunner:
         try:
             await asyncio.wait((work, reports), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # the server stops
-            await _ended(work, reports)
+            await cancel_and_wait(work, reports)
             raise
         finally:
             self._running = None
-        await _ended(work, reports)
+        await cancel_and_wait(work, reports)
         self.metrics.job_faults.labels("segment").inc(account.num_damaged)
         if work.cancelled():  # it has been paused, given up, or is another's by now
             return
@@ -291,13 +288,3 @@ class JobRunner:
 
 def _media_folder(job: Job) -> str:
     return f"{MEDIA_FOLDER}/{job.id}"
-
-
-async def _ended(*tasks: "asyncio.Task[Any]") -> None:
-    """Stop tasks, and let nobody miss what they have raised."""
-    for task in tasks:
-        task.cancel()  # no-op if it has ended
-    await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.debug("a job's task ended: %s", type(error).__name__)

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from antiphon.concurrency import cancel_and_wait
+
 T = TypeVar("T")
 
 
@@ -25,8 +27,8 @@ async def fed(
                 yield item
                 following = asyncio.ensure_future(anext(items, None))
         finally:
-            await _stopped(following)
-            await _stopped(feeder)
+            await cancel_and_wait(following)
+            await cancel_and_wait(feeder)
 
 
 async def _beside(feeder: "asyncio.Task[None]", following: "asyncio.Future[T]") -> T:
@@ -36,10 +38,3 @@ async def _beside(feeder: "asyncio.Task[None]", following: "asyncio.Future[T]") 
     if feeder.done() and not following.done():
         feeder.result()
     return await following
-
-
-async def _stopped(task: "asyncio.Future[Any]") -> None:
-    task.cancel()  # no-op if it has ended
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()  # told already, or too late to matter

@@ -258,7 +258,7 @@ class Synthesis:
             self._prefetch_next()
             return await self._track.push(event)
         assert event is not None, "a segment ends with one Ended"
-        self._usage = total(self._usage, event.usage)
+        self._usage += event.usage
         self._reason = event.reason if self._reason == "stop" else self._reason
         self._unspoken = joined(self._unspoken, event.unspoken)
         self._playing = None
@@ -304,8 +304,3 @@ class _Opened:
     def is_waiting(self) -> bool:
         is_empty = self.source.is_empty if isinstance(self.source, Prefetcher) else True
         return is_empty and self.stream.is_waiting
-
-
-def total(left: Usage, right: Usage) -> Usage:
-    """Return what two parts cost together."""
-    return Usage(left.input_tokens + right.input_tokens, left.output_tokens + right.output_tokens)

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Generic, Protocol, TypeVar
 
+from antiphon.concurrency import cancel_and_wait
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -107,10 +109,7 @@ class Prefetcher(Generic[T]):
 
     async def close(self) -> None:
         """See `Source.close`."""
-        self._pulling.cancel()  # no-op if it has ended
-        await asyncio.wait([self._pulling])
-        if not self._pulling.cancelled():
-            self._pulling.exception()  # retrieved: the reader has left
+        await cancel_and_wait(self._pulling)
         await self._source.close()
 
     async def _pull(self) -> None:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from antiphon.concurrency import cancel_and_wait
 from antiphon.errors import InputTooLongError
 from antiphon.pipeline.speech.segmenter import MAX_CHARACTERS_AT_ONCE, pieces_of
 from antiphon.pipeline.speech.service import Speech
@@ -70,8 +71,7 @@ class Utterance:
     async def close(self) -> None:
         """Stop all work, wherever it is; returns when everything is free."""
         if self._planning is not None:
-            self._planning.cancel()  # no-op if it has ended
-            await asyncio.wait([self._planning])
+            await cancel_and_wait(self._planning)
         await self.synthesis.close()
 
     def _in_turn(self, action: Callable[[], None]) -> None:
