@@ -41,7 +41,7 @@ MAX_LISTED = 30
 
 
 def shortened(text: str) -> str:
-    """Return what a message may say of a text that somebody has sent."""
+    """Return a client's text as a message may quote it."""
     cut = text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
     return cut.encode(errors="replace").decode()
 
@@ -169,7 +169,7 @@ class StorageQuotaError(InvalidRequestError):
 
 
 class NotOwnerError(InvalidRequestError):
-    """It can be used, but belongs to somebody else."""
+    """It may be used, but not changed: it has another owner."""
 
     status = 403
     code = "permission_denied"
@@ -215,7 +215,7 @@ class AuthenticationError(AntiphonError):
 
 
 class IdleError(AntiphonError):
-    """A connection on which nobody has said anything for too long."""
+    """A connection on which no message has come for too long."""
 
     status = 408
     type = "invalid_request_error"

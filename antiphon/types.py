@@ -56,7 +56,7 @@ class Caller:
 
 
 OPERATOR = Caller(is_admin=True)
-"""Whoever runs the server, on its machine; also everybody, where no key is asked for."""
+"""The operator on the server's machine; also every caller, where no key is required."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +98,10 @@ class SpeechRequest:
         seed: makes the audio repeatable; ``None`` draws one.
         sampling: overrides of the family's sampling defaults.
         options: family-only fields, validated by the family's options model.
-        is_live: whether somebody listens while it is made; else only its end matters.
+        is_live: whether a listener plays it while it is made; otherwise its priority is offline.
         pronunciations: what is read instead of a word, beside those of the server.
         normalize: whether numbers, units and the like are written out, in English.
-        word_timestamps: whether to tell when each word is spoken.
+        word_timestamps: whether chunks carry the times of words.
         volume: factor of all samples.
         id: names the request in logs, metrics and the engine.
     """
@@ -246,4 +246,4 @@ class Ended:
 
 SpeechEvent: TypeAlias = AudioChunk | Ended
 SpeechStream: TypeAlias = AsyncGenerator[SpeechEvent, None]
-"""Audio, then one `Ended`; whoever opened it closes it."""
+"""Audio, then one `Ended`; the caller that opened it closes it."""

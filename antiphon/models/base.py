@@ -20,19 +20,19 @@ class Prompt:
     """What a model reads for one segment of text.
 
     Attributes:
-        data: the family's own form of it; nobody else looks inside.
+        data: the family's own form of it, opaque to all else.
         num_tokens: text units that the model reads, for usage.
         seed: of all random numbers of this segment.
         sampling: complete, defaults filled in.
         num_frames_allowed: frames that may be made before more text must arrive (see `Piece`);
             ``None`` if the text is complete.
-        context_frames: frames that the decoder is led through before the first new one, whose
-            audio nobody hears, shape ``[num_frames, ...]``; ``None`` for none.
+        context_frames: frames that the decoder is primed with before the first new one, whose
+            audio is dropped, shape ``[num_frames, ...]``; ``None`` for none.
         first_chunk_frames: frames in the first chunk of audio; ``None`` leaves it to the decoder.
         num_positions: that are read before the first frame, if keys and values are paged.
         position_keys: a 64-bit number for each of these positions that says all that the model
             reads there, so that equal keys from position 0 on mean equal keys and values; they may
-            cover the first positions only. Empty: shared with nobody.
+            cover the first positions only. Empty: never shared.
     """
 
     data: Any

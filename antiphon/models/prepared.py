@@ -90,7 +90,7 @@ class PreparedVoice:
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a safetensors file; whoever reads at ``path`` sees the old or the new one."""
+        """Write a safetensors file; a reader at ``path`` sees the old or the new one."""
         import safetensors.numpy
 
         metadata = _Metadata(name=self.name, family=self.family, ref_text=self.ref_text)

@@ -96,7 +96,7 @@ def checkpoint_family(path: Path) -> Family:
 
 
 def served_name(model: str | None) -> str:
-    """Return what clients call ``model`` if nobody says otherwise: its last part."""
+    """Return what clients call ``model`` by default: its last part."""
     model = model or DEFAULT_FAMILY
     path = Path(model).expanduser()
     if model not in FAMILIES and path.is_dir():

@@ -57,7 +57,7 @@ class LoadContext:
         is_deterministic: whether a request's numbers must not depend on its company, not even by
             rounding, whatever that costs.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
-        progress: told how far loading is; ``None`` if nobody wants to know.
+        progress: called with the progress of loading; ``None``: not reported.
     """
 
     path: Path | None = None
@@ -70,7 +70,7 @@ class LoadContext:
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:
-        """Return what is told of one part, which people know by this name."""
+        """Return the progress callback of one part, by the name that it is shown with."""
         return None if self.progress is None else partial(self.progress, part)
 
 
@@ -226,7 +226,7 @@ class Extra:
 
     Attributes:
         name: as in ``pip install '.[NAME]'``.
-        packages: ``(module, what people call it)``, the one that tells most first.
+        packages: ``(module, what people call it)``, the most telling one first.
     """
 
     name: str
@@ -252,7 +252,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a checkpoint is, told without loading it.
+    """What a checkpoint is, found without loading it.
 
     Attributes:
         facts: short answers by name, in the order in which people want them.
@@ -310,7 +310,7 @@ class Family:
         inspector: takes a checkpoint's directory, returns an `Inspection`; reads no tensor.
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
-            which is told of the bytes written so far and the bytes in all.
+            which is called with the bytes written so far and the bytes in all.
         measuring: what measurements of speed need; ``None`` without a ``checkpoint_maker``.
     """
 

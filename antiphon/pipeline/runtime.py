@@ -56,7 +56,7 @@ class LoadedTask:
             pool: loads its stages.
             stages: that the pool loads.
             path: of its checkpoint, if it has one.
-            further_names: that requests may use too; they are told to nobody.
+            further_names: that requests may use too; they are not listed.
         """
         self.name = name
         self.family = family
@@ -86,7 +86,7 @@ class LoadedTask:
             task_name: of the task.
             is_colocated: whether all stages share an engine, as one device wants it; otherwise
                 each is driven by itself, and frames travel between them.
-            progress: told, in other threads, how far it is.
+            progress: called, in other threads, with the progress of loading.
             pool: that loads the stages, now or later; default: they are loaded now, into this
                 process.
 

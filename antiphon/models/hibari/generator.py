@@ -77,7 +77,7 @@ class HibariGenerator:
     def _predict(
         self, voice: str, ids: tuple[int, ...]
     ) -> tuple[AcousticFrames, NDArray[np.float32] | None]:
-        """Return the frames of a sentence and, if the network tells, how long phonemes last."""
+        """Return the frames of a sentence and, if the network has them, durations of phonemes."""
         if voice not in self._networks:
             raise EngineError(f"The voice '{voice}' is not loaded.")
         padded = np.array([[_PAD_ID, *ids, _PAD_ID]], np.int64)

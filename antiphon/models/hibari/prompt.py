@@ -21,7 +21,7 @@ class HibariPrompt:
     Attributes:
         voice: id of an installed voice.
         sentences: phoneme ids of each; none if the text has nothing to pronounce.
-        words: of each sentence, if somebody wants to know when they are spoken.
+        words: of each sentence, if their times are wanted.
     """
 
     voice: str

@@ -1,4 +1,4 @@
-"""English text to phonemes, whatever the text; what cannot be read is left out, and told."""
+"""English text to phonemes, whatever the text; what cannot be read is left out, and reported."""
 
 import json
 import re
@@ -68,7 +68,7 @@ class Reader:
     def read_words(self, text: str) -> tuple[tuple[ReadWord, ...], ...]:
         """Return the words of each of the sentences that `read` gives, and their places in it.
 
-        Where words cannot be told from each other, there are none.
+        Where words cannot be separated, there are none.
         """
         text = _readable(text)
         sentences: list[tuple[ReadWord, ...]] = []

@@ -68,7 +68,7 @@ class LoadedModel(LoadedTask):
     def nameless_voice(
         self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()
     ) -> Voice:
-        """Return the voice of a request whose name for it nobody has.
+        """Return the voice of a request that names no known voice.
 
         Args:
             request: that may bring its voice by other means.
