@@ -35,10 +35,6 @@ class TorchBackend:
         gate, up = gate_up.chunk(2, dim=-1)
         return F.silu(gate) * up
 
-    def snake(self, x: Tensor, frequency: Tensor, amplitude: Tensor) -> Tensor:
-        wave = (x * frequency).sin_().square_()
-        return torch.addcmul(x.to(wave.dtype), wave, amplitude).to(x.dtype)
-
     def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
         """Add up the rows of each frame's codes, ``[..., num_groups]``."""
         return F.embedding(codes, table).sum(-2)
@@ -94,11 +90,6 @@ class TritonBackend(TorchBackend):
         from antiphon.nn.kernels import pointwise
 
         return pointwise.silu_product(gate_up)
-
-    def snake(self, x: Tensor, frequency: Tensor, amplitude: Tensor) -> Tensor:
-        from antiphon.nn.kernels import pointwise
-
-        return pointwise.snake(x, frequency, amplitude)
 
     def sum_embeddings(self, codes: Tensor, table: Tensor) -> Tensor:
         """Add group by group in f32, as the kernel of a step does, whatever the shape is."""

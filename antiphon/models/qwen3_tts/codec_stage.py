@@ -12,13 +12,11 @@ from antiphon.nn import kernels
 from antiphon.nn.device import resolve_device
 
 
-def load_codec(context: LoadContext, dtype: torch.dtype | None = None) -> StreamingDecoder:
+def load_codec(context: LoadContext) -> StreamingDecoder:
     """Load what turns codes into 24 kHz audio.
 
-    Args:
-        context: its ``dtype`` is the talker's, and means nothing here.
-        dtype: to compute in; ``None``: float16 on a GPU, whose ten bits of fraction are those of
-            TF32 (bfloat16 has seven, and is heard), float32 elsewhere.
+    It computes in float16 on a GPU, whose ten bits of fraction are those of TF32 (bfloat16 has
+    seven, and is heard), in float32 elsewhere; ``context.dtype`` is the talker's.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
@@ -27,20 +25,18 @@ def load_codec(context: LoadContext, dtype: torch.dtype | None = None) -> Stream
     config = load_config(context.path)
     rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
     like = torch.empty(0, dtype=torch.float32, device=resolve_device(context.device))
-    if dtype is None:
-        dtype = torch.float16 if kernels.run_on(like) else torch.float32
     progress = context.progress_of("codec")
     with (
         torch.inference_mode(),
         codec_decoder_weights(context.path, config, like=like, progress=progress) as weights,
     ):
         decoder = CodecDecoder.of(weights, config.codec.decoder)
-        if dtype == torch.float32:
+        if not kernels.run_on(like):
             return GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
         from antiphon.codec.graph_decoder import GraphDecoder
         from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
 
-        fused = FusedDecoder.of(decoder, dtype)
+        fused = FusedDecoder.of(decoder)
     return GraphDecoder(
         fused,
         num_quantizers=config.codec.num_quantizers,

@@ -6,7 +6,6 @@ import triton.language as tl
 from torch import Tensor
 
 _GATE_BLOCK = 1024
-_SNAKE_BLOCK = 1024
 
 
 def rms_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -28,17 +27,6 @@ def silu_product(gate_up: Tensor) -> Tensor:
     result = gate_up.new_empty((*gate_up.shape[:-1], width))
     grid = (result.numel() // width, triton.cdiv(width, _GATE_BLOCK))
     _silu_product[grid](gate_up, result, width, BLOCK=_GATE_BLOCK, num_warps=4)
-    return result
-
-
-def snake(states: Tensor, frequency: Tensor, amplitude: Tensor) -> Tensor:
-    """Return ``x + amplitude * sin(frequency * x)^2``, factors by the last dimension."""
-    states = states.contiguous()
-    result = torch.empty_like(states)
-    size = states.numel()
-    grid = (triton.cdiv(size, _SNAKE_BLOCK),)
-    width = states.shape[-1]
-    _snake[grid](states, frequency, amplitude, result, size, WIDTH=width, BLOCK=_SNAKE_BLOCK)
     return result
 
 
@@ -101,14 +89,3 @@ def _silu_product(gate_up, result, width, BLOCK: tl.constexpr):
     gate = narrow.to(tl.float32)
     gate = (gate / (1.0 + tl.exp(-gate))).to(narrow.dtype).to(tl.float32)
     tl.store(result + row * width + columns, gate * up.to(tl.float32), mask=inside)
-
-
-@triton.jit
-def _snake(states, frequency, amplitude, result, size, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = places < size
-    column = places % WIDTH
-    value = tl.load(states + places, mask=inside, other=0.0).to(tl.float32)
-    wave = tl.sin(value * tl.load(frequency + column))
-    value += wave * wave * tl.load(amplitude + column)
-    tl.store(result + places, value, mask=inside)

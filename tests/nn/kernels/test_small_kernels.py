@@ -46,12 +46,6 @@ def test_gate() -> None:
     torch.testing.assert_close(product, torch.nn.functional.silu(gate) * up)
 
 
-def test_snake() -> None:
-    states, frequency, amplitude = random(2, 7, 12), random(12, seed=1).exp(), random(12, seed=2)
-    expected = states + amplitude * (states * frequency).sin() ** 2
-    torch.testing.assert_close(pointwise.snake(states, frequency, amplitude), expected)
-
-
 def test_noise_is_the_same_to_the_bit() -> None:
     seeds = torch.tensor([seed_words(2**60 + 12345), seed_words(7)], device=DEVICE)
     frames, codebooks = torch.tensor([5, 4000], device=DEVICE), torch.arange(4, device=DEVICE)
