@@ -168,6 +168,8 @@ class SpeechConversation:
         config = parsed(message, SessionConfig)
         request = replace(config.to_domain(new_speech_id()), input="")
         model = self._server.speech.model(request.model)
+        has_words = request.word_timestamps and model.capabilities.word_times
+        request = replace(request, word_timestamps=has_words)
         options = FamilyOptions.of(config, model.task)
         checked = replace(request, options=options.values)
         self._server.speech.check(checked, model, options.recordings)
@@ -207,7 +209,8 @@ class SpeechConversation:
         native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
         place = {"utterance_index": index, "sentence_index": file_index}
         rate_hz = request.sample_rate_hz or native_hz
-        file = SpeechFileOutput(self._socket, self._config, rate_hz, place)
+        has_words = request.word_timestamps
+        file = SpeechFileOutput(self._socket, self._config, rate_hz, place, has_words=has_words)
         request = replace(request, id=new_speech_id())
         opened = self._outbox.open(
             request,
@@ -215,5 +218,6 @@ class SpeechConversation:
             self._config.response_format,
             is_whole=not self._config.stream_audio,
             reads_late=reads_late,
+            observers=(file.words.add,),
         )
         return opened, file

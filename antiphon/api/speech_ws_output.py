@@ -8,6 +8,7 @@ from antiphon.api.errors import WireError
 from antiphon.api.schemas.speech_ws import SessionConfig
 from antiphon.api.sockets import Socket
 from antiphon.api.unspoken import unspoken_member
+from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.types import Ended
 
 MAX_FRAME_BYTES = 512 * 1024
@@ -19,10 +20,17 @@ class SpeechFileOutput:
 
     Attributes:
         text: what it says, as far as it is known.
+        words: those whose audio is made.
     """
 
     def __init__(
-        self, socket: Socket, config: SessionConfig, rate_hz: int, place: Mapping[str, int]
+        self,
+        socket: Socket,
+        config: SessionConfig,
+        rate_hz: int,
+        place: Mapping[str, int],
+        *,
+        has_words: bool,
     ) -> None:
         """Tell of a file.
 
@@ -31,6 +39,7 @@ class SpeechFileOutput:
             config: how the client wants it.
             rate_hz: of its samples.
             place: ``utterance_index`` and ``sentence_index``.
+            has_words: whether the model gives the times of words.
         """
         self._socket = socket
         self._config = config
@@ -41,6 +50,8 @@ class SpeechFileOutput:
         self._num_bytes = 0
         self._has_begun = False
         self._unspoken: Mapping[str, Any] = {}
+        self.words = WordTimestampCollector()
+        self._has_words = has_words
 
     async def begin(self) -> None:
         """See `Listener.begin`."""
@@ -82,7 +93,8 @@ class SpeechFileOutput:
             return
         chunk = {"chunk_id": self._num_chunks, "audio_b64": base64.b64encode(audio).decode()}
         self._num_chunks += 1
-        told = {"type": "audio.chunk", **self._place, **chunk, "timestamps": None}
+        timestamps = self.words.take() if self._has_words else None
+        told = {"type": "audio.chunk", **self._place, **chunk, "timestamps": timestamps}
         await self._socket.send(told)
 
     async def _done(self, *, error: bool, finish_reason: str) -> None:

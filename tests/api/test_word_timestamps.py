@@ -11,6 +11,7 @@ import pytest
 from antiphon.config import ModelSettings, Settings
 from tests.decoding import events
 from tests.servers import RunningServer, start_server, wait_until
+from tests.sockets import connected, messages
 
 URL = "/v1/audio/speech"
 TEXT = "One two three. [pause:2s] Four five."
@@ -18,11 +19,16 @@ WORDS = ["One", "two", "three.", "Four", "five."]
 
 
 @pytest.fixture(scope="module")
-def client() -> Generator[httpx.Client, None, None]:
+def hibari() -> Generator[RunningServer, None, None]:
     with start_server(Settings(model=ModelSettings(source="hibari"))) as running:
         wait_until(lambda: running.state.is_ready)
-        with httpx.Client(base_url=running.base_url, timeout=60) as client:
-            yield client
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(hibari: RunningServer) -> Generator[httpx.Client, None, None]:
+    with httpx.Client(base_url=hibari.base_url, timeout=60) as client:
+        yield client
 
 
 def ask(client: httpx.Client, **fields: Any) -> httpx.Response:
@@ -97,3 +103,20 @@ def test_a_model_that_cannot_tell_says_so(server: RunningServer) -> None:
         response = httpx.post(server.base_url + path, json=sent)
         assert response.status_code == 400
         assert response.json()["error"]["param"] == "word_timestamps"
+
+
+@pytest.mark.parametrize("stream_audio", [True, False])
+def test_a_socket_tells_the_same_words(
+    hibari: RunningServer, client: httpx.Client, stream_audio: bool
+) -> None:
+    config = {"word_timestamps": True, "response_format": "pcm", "seed": 1}
+    with connected(hibari, "/v1/audio/speech/stream") as talk:
+        talk.send("session.config", **config, stream_audio=stream_audio)
+        for letter in TEXT:
+            talk.send("input.text", text=letter)
+        talk.send("input.done")
+        found = messages(talk.until("session.done"))
+    chunks = [each for each in found if each["type"] == "audio.chunk"]
+    assert [word for chunk in chunks for word in chunk["timestamps"]] == told(client)
+    audio = b"".join(base64.b64decode(chunk["audio_b64"]) for chunk in chunks)
+    assert audio == ask(client).content

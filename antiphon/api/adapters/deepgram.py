@@ -173,7 +173,9 @@ class _Voice:
         await self.socket.send(self.format.finished(piece))
 
     async def end(self, ended: Ended) -> None:
-        pass
+        if ended.unspoken:
+            message = f"The voice left out what it cannot say: {', '.join(ended.unspoken)}"
+            await self.socket.send(_described("Warning", message, "unspoken_text"))
 
     async def fail(self, error: WireError) -> None:
         await self.socket.send(_told("Error", error))
@@ -248,5 +250,9 @@ class SpeakConversation:
 def _told(type: str, error: WireError) -> Mapping[str, Any]:
     """Return an error under the names that different readers look for."""
     error = DEEPGRAM.renamed(error)
-    described = {"description": error.message, "code": error.code}
-    return {"type": type, **described, "warn_msg": error.message, "err_msg": error.message}
+    return _described(type, error.message, error.code)
+
+
+def _described(type: str, message: str, code: str | None) -> Mapping[str, Any]:
+    described = {"description": message, "code": code}
+    return {"type": type, **described, "warn_msg": message, "err_msg": message}

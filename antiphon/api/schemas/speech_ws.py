@@ -1,7 +1,6 @@
 """The messages of ``/v1/audio/speech/stream``."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -9,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import M, validated
 from antiphon.audio.encode import AudioFormat
-from antiphon.types import SpeechRequest
 
 
 class SessionConfig(SpeechBody):
@@ -21,7 +19,7 @@ class SessionConfig(SpeechBody):
         False, description="Send audio as it is made, rather than each file at once."
     )
     word_timestamps: bool = Field(
-        False, description="Send audio as JSON; times are null: no model tells them yet."
+        False, description="Send audio as JSON, with the times of its words, or null."
     )
     split_granularity: Literal["none", "sentence", "clause"] = Field(
         "none", description="What is one file: an utterance, a sentence of it, or a clause."
@@ -30,10 +28,6 @@ class SessionConfig(SpeechBody):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         return self
-
-    def to_domain(self, request_id: str) -> SpeechRequest:
-        """See `SpeechBody.to_domain`; this WebSocket sends no times yet."""
-        return replace(super().to_domain(request_id), word_timestamps=False)
 
 
 class InputText(BaseModel):
