@@ -32,6 +32,9 @@ class ModelSettings(SettingsSection):
     )
     name: str | None = Field(None, description="Served name; default: last part of the source.")
     device: str = Field("auto", description="cpu, cuda, cuda:N or auto.")
+    decoder_device: str | None = Field(
+        None, description="Of the codec, apart from the model; default: they share device and step."
+    )
     dtype: Literal["auto", "bfloat16", "float32"] = Field(
         "auto", description="What the weights are computed in."
     )

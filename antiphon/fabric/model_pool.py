@@ -9,7 +9,7 @@ import gc
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from antiphon.errors import ModelLoadingError
 from antiphon.fabric.base import Fabric, Placement, StageHandle
@@ -27,7 +27,7 @@ class PooledModel:
     Attributes:
         groups: its stages, first to last; those of a group share a device.
         context: with which they are loaded.
-        placement: where.
+        placements: of the groups.
         handles: of the groups; empty while they are not loaded.
         num_users: requests that hold it.
         idle_since_s: when the last of them has left, or it was loaded.
@@ -35,7 +35,7 @@ class PooledModel:
 
     groups: Sequence[Sequence[StageSpec]]
     context: LoadContext
-    placement: Placement = field(default_factory=Placement)
+    placements: Sequence[Placement]
     handles: tuple[StageHandle, ...] = ()
     num_users: int = 0
     idle_since_s: float = 0.0
@@ -155,8 +155,8 @@ class ModelPool:
                 await self._make_room()
             handles: list[StageHandle] = []
             try:
-                for specs in model.groups:
-                    hosted = await self.fabric.host(specs, model.context, model.placement)
+                for specs, placement in zip(model.groups, model.placements, strict=True):
+                    hosted = await self.fabric.host(specs, model.context, placement)
                     handles.append(hosted)
             finally:
                 if len(handles) < len(model.groups):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -15,12 +15,12 @@ from antiphon.concurrency import LoopCalls
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import StageHandle, StageItem, StageRequest
+from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
-from antiphon.models.spec import Family, LoadContext, Task
+from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
 from antiphon.pipeline.speech.producer import fed
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.telemetry.engine_stats import EngineStats
@@ -75,7 +75,6 @@ class LoadedTask:
         settings: ModelSettings,
         task_name: str,
         *,
-        is_colocated: bool = True,
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
     ) -> Self:
@@ -84,8 +83,6 @@ class LoadedTask:
         Args:
             settings: which model, and on what device.
             task_name: of the task.
-            is_colocated: whether all stages share an engine, as one device wants it; otherwise
-                each is driven by itself, and frames travel between them.
             progress: called, in other threads, with the progress of loading.
             pool: that loads the stages, now or later; default: they are loaded now, into this
                 process.
@@ -102,11 +99,12 @@ class LoadedTask:
             )
         context = _context(settings, path, progress)
         prompter = await asyncio.to_thread(task.prompter.resolve(), context)
-        groups = engine_groups(task.pipeline, is_colocated=is_colocated)
+        groups = engine_groups(task.pipeline, is_colocated=settings.decoder_device is None)
         needs_encoder = task.encoder is not None and prompter.capabilities.needs_encoder
         if task.encoder is not None and needs_encoder:
             groups = ((task.encoder,), *groups)
-        stages = PooledModel(groups, context)
+        placements = [_placement(settings, specs) for specs in groups]
+        stages = PooledModel(groups, context, placements)
         if pool is None:
             pool = ModelPool(LocalFabric(build_stage))
             pool.add(stages)
@@ -200,6 +198,12 @@ class LoadedTask:
     async def close(self) -> None:
         """Free everything."""
         await self._pool.remove(self._stages)
+
+
+def _placement(settings: ModelSettings, specs: Sequence[StageSpec]) -> Placement:
+    """Return where stages run that share a device."""
+    is_decoder = specs[0].kind is StageKind.DECODER
+    return Placement(settings.decoder_device if is_decoder else None)
 
 
 def _context(

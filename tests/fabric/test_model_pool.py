@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelLoadError, ModelLoadingError
-from antiphon.fabric.base import Stage, StageRequest, StageStream
+from antiphon.fabric.base import Placement, Stage, StageRequest, StageStream
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
@@ -68,7 +68,7 @@ def pool_of(ledger: Ledger, *, max_loaded: int = 0, max_bytes: int = 0, **more: 
 
 def added(name: str, pool: ModelPool) -> PooledModel:
     spec = StageSpec(name, StageKind.GENERATOR, *TEXT_TO_AUDIO, Ref("nowhere:nothing"))
-    model = PooledModel([[spec]], LoadContext())
+    model = PooledModel([[spec]], LoadContext(), [Placement()])
     pool.add(model)
     return model
 
@@ -142,7 +142,7 @@ def test_models_make_room_by_their_bytes(tmp_path: Path) -> None:
         (tmp_path / f"{name}.weights").write_bytes(bytes(num_bytes))
         factory = Ref("nowhere:nothing")
         spec = StageSpec(name, StageKind.GENERATOR, *TEXT_TO_AUDIO, factory, weights=(f"{name}.*",))
-        model = PooledModel([[spec]], LoadContext(tmp_path))
+        model = PooledModel([[spec]], LoadContext(tmp_path), [Placement()])
         pool.add(model)
         return model
 

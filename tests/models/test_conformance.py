@@ -45,8 +45,13 @@ def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
 @asynccontextmanager
 async def loaded(name: str, *, is_colocated: bool = True) -> AsyncGenerator[Speech, None]:
     source = str(made[name]) if name in made else name
-    settings = ModelSettings(source=source, device="cpu", max_slots=8)
-    model = await LoadedModel.load(settings, is_colocated=is_colocated)
+    settings = ModelSettings(
+        source=source,
+        device="cpu",
+        decoder_device=None if is_colocated else "cpu",
+        max_slots=8,
+    )
+    model = await LoadedModel.load(settings)
     speech = Speech({model.name: model}, SpeechSettings())
     try:
         yield speech

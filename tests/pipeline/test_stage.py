@@ -118,8 +118,9 @@ def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
 def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool) -> None:
     async def main() -> None:
         settings = ModelSettings(source="toy", device="cpu", max_slots=2)
-        apart = await LoadedModel.load(settings, is_colocated=False)
-        model = await LoadedModel.load(settings, is_colocated=is_colocated)
+        split = settings.model_copy(update={"decoder_device": "cpu"})
+        apart = await LoadedModel.load(split)
+        model = await LoadedModel.load(settings if is_colocated else split)
         request = SpeechRequest("la la la la", sampling=model.task.sampling)
         prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
         talker = apart._stages.handles[0]
@@ -154,8 +155,8 @@ def apart(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
     """Run a body on the toy, whose codec is a stage of its own."""
 
     async def main() -> None:
-        settings = ModelSettings(source="toy", device="cpu", max_slots=2)
-        model = await LoadedModel.load(settings, is_colocated=False)
+        settings = ModelSettings(source="toy", device="cpu", decoder_device="cpu", max_slots=2)
+        model = await LoadedModel.load(settings)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await body(model)

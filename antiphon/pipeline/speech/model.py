@@ -29,13 +29,10 @@ class LoadedModel(LoadedTask):
         settings: ModelSettings,
         task_name: str = SPEECH,
         *,
-        is_colocated: bool = True,
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
     ) -> Self:
-        return await super().load(
-            settings, task_name, is_colocated=is_colocated, progress=progress, pool=pool
-        )
+        return await super().load(settings, task_name, progress=progress, pool=pool)
 
     @property
     def capabilities(self) -> SpeechCapabilities:
