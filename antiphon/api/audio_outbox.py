@@ -27,7 +27,7 @@ Action: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Listener(Protocol):
-    """How a protocol tells of one utterance: begin, pieces, then end; or fail, at any time."""
+    """How a protocol sends one utterance: begin, pieces, then end; or fail, at any time."""
 
     async def begin(self) -> None:
         """The first piece is ready."""

@@ -1,4 +1,4 @@
-"""What a client of ``/v1/audio/speech/stream`` is told of one file: an utterance, or a sentence."""
+"""The messages of ``/v1/audio/speech/stream`` about one file: an utterance, or a sentence."""
 
 import base64
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ MAX_FRAME_BYTES = 512 * 1024
 
 
 class SpeechFileOutput:
-    """Tells of one file; a `Listener`.
+    """Sends one file; a `Listener`.
 
     Attributes:
         text: what it says, as far as it is known.
@@ -103,5 +103,5 @@ class SpeechFileOutput:
 
 
 def error_message(error: WireError) -> dict[str, Any]:
-    """Return an error as vLLM-Omni tells it, with OpenAI's object beside it."""
+    """Return an error as vLLM-Omni describes it, with OpenAI's object beside it."""
     return {"type": "error", "message": error.message, **error.body()}

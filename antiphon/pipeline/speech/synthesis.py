@@ -251,11 +251,13 @@ class Synthesis:
     async def _play(self, playing: "_Opened") -> list[AudioChunk]:
         """Return what comes next of the segment that is played."""
         assert self._track is not None
-        self._note_waiting()
+        if not self._is_complete:
+            self._note_waiting()
         event = await playing.source.next()
         if isinstance(event, AudioChunk):
             self._has_spoken = self._may_prefetch = True
-            self._prefetch_next()
+            if self._items:
+                self._prefetch_next()
             return await self._track.push(event)
         assert event is not None, "a segment ends with one Ended"
         self._usage += event.usage
