@@ -1,10 +1,11 @@
-"""Worker threads for whatever must not run on the event loop, and calls from loop to loop."""
+"""Worker threads for blocking calls, calls between event loops, and streams with producers."""
 
 import asyncio
 import contextvars
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -140,6 +141,32 @@ async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
     for task in tasks:
         if not task.cancelled():
             task.exception()  # retrieved, so that the loop does not report it as lost
+
+
+async def run_with_producer(
+    items: AsyncGenerator[T, None], produce: Callable[[], Coroutine[Any, Any, None]]
+) -> AsyncGenerator[T, None]:
+    """Yield ``items`` while ``produce()`` supplies them; raises what either side raises."""
+    async with aclosing(items):
+        # Tasks start in the order of their creation: the consumer exists before its producer runs.
+        next_item = asyncio.ensure_future(anext(items, None))
+        producer = asyncio.create_task(produce())
+        try:
+            while (item := await _beside(producer, next_item)) is not None:
+                yield item
+                next_item = asyncio.ensure_future(anext(items, None))
+        finally:
+            await cancel_and_wait(next_item)
+            await cancel_and_wait(producer)
+
+
+async def _beside(producer: "asyncio.Task[None]", next_item: "asyncio.Future[T]") -> T:
+    """Return the next item; raises the producer's error if that fails first."""
+    if not producer.done():
+        await asyncio.wait((next_item, producer), return_when=asyncio.FIRST_COMPLETED)
+    if producer.done() and not next_item.done():
+        producer.result()
+    return await next_item
 
 
 async def _settled(waiting: "asyncio.Future[T]") -> None:

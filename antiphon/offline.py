@@ -22,7 +22,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_members
@@ -61,7 +61,7 @@ class Antiphon(SpeechTasks):
         self._calls = LoopCalls(portal.call(asyncio.get_running_loop))
         self._references = loaded_settings.references
         try:
-            load = functools.partial(LoadedModel.load, loaded_settings.model, progress=progress)
+            load = functools.partial(SpeechModel.load, loaded_settings.model, progress=progress)
             self._model = self._calls.run(load)
         except BaseException:
             self._exit.close()

@@ -3,12 +3,13 @@
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-from antiphon.concurrency import LoopCalls, Workers
+from antiphon.concurrency import LoopCalls, Workers, run_with_producer
 from antiphon.telemetry.logs import request_id, request_scope
 
 
@@ -167,3 +168,47 @@ def test_a_call_that_cancels_itself_is_cancelled_for_its_caller() -> None:
         asyncio.run(main(calls))
         with pytest.raises(concurrent.futures.CancelledError):
             calls.run(leave)
+
+
+async def items(num: int, *, then_wait: bool = False) -> AsyncGenerator[int, None]:
+    for number in range(num):
+        yield number
+    if then_wait:
+        await asyncio.Event().wait()
+
+
+def test_an_error_of_the_producer_ends_the_stream() -> None:
+    async def fail() -> None:
+        raise RuntimeError("no more")
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="no more"):
+            async for _ in run_with_producer(items(3, then_wait=True), fail):
+                pass
+
+    asyncio.run(main())
+
+
+def test_a_stream_outlives_its_producer_and_stops_it_at_its_end() -> None:
+    states: list[str] = []
+
+    async def produce(*, for_ever: bool) -> None:
+        try:
+            if for_ever:
+                await asyncio.Event().wait()
+        finally:
+            states.append("ended")
+
+    async def main() -> None:
+        for for_ever in (False, True):
+            received = [
+                each
+                async for each in run_with_producer(items(3), partial(produce, for_ever=for_ever))
+            ]
+            assert received == [0, 1, 2]
+        stream = run_with_producer(items(3), partial(produce, for_ever=True))
+        await anext(stream)
+        await stream.aclose()
+        assert states == ["ended"] * 3
+
+    asyncio.run(main())

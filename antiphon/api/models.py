@@ -9,7 +9,7 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 
 router = APIRouter(tags=["models"])
 
@@ -35,7 +35,7 @@ async def list_audio_models(server: Server) -> dict[str, Any]:
     return {"models": [{"id": name} for name in server.speech.models]}
 
 
-def _described(model: LoadedModel, server: ServerState) -> dict[str, Any]:
+def _described(model: SpeechModel, server: ServerState) -> dict[str, Any]:
     capabilities = model.capabilities
     return {
         "id": model.name,

@@ -16,7 +16,7 @@ from antiphon.api.validation import invalid_request
 from antiphon.config import SpeechSettings
 from antiphon.errors import MAX_LISTED, MAX_SHOWN_CHARACTERS, InvalidRequestError, shortened
 from antiphon.models.spec import Task
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.types import SpeechRequest, SpeechStream
 from antiphon.voices.recordings import Recordings
@@ -90,7 +90,7 @@ class FamilyOptions:
 
 def checked_request(
     body: SpeechBody, request: SpeechRequest, server: ServerState
-) -> tuple[SpeechRequest, LoadedModel, FamilyOptions]:
+) -> tuple[SpeechRequest, SpeechModel, FamilyOptions]:
     """Return a request with its body's options but recordings, its model, and all options.
 
     Raises:

@@ -33,7 +33,7 @@ from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import SpeechRequest
 
 router = APIRouter()
@@ -54,7 +54,7 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
 class RealtimeConversation:
     """Follows the messages of one connection."""
 
-    def __init__(self, socket: Socket, server: ServerState, model: LoadedModel) -> None:
+    def __init__(self, socket: Socket, server: ServerState, model: SpeechModel) -> None:
         self._socket = socket
         self._speech = server.speech
         self._outbox = AudioOutbox(server)

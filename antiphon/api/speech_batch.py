@@ -29,7 +29,7 @@ from antiphon.api.streaming import WholeResponse
 from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 
 router = APIRouter(tags=["speech"])
 
@@ -76,7 +76,7 @@ async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str
     return options.ignored
 
 
-def _says_who(item: Mapping[str, Any], model: LoadedModel) -> bool:
+def _says_who(item: Mapping[str, Any], model: SpeechModel) -> bool:
     """Whether an item has its own voice, or its own model."""
     fields = ("model", "voice", "speaker", "references", *model.capabilities.voice_fields)
     return any(item.get(name) is not None for name in fields)

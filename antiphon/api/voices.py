@@ -14,7 +14,7 @@ from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import Voice
 from antiphon.voices.names import MAX_NAME_CHARACTERS
 from antiphon.voices.store import NewVoice, StoredVoice
@@ -120,7 +120,7 @@ def _kept(voice: StoredVoice) -> dict[str, Any]:
     return {**described, **openai_voice(voice), "success": True, "voice": described}
 
 
-def _described(voice: Voice, model: LoadedModel, server: ServerState) -> dict[str, Any]:
+def _described(voice: Voice, model: SpeechModel, server: ServerState) -> dict[str, Any]:
     return {
         "id": voice.id,
         "object": "audio.voice",

@@ -18,7 +18,7 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
 from antiphon.models.registry import resolve
 from antiphon.models.spec import Product
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import AudioChunk, new_request_id
 
 TEXT = (
@@ -110,7 +110,7 @@ def text_for(num_frames: int, *, has_real_tokens: bool) -> str:
     return " ".join([TEXT] * (1 + num_characters // len(TEXT)))[:num_characters].strip()
 
 
-async def measure(model: LoadedModel, load: Load) -> Result:
+async def measure(model: SpeechModel, load: Load) -> Result:
     """Run one load and return what it gave."""
     capabilities = model.capabilities
     sampling = replace(model.task.sampling, max_frames=load.num_frames)
@@ -171,7 +171,7 @@ async def run(
     if products:  # before the model is there: its memory is then free
         batches = sorted({load.concurrency for load in loads})
         bound = await asyncio.to_thread(measure_bound, settings.device, products, batches)
-    model = await LoadedModel.load(settings)
+    model = await SpeechModel.load(settings)
     try:
         await model.warm_up()
         results = []
@@ -202,7 +202,7 @@ def frame_products(settings: ModelSettings) -> list[Product]:
     return products
 
 
-async def _stream(model: LoadedModel, prompt: Prompt, num_frames: int) -> StreamTimes:
+async def _stream(model: SpeechModel, prompt: Prompt, num_frames: int) -> StreamTimes:
     """Speak until there are as many frames; a text that ends before is begun again."""
     times = StreamTimes(time.perf_counter())
     while times.num_frames < num_frames:

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from antiphon import __version__
 from antiphon.api.state import ServerState
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8
@@ -38,7 +38,7 @@ def _reachable(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _voices(model: LoadedModel) -> str:
+def _voices(model: SpeechModel) -> str:
     voices = [voice.id for voice in model.capabilities.voices]
     num_more = len(voices) - MAX_SHOWN_VOICES
     return ", ".join(voices[:MAX_SHOWN_VOICES]) + (f" and {num_more} more" if num_more > 0 else "")

@@ -7,14 +7,14 @@ from antiphon.config import Settings
 from antiphon.errors import SettingsError
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.stage import build_stage
 from antiphon.types import LoadProgress
 
 
 async def load_models(
     settings: Settings, progress: LoadProgress | None, stack: AsyncExitStack
-) -> dict[str, LoadedModel]:
+) -> dict[str, SpeechModel]:
     """Load the served models, the default one first; ``stack`` closes them.
 
     Of a model that is not loaded at the start, only what reads requests is in memory.
@@ -24,9 +24,9 @@ async def load_models(
         SettingsError: two have the same name.
     """
     pool = _pool(settings)
-    models: dict[str, LoadedModel] = {}
+    models: dict[str, SpeechModel] = {}
     for source in settings.served():
-        model = await LoadedModel.load(source, progress=progress, pool=pool)
+        model = await SpeechModel.load(source, progress=progress, pool=pool)
         stack.push_async_callback(model.close)
         if model.name in models:
             raise SettingsError(
@@ -41,7 +41,7 @@ async def load_models(
     return models
 
 
-async def warm_up(models: dict[str, LoadedModel]) -> None:
+async def warm_up(models: dict[str, SpeechModel]) -> None:
     """Warm the models that are loaded at the start."""
     for model in models.values():
         if model.is_loaded:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from antiphon.concurrency import LoopCalls
+from antiphon.concurrency import LoopCalls, run_with_producer
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import EngineError, ModelLoadError
@@ -21,7 +21,6 @@ from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
-from antiphon.pipeline.speech.producer import fed
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
@@ -155,7 +154,7 @@ class LoadedTask:
             first, *_ = *upstream, last = handles[self._first :]
             stream = self.fabric.open(last, replace(request, upstream=tuple(upstream)))
             if text is not None:
-                stream = fed(stream, partial(self._feed, first, request.id, text))
+                stream = run_with_producer(stream, partial(self._feed, first, request.id, text))
             async with aclosing(until_first("first chunk", stream)) as items:
                 async for item in items:
                     yield item

@@ -9,7 +9,7 @@ from typing import Any
 
 from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.fused_runner import FusedRunner
-from antiphon.concurrency import num_usable_cores
+from antiphon.concurrency import num_usable_cores, run_with_producer
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.generator_engine import GeneratorEngine
@@ -18,7 +18,6 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece, StageGenerator
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
-from antiphon.pipeline.speech.producer import fed
 from antiphon.telemetry.stage_status import Publish
 from antiphon.types import AudioChunk, Ended, FrameReady
 
@@ -123,7 +122,8 @@ class EngineStage:
         )
         async with aclosing(upstream):
             first = await anext(upstream)  # at once: text may be appended as soon as it is open
-            async with aclosing(fed(events, partial(frames.send_all, first))) as items:
+            produced = run_with_producer(events, partial(frames.send_all, first))
+            async with aclosing(produced) as items:
                 async for item in items:
                     if isinstance(item, AudioChunk):
                         frames.on_read(item.num_frames)

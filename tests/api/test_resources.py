@@ -12,7 +12,7 @@ from antiphon.config import LimitSettings, ModelSettings, Settings
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.runner import PendingStep
 from antiphon.models.toy.talker import ToyRunner
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from tests import faulty
 from tests.servers import RunningServer, start_server, wait_until
 
@@ -127,11 +127,11 @@ def test_a_model_that_broke_for_good_is_unhealthy(monkeypatch: pytest.MonkeyPatc
 
 
 def test_not_ready_while_the_model_is_cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def failing(model: LoadedModel) -> None:
+    async def failing(model: SpeechModel) -> None:
         raise RuntimeError("cold")
 
     faulty.register(monkeypatch)
-    monkeypatch.setattr(LoadedModel, "warm_up", failing)
+    monkeypatch.setattr(SpeechModel, "warm_up", failing)
     with start_server(Settings(model=ModelSettings(source="faulty"))) as server:
         wait_until(server.state.warm_up.done)
         assert httpx.get(f"{server.base_url}/ready").status_code == 503

@@ -15,7 +15,7 @@ from antiphon.api.encoding import encoded
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests.servers import TOY, start_server, wait_until
@@ -70,7 +70,7 @@ def test_a_chunk_passes_few_generators(
         source = str(checkpoint("tiny", "custom_voice"))
 
     async def main() -> None:
-        model = await LoadedModel.load(ModelSettings(source=source, device="cpu"))
+        model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
         speech, workers = Speech({model.name: model}, SpeechSettings()), Workers("encoders")
         before = generators()
         if arrives:

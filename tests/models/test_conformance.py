@@ -17,7 +17,7 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import LateText, Piece
 from antiphon.models.registry import FAMILIES, families
 from antiphon.offline import Audio, collect
-from antiphon.pipeline.speech.model import SPEECH, LoadedModel
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
 
@@ -51,7 +51,7 @@ async def loaded(name: str, *, is_colocated: bool = True) -> AsyncGenerator[Spee
         decoder_device=None if is_colocated else "cpu",
         max_slots=8,
     )
-    model = await LoadedModel.load(settings)
+    model = await SpeechModel.load(settings)
     speech = Speech({model.name: model}, SpeechSettings())
     try:
         yield speech
@@ -82,7 +82,7 @@ def assert_same(one: Samples, other: Samples) -> None:
     np.testing.assert_array_equal(one, other)
 
 
-async def say_late(model: LoadedModel, parts: Iterable[str]) -> Samples:
+async def say_late(model: SpeechModel, parts: Iterable[str]) -> Samples:
     """Speak a text that arrives in parts, each when the one before has had its turn."""
     assert isinstance(model.prompter, LateText)
     sampling = replace(model.task.sampling, max_frames=MAX_FRAMES)

@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.offline import Audio, collect
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests import paged
@@ -26,7 +26,7 @@ def spoken(source: str, *, is_live: bool) -> list[Audio]:
 
     async def main() -> list[Audio]:
         settings = ModelSettings(source=source, device="cpu", max_slots=8)
-        model = await LoadedModel.load(settings)
+        model = await SpeechModel.load(settings)
         speech = Speech({model.name: model}, SpeechSettings())
         try:
             requests = [

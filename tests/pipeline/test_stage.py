@@ -16,7 +16,7 @@ from antiphon.models.base import Piece
 from antiphon.models.toy.codec import ToneCodec
 from antiphon.models.toy.prompt import ToyPrompter
 from antiphon.models.toy.talker import ToyRunner
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import AudioChunk, Ended, FrameReady, Samples, SpeechRequest
 
 DEADLINE_S = 20.0
@@ -31,7 +31,7 @@ class Text:
         self._parts = parts
         self._is_closed = is_closed
 
-    def open(self, model: LoadedModel) -> StageStream:
+    def open(self, model: SpeechModel) -> StageStream:
         assert isinstance(model.prompter, ToyPrompter)
         request = SpeechRequest("", sampling=model.task.sampling)
         prompt, feed = model.prompter.open(request, model.capabilities.voices[0], 1)
@@ -51,9 +51,9 @@ class Text:
         return model.open(StageRequest("late", prompt), pieces())
 
 
-def on_toy(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
+def on_toy(body: Callable[[SpeechModel], Awaitable[None]]) -> None:
     async def main() -> None:
-        model = await LoadedModel.load(ModelSettings(source="toy", device="cpu", max_slots=2))
+        model = await SpeechModel.load(ModelSettings(source="toy", device="cpu", max_slots=2))
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await body(model)
@@ -66,7 +66,7 @@ def on_toy(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
 
 
 def test_what_is_wrong_with_the_text_is_told_to_the_listener() -> None:
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         text = Text([])  # empty, as is known at its end
         with pytest.raises(InvalidRequestError):
             [item async for item in text.open(model)]
@@ -76,7 +76,7 @@ def test_what_is_wrong_with_the_text_is_told_to_the_listener() -> None:
 
 
 def test_a_listener_who_leaves_ends_the_text_and_frees_the_slot() -> None:
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         for _ in range(3):  # more than there are slots
             text = Text(["la la la la"], is_closed=False)
             async with aclosing(text.open(model)) as items:
@@ -87,7 +87,7 @@ def test_a_listener_who_leaves_ends_the_text_and_frees_the_slot() -> None:
 
 
 def test_a_text_is_spoken_as_far_as_it_has_come() -> None:
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         arrived = asyncio.Event()
         prompter = model.prompter
         assert isinstance(prompter, ToyPrompter)
@@ -119,8 +119,8 @@ def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool)
     async def main() -> None:
         settings = ModelSettings(source="toy", device="cpu", max_slots=2)
         split = settings.model_copy(update={"decoder_device": "cpu"})
-        apart = await LoadedModel.load(split)
-        model = await LoadedModel.load(settings if is_colocated else split)
+        apart = await SpeechModel.load(split)
+        model = await SpeechModel.load(settings if is_colocated else split)
         request = SpeechRequest("la la la la", sampling=model.task.sampling)
         prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
         talker = apart._stages.handles[0]
@@ -137,7 +137,7 @@ def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool)
     asyncio.run(main())
 
 
-async def _samples(model: LoadedModel, request: StageRequest) -> Samples:
+async def _samples(model: SpeechModel, request: StageRequest) -> Samples:
     items = [item async for item in model.open(request)]
     assert items[-1] == Ended("stop")
     chunks = [item.samples for item in items if isinstance(item, AudioChunk)]
@@ -151,12 +151,12 @@ async def _signalling(stream: StageStream, heard: asyncio.Event) -> StageStream:
             yield item
 
 
-def apart(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
+def apart(body: Callable[[SpeechModel], Awaitable[None]]) -> None:
     """Run a body on the toy, whose codec is a stage of its own."""
 
     async def main() -> None:
         settings = ModelSettings(source="toy", device="cpu", decoder_device="cpu", max_slots=2)
-        model = await LoadedModel.load(settings)
+        model = await SpeechModel.load(settings)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await body(model)
@@ -168,7 +168,7 @@ def apart(body: Callable[[LoadedModel], Awaitable[None]]) -> None:
 
 
 def whole(
-    model: LoadedModel, text: str, *, name: str = "whole", is_live: bool = True
+    model: SpeechModel, text: str, *, name: str = "whole", is_live: bool = True
 ) -> StageStream:
     request = SpeechRequest(text, sampling=model.task.sampling)
     prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
@@ -192,7 +192,7 @@ def test_a_listener_who_does_not_read_holds_both_stages_back(
 
     monkeypatch.setattr(ToyRunner, "next_frame", counted)
 
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         async with aclosing(whole(model, "la " * 300)) as items:
             await anext(items)
             for number in range(5):  # others are served meanwhile
@@ -207,7 +207,7 @@ def test_a_listener_who_does_not_read_holds_both_stages_back(
 
 
 def test_a_limit_that_the_first_stage_meets_is_the_reason_at_the_end() -> None:
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         sampling = replace(model.task.sampling, max_frames=7)
         request = SpeechRequest("la la la", sampling=sampling)
         prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
@@ -220,7 +220,7 @@ def test_a_limit_that_the_first_stage_meets_is_the_reason_at_the_end() -> None:
 
 @pytest.mark.parametrize("index", [0, 1], ids=["first", "codec"])
 def test_a_request_that_is_aborted_at_one_stage_ends_at_both(index: int) -> None:
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         async with model._pool.held(model._stages) as handles:
             async with aclosing(whole(model, "la " * 300)) as items:
                 assert isinstance(await anext(items), AudioChunk)
@@ -249,7 +249,7 @@ def test_a_stage_that_fails_ends_the_request_at_both(
 
     monkeypatch.setattr(owner, method, broken)
 
-    async def body(model: LoadedModel) -> None:
+    async def body(model: SpeechModel) -> None:
         with pytest.raises(EngineError, match="failed"):
             [item async for item in whole(model, "la " * 300)]
         await until(lambda: model.status.failure is not None)

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests.asr import transcribe, words
@@ -38,7 +38,7 @@ def story(num_sentences: int) -> str:
 
 def spoken(text: str) -> Audio:
     async def main() -> Audio:
-        model = await LoadedModel.load(ModelSettings())
+        model = await SpeechModel.load(ModelSettings())
         speech = Speech({model.name: model}, SpeechSettings())
         try:
             return await collect(speech.stream(SpeechRequest(text, seed=1)))

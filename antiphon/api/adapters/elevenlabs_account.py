@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 
 router = APIRouter(tags=["elevenlabs"])
 
@@ -46,7 +46,7 @@ def elevenlabs_models(server: ServerState) -> list[dict[str, Any]]:
     return [_described(model, max_characters) for model in server.speech.models.values()]
 
 
-def _described(model: LoadedModel, max_characters: int) -> dict[str, Any]:
+def _described(model: SpeechModel, max_characters: int) -> dict[str, Any]:
     languages = model.capabilities.languages
     return {
         "model_id": model.name,

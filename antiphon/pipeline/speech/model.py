@@ -18,7 +18,7 @@ DEFAULT_VOICE = "default"
 _WARM_UP_FRAMES = 16
 
 
-class LoadedModel(LoadedTask):
+class SpeechModel(LoadedTask):
     """A model that is ready to speak."""
 
     prompter: Prompter

@@ -9,7 +9,7 @@ from antiphon.concurrency import Workers
 from antiphon.errors import EngineError, RateLimitError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import Feed, LateText, Piece, Prompt, TextChecking
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text_plan import Segment
@@ -33,7 +33,7 @@ class SegmentContext:
 
     request: SpeechRequest
     voice: Voice
-    model: LoadedModel
+    model: SpeechModel
     workers: Workers
     reads_late: bool = False
     checks_text: bool = False

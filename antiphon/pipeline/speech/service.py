@@ -11,7 +11,7 @@ from antiphon.config import SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
 from antiphon.models.base import RequestChecking
 from antiphon.models.options import read_options
-from antiphon.pipeline.speech.model import DEFAULT_VOICE, LoadedModel
+from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segmenter import (
@@ -47,7 +47,7 @@ class Speech:
 
     def __init__(
         self,
-        models: Mapping[str, LoadedModel],
+        models: Mapping[str, SpeechModel],
         settings: SpeechSettings,
         metrics: Metrics | None = None,
         uploaded: VoiceService | None = None,
@@ -78,7 +78,7 @@ class Speech:
         """The threads for what prompts and transforms take."""
         return self._workers
 
-    def model(self, name: str | None) -> LoadedModel:
+    def model(self, name: str | None) -> SpeechModel:
         """Return the served model of this name or alias.
 
         Raises:
@@ -179,7 +179,7 @@ class Speech:
         await self.resolve_voice(request, model)
 
     async def resolve_voice(
-        self, request: SpeechRequest, model: LoadedModel
+        self, request: SpeechRequest, model: SpeechModel
     ) -> tuple[SpeechRequest, Voice]:
         """Return the voice, and the request with all that the model needs of an uploaded one.
 
@@ -207,7 +207,7 @@ class Speech:
     def _context(
         self,
         request: SpeechRequest,
-        model: LoadedModel,
+        model: SpeechModel,
         planner: TextPlanner,
         load: LoadOptions | None,
     ) -> SynthesisContext:
@@ -247,7 +247,7 @@ class Speech:
             max_characters=max_characters,
         )
 
-    def _own_voice(self, request: SpeechRequest, model: LoadedModel) -> Voice:
+    def _own_voice(self, request: SpeechRequest, model: SpeechModel) -> Voice:
         """Return the model's voice of a name or another spelling of it, if one is needed.
 
         Raises:
@@ -260,7 +260,7 @@ class Speech:
         return model.nameless_voice(request, aliases)
 
     def check(
-        self, request: SpeechRequest, model: LoadedModel, recordings: Collection[str] = ()
+        self, request: SpeechRequest, model: SpeechModel, recordings: Collection[str] = ()
     ) -> None:
         """Refuse what ``model`` could not speak, whatever the text and the voice are.
 

@@ -15,7 +15,7 @@ import numpy as np
 from antiphon.concurrency import Workers
 from antiphon.errors import AntiphonError, UnspeakableTextError
 from antiphon.models.base import Prompt
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segment_stream import SegmentContext, SegmentStream
@@ -56,7 +56,7 @@ class SynthesisContext:
     """
 
     request: SpeechRequest
-    model: LoadedModel
+    model: SpeechModel
     resolve_voice: ResolveVoice
     workers: Workers
     metrics: Metrics

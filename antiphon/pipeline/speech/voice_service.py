@@ -13,7 +13,7 @@ from antiphon.config import DataSettings
 from antiphon.errors import AntiphonError, InvalidRequestError, StorageError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
-from antiphon.pipeline.speech.model import DEFAULT_VOICE, LoadedModel
+from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.types import OPERATOR, Caller, Samples, SpeechRequest, Voice
@@ -97,7 +97,7 @@ class VoiceService:
             logger.warning("uploaded voices: %s", error.message)
 
     async def add(
-        self, voice: NewVoice, model: LoadedModel, aliases: Collection[str] = ()
+        self, voice: NewVoice, model: SpeechModel, aliases: Collection[str] = ()
     ) -> StoredVoice:
         """Hear a voice and keep it; from then on every process can speak with it.
 
@@ -129,7 +129,7 @@ class VoiceService:
         *,
         name: str | None,
         description: str | None,
-        model: LoadedModel,
+        model: SpeechModel,
         aliases: Collection[str] = (),
     ) -> StoredVoice:
         """Change what a voice is called, or its description; ``None`` leaves either as it is.
@@ -160,7 +160,7 @@ class VoiceService:
         return voice
 
     async def resolve_voice(
-        self, request: SpeechRequest, model: LoadedModel, aliases: Mapping[str, str]
+        self, request: SpeechRequest, model: SpeechModel, aliases: Mapping[str, str]
     ) -> tuple[SpeechRequest, Voice]:
         """Return a request with what the model needs to speak with its voice, and the voice.
 
@@ -208,7 +208,7 @@ class VoiceService:
         self.workers.close()
         self._database.close()
 
-    async def _names(self, model: LoadedModel) -> list[str]:
+    async def _names(self, model: SpeechModel) -> list[str]:
         """Return the names that the model can speak with."""
         if not model.capabilities.cloning:
             return []
@@ -218,7 +218,7 @@ class VoiceService:
         found = self.voices.find(name)
         return found if found or alias is None else self.voices.find(alias)
 
-    async def _prepared(self, stored: StoredVoice, model: LoadedModel) -> PreparedVoice:
+    async def _prepared(self, stored: StoredVoice, model: SpeechModel) -> PreparedVoice:
         """Return what the model made of a voice, or let it hear the voice again."""
         identity = await self._identity(model)
         kept = await self.workers.run(self._cache.find, stored.content_hash, identity, stored.name)
@@ -236,7 +236,7 @@ class VoiceService:
         await self._keep(stored, made, model)
         return made
 
-    async def _made(self, voice: NewVoice, model: LoadedModel) -> PreparedVoice:
+    async def _made(self, voice: NewVoice, model: SpeechModel) -> PreparedVoice:
         """Let the model hear a voice, and find out whether it can speak with it."""
         if voice.kind == "speaker_embedding":
             made = PreparedVoice(
@@ -251,11 +251,11 @@ class VoiceService:
         await self.workers.run(_try, made, model)
         return made
 
-    async def _keep(self, stored: StoredVoice, made: PreparedVoice, model: LoadedModel) -> None:
+    async def _keep(self, stored: StoredVoice, made: PreparedVoice, model: SpeechModel) -> None:
         identity = await self._identity(model)
         await self.workers.run(self._cache.keep, stored.content_hash, identity, made)
 
-    async def _identity(self, model: LoadedModel) -> str:
+    async def _identity(self, model: SpeechModel) -> str:
         if model.name not in self._identities:
             identity = await self.workers.run(model_identity, model.family.name, model.path)
             self._identities[model.name] = identity
@@ -266,12 +266,12 @@ class VoiceService:
         self._cache.keep_only({voice.content_hash for voice in everybodys})
 
 
-def _reserved(model: LoadedModel, aliases: Collection[str]) -> set[str]:
+def _reserved(model: SpeechModel, aliases: Collection[str]) -> set[str]:
     """Return the names that uploaded voices may not have."""
     return {DEFAULT_VOICE, *(each.id for each in model.capabilities.voices), *aliases}
 
 
-def _check_clones(model: LoadedModel, what: str) -> None:
+def _check_clones(model: SpeechModel, what: str) -> None:
     capabilities = model.capabilities
     if not capabilities.cloning:
         own = ", ".join(voice.id for voice in capabilities.voices)
@@ -284,12 +284,12 @@ def _check_clones(model: LoadedModel, what: str) -> None:
     assert isinstance(model.prompter, VoicePreparing), "what clones voices hears recordings"
 
 
-def _heard(samples: Samples, voice: NewVoice, model: LoadedModel) -> PreparedVoice:
+def _heard(samples: Samples, voice: NewVoice, model: SpeechModel) -> PreparedVoice:
     assert isinstance(model.prompter, VoicePreparing)
     return model.prompter.prepare_voice(samples, name=voice.name, ref_text=voice.ref_text)
 
 
-def _try(made: PreparedVoice, model: LoadedModel) -> None:
+def _try(made: PreparedVoice, model: SpeechModel) -> None:
     """Build a prompt with a voice, since only the model knows which voices fit it."""
     request = replace(
         model.capabilities.sample_request,

@@ -18,7 +18,7 @@ from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.offline import Audio, collect
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import SpeechRequest
 from tests.engine.drive import Drive
@@ -131,7 +131,7 @@ def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(
 
     async def main() -> tuple[list[Audio], list[Audio], list[Audio]]:
         settings = ModelSettings(source=source, device="cuda", max_slots=8, deterministic=True)
-        model = await LoadedModel.load(settings)
+        model = await SpeechModel.load(settings)
         speech = Speech({model.name: model}, SpeechSettings())
         try:
             live = [SpeechRequest(text, seed=seed) for seed, text in enumerate(TEXTS)]

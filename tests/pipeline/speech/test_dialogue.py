@@ -12,7 +12,7 @@ import pytest
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError, RateLimitError
 from antiphon.pipeline.speech.dialogue import Dialogue
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest, SpeechStream, WordTime
 
@@ -28,7 +28,7 @@ TURNS = [
 
 @asynccontextmanager
 async def loaded(source: str) -> AsyncGenerator[Speech, None]:
-    model = await LoadedModel.load(ModelSettings(source=source, device="cpu"))
+    model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
     speech = Speech({model.name: model}, SpeechSettings(max_input_characters=100))
     try:
         yield speech

@@ -18,7 +18,7 @@ from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
 from antiphon.pipeline.speech.job_plan import Chapter, JobPlan
 from antiphon.pipeline.speech.jobs import JobRunner
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
 from antiphon.storage.blobs import BlobStore
@@ -98,7 +98,7 @@ def in_shop(
     folder: Path, body: Callable[[Shop], Awaitable[None]], *, is_split: bool = False
 ) -> None:
     async def main() -> None:
-        model = await LoadedModel.load(ModelSettings(source="toy", max_slots=4))
+        model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
         speech = Speech({model.name: model}, SpeechSettings(max_input_characters=10))
         try:
             async with asyncio.timeout(30):
@@ -112,7 +112,7 @@ def in_shop(
 
 def expected_chapters() -> list[bytes]:
     async def main() -> list[bytes]:
-        model = await LoadedModel.load(ModelSettings(source="toy", max_slots=4))
+        model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
         speech = Speech({model.name: model}, SpeechSettings())
         try:
             return [pcm16((await collect(speech.stream(each))).samples) for each in REQUESTS]

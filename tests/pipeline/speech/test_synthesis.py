@@ -14,7 +14,7 @@ from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import RateLimitError
 from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text import segments as split_text
@@ -27,7 +27,7 @@ ONE = SpeechRequest("Just one segment.", seed=7)
 
 def on_toy(body: Callable[[Speech], Awaitable[None]], **settings: object) -> None:
     async def main() -> None:
-        model = await LoadedModel.load(ModelSettings(source="toy", max_slots=4))
+        model = await SpeechModel.load(ModelSettings(source="toy", max_slots=4))
         speech = Speech({model.name: model}, SpeechSettings.model_validate(settings))
         try:
             await body(speech)

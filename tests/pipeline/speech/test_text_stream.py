@@ -5,7 +5,6 @@ from asyncio import Runner
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,16 +17,14 @@ from antiphon.audio.joining import Joiner
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import (
-    EngineError,
     InputTooLongError,
     InvalidRequestError,
     UnspeakableTextError,
 )
-from antiphon.fabric.base import StageItem, StageRequest, StageStream
+from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import LateText
 from antiphon.models.registry import families
-from antiphon.pipeline.speech.model import LoadedModel
-from antiphon.pipeline.speech.producer import fed
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
@@ -35,7 +32,6 @@ from antiphon.pipeline.speech.track import PAUSE_S
 from antiphon.types import (
     AudioChunk,
     Ended,
-    FrameReady,
     Samples,
     Sampling,
     SpeechRequest,
@@ -59,7 +55,7 @@ SEGMENTS = [
 
 @asynccontextmanager
 async def loaded(source: str) -> AsyncGenerator[Speech, None]:
-    model = await LoadedModel.load(ModelSettings(source=source, device="cpu", max_slots=4))
+    model = await SpeechModel.load(ModelSettings(source=source, device="cpu", max_slots=4))
     speech = Speech({model.name: model}, SpeechSettings(max_input_characters=MAX_CHARACTERS))
     try:
         yield speech
@@ -484,49 +480,6 @@ def test_capabilities_tell_the_truth_about_late_text(checkpoint: Callable[..., P
             assert isinstance(model.prompter, LateText) or not model.capabilities.late_text
 
         on(source, body)
-
-
-async def frames(num: int, *, then_wait: bool = False) -> AsyncGenerator[StageItem, None]:
-    for number in range(num):
-        yield FrameReady(number)
-    if then_wait:
-        await asyncio.Event().wait()
-
-
-def test_what_fails_the_feeder_fails_the_stream() -> None:
-    async def fail() -> None:
-        raise EngineError("no more")
-
-    async def main() -> None:
-        with pytest.raises(EngineError, match="no more"):
-            async for _ in fed(frames(3, then_wait=True), fail):
-                pass
-
-    asyncio.run(main())
-
-
-def test_a_stream_outlives_its_feeder_and_stops_it_at_its_end() -> None:
-    states: list[str] = []
-
-    async def feed(*, for_ever: bool) -> None:
-        try:
-            if for_ever:
-                await asyncio.Event().wait()
-        finally:
-            states.append("ended")
-
-    async def main() -> None:
-        for for_ever in (False, True):
-            items: Sequence[StageItem] = [
-                each async for each in fed(frames(3), partial(feed, for_ever=for_ever))
-            ]
-            assert items == [FrameReady(number) for number in range(3)]
-        stream = fed(frames(3), partial(feed, for_ever=True))
-        await anext(stream)
-        await stream.aclose()
-        assert states == ["ended"] * 3
-
-    asyncio.run(main())
 
 
 NUM_SPOKEN_FRAMES = 8

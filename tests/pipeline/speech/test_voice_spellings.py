@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.config import DataSettings, ModelSettings, ReferenceSettings, SpeechSettings
 from antiphon.errors import UnknownVoiceError
-from antiphon.pipeline.speech.model import LoadedModel
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.voice_spellings import other_spellings
@@ -51,7 +51,7 @@ def test_no_spelling_is_empty_or_the_name_itself(name: str) -> None:
 
 def on(source: str, folder: Path | None, body: Callable[[Speech], Awaitable[T]]) -> T:
     async def main() -> T:
-        model = await LoadedModel.load(ModelSettings(source=source, device="cpu"))
+        model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
         recordings = Recordings(ReferenceSettings())
         uploaded = VoiceService(DataSettings(dir=folder), recordings) if folder else None
         speech = Speech({model.name: model}, SpeechSettings(), uploaded=uploaded)
