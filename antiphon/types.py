@@ -161,7 +161,7 @@ class AudioChunk:
     """A piece of audio, in order.
 
     Attributes:
-        samples: mono PCM, shape ``[num_samples]``.
+        samples: PCM in [-1, 1], shape ``[num_samples]`` (mono) or ``[num_samples, channels]``.
         sample_rate_hz: of ``samples``.
         num_frames: model frames that this chunk completes, for usage and metrics.
         words: those that have become known with this chunk, in order; what a request that asked

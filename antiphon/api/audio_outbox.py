@@ -82,6 +82,7 @@ class AudioOutbox:
         request: SpeechRequest,
         listener: Listener,
         format: AudioFormat,
+        channels: int = 1,
         *,
         is_whole: bool = False,
         reads_late: bool = True,
@@ -93,6 +94,7 @@ class AudioOutbox:
             request: what is said of it but its text.
             listener: is told of it.
             format: of its file.
+            channels: of its file; 1 mixes several down.
             is_whole: the file is heard at its end, in one piece whose header tells its length.
             reads_late: see `Speech.open`.
             observers: called with each chunk before it is encoded.
@@ -103,7 +105,7 @@ class AudioOutbox:
         session = self._session
         utterance = session.open(request, reads_late=reads_late)
         rate_hz, encoders = utterance.sample_rate_hz, self._server.encoders
-        encoding = FileEncoding(format, rate_hz, encoders, is_whole=is_whole)
+        encoding = FileEncoding(format, rate_hz, encoders, channels, is_whole=is_whole)
 
         async def play() -> None:
             try:

@@ -7,7 +7,10 @@ waiting for its turn would take ten times as long. Everything else is done in wo
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TypeAlias
+
+import numpy as np
 
 from antiphon.api.middleware import memory_budget
 from antiphon.audio.encode import AudioFormat, Encoder, open_encoder, with_header
@@ -28,10 +31,9 @@ MAX_SAMPLES_AT_ONCE = 48_000
 class _LateEncoder:
     """An encoder that may be closed at any time, whether or not it was ever opened."""
 
-    def __init__(self, format: AudioFormat, sample_rate_hz: int, *, is_whole: bool) -> None:
-        self._format = format
-        self._sample_rate_hz = sample_rate_hz
-        self._is_whole = is_whole
+    def __init__(self, open: Callable[[], Encoder], channels: int) -> None:
+        self._open = open
+        self._channels = channels
         self._encoder: Encoder | None = None
 
     @property
@@ -40,10 +42,12 @@ class _LateEncoder:
         return self._encoder.header
 
     def open(self) -> None:
-        self._encoder = open_encoder(self._format, self._sample_rate_hz, is_whole=self._is_whole)
+        self._encoder = self._open()
 
     def encode(self, samples: Samples) -> bytes:
         assert self._encoder is not None
+        if samples.ndim > self._channels:  # the client gets one channel of several
+            samples = samples.mean(axis=1, dtype=np.float32)
         return self._encoder.encode(samples)
 
     def finish(self) -> bytes:
@@ -63,13 +67,23 @@ class FileEncoding:
     """
 
     def __init__(
-        self, format: AudioFormat, sample_rate_hz: int, workers: Workers, *, is_whole: bool = False
+        self,
+        format: AudioFormat,
+        sample_rate_hz: int,
+        workers: Workers,
+        channels: int = 1,
+        *,
+        is_whole: bool = False,
     ) -> None:
-        """Arguments as of `open_encoder`; what takes time is done in ``workers``."""
+        """Arguments as of `open_encoder`; what takes time is done in ``workers``.
+
+        With one channel, audio of several is mixed down.
+        """
         self.is_whole = is_whole
         self._format = format
         self._workers = workers
-        self._encoder = _LateEncoder(format, sample_rate_hz, is_whole=is_whole)
+        open = partial(open_encoder, format, sample_rate_hz, channels, is_whole=is_whole)
+        self._encoder = _LateEncoder(open, channels)
 
     @property
     def header(self) -> bytes:
@@ -121,20 +135,21 @@ def encoded(
     sample_rate_hz: int,
     workers: Workers,
     observers: Sequence[ChunkObserver] = (),
+    channels: int = 1,
 ) -> EncodedStream:
     """Return a stream as the pieces of a file, to be sent while they are made.
 
     Raises:
         UnavailableError: the server stopped the stream.
     """
-    return FileEncoding(format, sample_rate_hz, workers).pieces(events, observers)
+    return FileEncoding(format, sample_rate_hz, workers, channels).pieces(events, observers)
 
 
 async def _encoded_event(
     event: SpeechEvent, encoder: _LateEncoder, workers: Workers, max_at_once: int
 ) -> bytes:
     if isinstance(event, AudioChunk):
-        if len(event.samples) <= max_at_once:
+        if event.samples.size <= max_at_once:
             return encoder.encode(event.samples)
         return await workers.run(encoder.encode, event.samples)
     if event.reason not in ("stop", "length"):
@@ -148,6 +163,7 @@ async def collected(
     sample_rate_hz: int,
     workers: Workers,
     observers: Sequence[ChunkObserver] = (),
+    channels: int = 1,
 ) -> tuple[list[bytes], Ended]:
     """Return the pieces of a whole file, whose header tells its true length, and how it ended.
 
@@ -159,7 +175,7 @@ async def collected(
         MemoryShareError: the caller's requests hold too much.
         MemoryFullError: all requests together do.
     """
-    encoding = FileEncoding(format, sample_rate_hz, workers, is_whole=True)
+    encoding = FileEncoding(format, sample_rate_hz, workers, channels, is_whole=True)
     pieces: list[bytes] = []
     ended: Ended | None = None
     num_bytes = 0

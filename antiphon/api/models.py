@@ -44,6 +44,7 @@ def _described(model: SpeechModel, server: ServerState) -> dict[str, Any]:
         "owned_by": "antiphon",
         "task": "text-to-speech",
         "sample_rate": capabilities.sample_rate_hz,
+        **({"channels": capabilities.channels} if capabilities.channels > 1 else {}),
         "voices": [
             {
                 "id": voice.id,

@@ -85,7 +85,7 @@ async def create_speech(
     settings = server.settings.speech
     request = body.to_domain(speech_id)
     model = server.speech.model(request.model)
-    native_hz = model.capabilities.sample_rate_hz
+    native_hz, channels = model.capabilities.sample_rate_hz, model.capabilities.channels
     unknown = FamilyOptions.of(body, model.task).ignored
     ignored = [name for name in unknown if name not in KokoroMembers.model_fields]
     sample_rate_hz = request.sample_rate_hz or native_hz
@@ -96,24 +96,27 @@ async def create_speech(
     format = body.response_format
     headers = {
         "X-Sample-Rate": str(sample_rate_hz),
+        **({"X-Channels": str(channels)} if channels > 1 else {}),
         "X-Accel-Buffering": "no",
         "Cache-Control": "no-cache",
         **ignored_headers(ignored, settings),
     }
+    media_type = format.content_type(sample_rate_hz, channels)
+    encoder = (events, format, sample_rate_hz, server.encoders, observers, channels)
     delivery = body.delivery(accept, settings.stream_means)
     if delivery is Delivery.WHOLE:
 
         async def collect() -> tuple[list[bytes], dict[str, str]]:
-            encoding = collected(events, format, sample_rate_hz, server.encoders, observers)
+            encoding = collected(*encoder)
             pieces, ended = await encoding
             told = {} if words is None else words.headers()
             return pieces, {FINISH_REASON: ended.reason, **told, **unspoken_headers(ended.unspoken)}
 
-        return WholeResponse(collect, headers, format.media_type)
-    encoding = encoded(events, format, sample_rate_hz, server.encoders, observers)
+        return WholeResponse(collect, headers, media_type)
+    encoding = encoded(*encoder)
     pieces = until_first("first audio", encoding)
     if delivery is Delivery.RAW:
-        return _raw_response(pieces, headers, format, unspoken)
+        return _raw_response(pieces, headers, media_type, unspoken)
     return StreamedResponse(
         pieces,
         headers,
@@ -127,7 +130,7 @@ async def create_speech(
 def _raw_response(
     pieces: EncodedStream,
     headers: Mapping[str, str],
-    format: AudioFormat,
+    media_type: str,
     unspoken: UnspokenCollector,
 ) -> Response:
     """Stream a file; a trailer says whether the text was spoken to its end."""
@@ -142,7 +145,7 @@ def _raw_response(
     return StreamedResponse(
         pieces,
         headers,
-        format.media_type,
+        media_type,
         trailers=trailers,
         late_headers=unspoken.headers,
         write=written,

@@ -145,20 +145,22 @@ async def _result(
 
 async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) -> SpeechBatchResult:
     request = replace(body.to_domain(id), is_live=False)
-    native_hz = server.speech.model(request.model).capabilities.sample_rate_hz
-    sample_rate_hz = request.sample_rate_hz or native_hz
+    capabilities = server.speech.model(request.model).capabilities
+    rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
+    channels = capabilities.channels
     words = WordTimestampCollector() if request.word_timestamps else None
     events = open_tagged(body, request, server)
     observers = () if words is None else (words.add,)
     format = body.response_format
-    pieces, ended = await collected(events, format, sample_rate_hz, server.encoders, observers)
+    collecting = collected(events, format, rate_hz, server.encoders, observers, channels)
+    pieces, ended = await collecting
     memory_budget.count_as_base64(sum(map(len, pieces)))
     return SpeechBatchResult(
         index=index,
         status="success",
         audio_data=await server.encoders.run(_as_base64, pieces),
-        media_type=format.media_type,
-        sample_rate=sample_rate_hz,
+        media_type=format.content_type(rate_hz, channels),
+        sample_rate=rate_hz,
         finish_reason=ended.reason,
         usage=SpeechBatchUsage.model_validate(ended.usage),
         timestamps=None if words is None else words.take(),

@@ -245,4 +245,5 @@ def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:
         is_split=body.output == "chapters",
         speed=request.speed,
         model_rate_hz=model.capabilities.sample_rate_hz,
+        channels=model.capabilities.channels,
     )

@@ -206,16 +206,20 @@ class SpeechConversation:
     ) -> tuple[Utterance, SpeechFileOutput]:
         assert self._config is not None
         self._outbox.check_room()  # one message may hold many sentences
-        native_hz = self._server.speech.model(request.model).capabilities.sample_rate_hz
+        capabilities = self._server.speech.model(request.model).capabilities
+        channels = capabilities.channels
         place = {"utterance_index": index, "sentence_index": file_index}
-        rate_hz = request.sample_rate_hz or native_hz
+        format = {"sample_rate": request.sample_rate_hz or capabilities.sample_rate_hz}
+        if channels > 1:
+            format["channels"] = channels
         has_words = request.word_timestamps
-        file = SpeechFileOutput(self._socket, self._config, rate_hz, place, has_words=has_words)
+        file = SpeechFileOutput(self._socket, self._config, format, place, has_words=has_words)
         request = replace(request, id=new_speech_id())
         opened = self._outbox.open(
             request,
             file,
             self._config.response_format,
+            channels,
             is_whole=not self._config.stream_audio,
             reads_late=reads_late,
             observers=(file.words.add,),

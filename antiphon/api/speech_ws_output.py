@@ -27,7 +27,7 @@ class SpeechFileOutput:
         self,
         socket: Socket,
         config: SessionConfig,
-        rate_hz: int,
+        format: Mapping[str, int],
         place: Mapping[str, int],
         *,
         has_words: bool,
@@ -37,13 +37,13 @@ class SpeechFileOutput:
         Args:
             socket: to the client.
             config: how the client wants it.
-            rate_hz: of its samples.
+            format: ``sample_rate``, and ``channels`` if there are several.
             place: ``utterance_index`` and ``sentence_index``.
             has_words: whether the model gives the times of words.
         """
         self._socket = socket
         self._config = config
-        self._rate_hz = rate_hz
+        self._format = format
         self._place = place
         self.text = ""
         self._num_chunks = 0
@@ -61,7 +61,7 @@ class SpeechFileOutput:
             **self._place,
             "sentence_text": self.text,
             "format": self._config.response_format,
-            "sample_rate": self._rate_hz,
+            **self._format,
         }
         if self._config.word_timestamps:
             start["word_timestamps"] = True

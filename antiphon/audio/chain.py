@@ -6,11 +6,14 @@ import numpy as np
 
 from antiphon.audio.resample import Resampler
 from antiphon.audio.stretch import Stretcher
+from antiphon.audio.wav import silence
 from antiphon.types import Samples
 
 
 class Transform(Protocol):
-    """Changes a stream of float32 mono samples, shape ``[num_samples]``, piece by piece.
+    """Changes a stream of float32 samples piece by piece.
+
+    Their shape is ``[num_samples]`` (mono) or ``[num_samples, channels]``, in and out.
 
     All that `push` and `flush` return, concatenated, is the same sample for sample however the
     input was cut; only when a sample leaves depends on the cuts. Not safe for two threads at once.
@@ -28,26 +31,30 @@ class Transform(Protocol):
 class Chain:
     """A `Transform` made of others, in order; of none, it is the identity."""
 
-    def __init__(self, transforms: tuple[Transform, ...], sample_rate_hz: int) -> None:
+    def __init__(
+        self, transforms: tuple[Transform, ...], sample_rate_hz: int, channels: int
+    ) -> None:
         """Chain ``transforms``; ``sample_rate_hz`` is the rate of what leaves the last one."""
+        self._channels = channels
         self.sample_rate_hz = sample_rate_hz
         self._transforms = transforms
 
     @classmethod
-    def build(cls, source_hz: int, target_hz: int, speed: float) -> Self:
+    def build(cls, source_hz: int, target_hz: int, speed: float, channels: int = 1) -> Self:
         """Return what turns audio at ``source_hz`` into audio at ``target_hz``, spoken faster.
 
         Args:
             source_hz: sample rate of what is pushed.
             target_hz: sample rate of what comes out.
             speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
+            channels: of the audio.
         """
         transforms: list[Transform] = []
         if speed != 1.0:
-            transforms.append(Stretcher(source_hz, speed))
+            transforms.append(Stretcher(source_hz, speed, channels))
         if target_hz != source_hz:
-            transforms.append(Resampler(source_hz, target_hz))
-        return cls(tuple(transforms), target_hz)
+            transforms.append(Resampler(source_hz, target_hz, channels))
+        return cls(tuple(transforms), target_hz, channels)
 
     @property
     def is_identity(self) -> bool:
@@ -60,7 +67,7 @@ class Chain:
         return samples
 
     def flush(self) -> Samples:
-        tail = np.zeros(0, np.float32)
+        tail = silence(0, self._channels)
         for transform in self._transforms:
             tail = np.concatenate([transform.push(tail), transform.flush()])
         return tail

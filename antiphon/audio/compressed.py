@@ -16,7 +16,7 @@ from av.audio.stream import AudioStream
 from av.container import OutputContainer
 
 from antiphon.audio.resample import Resampler
-from antiphon.audio.wav import clipped, int16
+from antiphon.audio.wav import clipped, int16, silence
 from antiphon.types import Samples
 
 
@@ -32,7 +32,8 @@ class Recipe:
         codec: ffmpeg's name of the encoder.
         container: ffmpeg's name of the muxer.
         sample_format: what the encoder is fed: integers, or floats in its layout.
-        bit_rates: bits a second, by the highest sample rate that they are for; none if lossless.
+        bit_rates: of mono, bits a second by the highest sample rate that they are for; none if
+            lossless.
         min_hz: lower rates are brought to at least this one.
         frame_ms: length of a frame, where the encoder leaves it to us.
         codec_options: of the encoder.
@@ -58,9 +59,13 @@ class Recipe:
             return sample_rate_hz
         return min(rate_hz for rate_hz in rates_hz if rate_hz >= sample_rate_hz)
 
-    def bit_rate(self, sample_rate_hz: int) -> int:
-        """Return the bits a second for a rate of `supported_hz`; 0 lets the encoder choose."""
-        return next((bits for up_to_hz, bits in self.bit_rates if sample_rate_hz <= up_to_hz), 0)
+    def bit_rate(self, sample_rate_hz: int, channels: int) -> int:
+        """Return the bits a second for a rate of `supported_hz`; 0 lets the encoder choose.
+
+        Two channels, which have much in common, get one and a half times the bits of one.
+        """
+        rates = (bits for up_to_hz, bits in self.bit_rates if sample_rate_hz <= up_to_hz)
+        return next(rates, 0) * (channels + 1) // 2
 
     def options(self, sample_rate_hz: int) -> dict[str, str]:
         """Return the encoder's options."""
@@ -115,17 +120,20 @@ class CompressedEncoder:
     returns to the header at the end, to write the length.
     """
 
-    def __init__(self, recipe: Recipe, sample_rate_hz: int, *, is_whole: bool) -> None:
+    def __init__(
+        self, recipe: Recipe, sample_rate_hz: int, channels: int = 1, *, is_whole: bool
+    ) -> None:
         """Open the codec and write the container's header."""
         self._recipe = recipe
+        self._channels = channels
         self._rate_hz = recipe.supported_hz(sample_rate_hz)
         self._resampler: Resampler | None = None
         if self._rate_hz != sample_rate_hz:
-            self._resampler = Resampler(sample_rate_hz, self._rate_hz)
+            self._resampler = Resampler(sample_rate_hz, self._rate_hz, channels)
         self._sink = _Sink(is_seekable=is_whole)
         self._num_coded = 0
         self._output: tuple[OutputContainer, AudioStream] | None = _opened(
-            recipe, self._rate_hz, self._sink
+            recipe, self._rate_hz, channels, self._sink
         )
         self._sink.end_header()
 
@@ -144,7 +152,7 @@ class CompressedEncoder:
         if self._resampler is not None:
             self._code(self._resampler.flush())
         if self._num_coded == 0:  # players refuse a file without a frame
-            self._code(np.zeros(1, np.float32))
+            self._code(silence(1, self._channels))
         container, stream = self._opened_output()
         container.mux(stream.encode(None))
         self.close()
@@ -168,7 +176,9 @@ class CompressedEncoder:
     def _code_frame(self, samples: Samples) -> None:
         sample_format = self._recipe.sample_format
         packed = int16(samples) if sample_format == "s16" else samples
-        frame = av.AudioFrame.from_ndarray(packed[np.newaxis], sample_format, "mono")
+        is_planar = sample_format == "fltp"  # channels one after the other
+        packed = packed.reshape(-1, self._channels).T if is_planar else packed.reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(packed, sample_format, f"{self._channels}c")
         frame.sample_rate = self._rate_hz
         frame.time_base = Fraction(1, self._rate_hz)
         frame.pts = self._num_coded
@@ -230,7 +240,9 @@ class _Sink:
         return taken
 
 
-def _opened(recipe: Recipe, rate_hz: int, sink: _Sink) -> tuple[OutputContainer, AudioStream]:
+def _opened(
+    recipe: Recipe, rate_hz: int, channels: int, sink: _Sink
+) -> tuple[OutputContainer, AudioStream]:
     container = av.open(
         sink,
         "w",
@@ -245,9 +257,9 @@ def _opened(recipe: Recipe, rate_hz: int, sink: _Sink) -> tuple[OutputContainer,
     stream = container.add_stream(
         recipe.codec,
         rate=rate_hz,
-        layout="mono",
+        layout=f"{channels}c",
         format=recipe.sample_format,
-        bit_rate=recipe.bit_rate(rate_hz),
+        bit_rate=recipe.bit_rate(rate_hz, channels),
         options=recipe.options(rate_hz),
     )
     container.start_encoding()

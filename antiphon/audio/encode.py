@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from antiphon.audio.compressed import AAC, FLAC, MP3, OPUS, CompressedEncoder
-from antiphon.audio.wav import pcm16, wav_header
+from antiphon.audio.wav import num_channels, pcm16, wav_header
 from antiphon.types import Samples
 
 
@@ -28,14 +28,21 @@ class AudioFormat(StrEnum):
         """Whether making it takes a codec, and so milliseconds rather than microseconds."""
         return self in _RECIPES
 
-    def max_bytes_per_s(self, sample_rate_hz: int) -> int:
+    def content_type(self, sample_rate_hz: int, channels: int) -> str:
+        """Return `media_type`; of bare samples of several channels with what cannot be guessed."""
+        if self is not AudioFormat.PCM or channels == 1:
+            return self.media_type
+        return f"{self.media_type};rate={sample_rate_hz};channels={channels}"
+
+    def max_bytes_per_s(self, sample_rate_hz: int, channels: int = 1) -> int:
         """Return how many bytes of a file a second of audio takes at most."""
         recipe = _RECIPES.get(self)
-        bit_rate = max((bits for _, bits in recipe.bit_rates), default=0) if recipe else 0
-        return bit_rate // 8 or sample_rate_hz * _SAMPLE_BYTES
+        bit_rate = recipe.bit_rate(_MAX_RATE_HZ, channels) if recipe else 0
+        return bit_rate // 8 or sample_rate_hz * channels * _SAMPLE_BYTES
 
 
 _SAMPLE_BYTES = 2
+_MAX_RATE_HZ = 48_000
 _MEDIA_TYPES = {
     AudioFormat.MP3: "audio/mpeg",
     AudioFormat.OPUS: "audio/ogg",
@@ -54,7 +61,7 @@ _RECIPES = {
 
 
 class Encoder(Protocol):
-    """One file in the making: float32 mono samples in, bytes out.
+    """One file in the making: float32 samples in, bytes out.
 
     All that `encode` and `finish` return, concatenated, is the file; it is the same however the
     samples were cut. The beginning of a whole file is then replaced by `header`. Calls of a
@@ -72,7 +79,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, samples: Samples) -> bytes:
-        """Take ``[num_samples]``; return the bytes that are ready, possibly none.
+        """Take the next samples; return the bytes that are ready, possibly none.
 
         Raises:
             EngineError: a sample is NaN or infinite.
@@ -88,30 +95,33 @@ class Encoder(Protocol):
         ...
 
 
-def open_encoder(format: AudioFormat, sample_rate_hz: int, *, is_whole: bool = False) -> Encoder:
+def open_encoder(
+    format: AudioFormat, sample_rate_hz: int, channels: int = 1, *, is_whole: bool = False
+) -> Encoder:
     """Begin a file.
 
     Args:
         format: of the file.
         sample_rate_hz: of the samples, 8000 to 48000. Where the format has no such rate, the file
             has the next higher one that it has (for Opus 8, 12, 16, 24 or 48 kHz, for AAC 48 kHz).
+        channels: of the samples: 1, shape ``[num_samples]``, or 2, ``[num_samples, 2]``.
         is_whole: nothing is read before the end, and then `Encoder.header` is put in its place.
             Otherwise the header says, as each format does, that the length is unknown.
     """
     if format is AudioFormat.PCM:
         return PcmEncoder()
     if format is AudioFormat.WAV:
-        return WavEncoder(sample_rate_hz, is_whole=is_whole)
-    return CompressedEncoder(_RECIPES[format], sample_rate_hz, is_whole=is_whole)
+        return WavEncoder(sample_rate_hz, channels, is_whole=is_whole)
+    return CompressedEncoder(_RECIPES[format], sample_rate_hz, channels, is_whole=is_whole)
 
 
 def whole_file(format: AudioFormat, sample_rate_hz: int, samples: Samples) -> bytes:
-    """Return ``[num_samples]`` as a file; arguments as of `open_encoder`.
+    """Return samples as a file; arguments as of `open_encoder`.
 
     Raises:
         EngineError: a sample is NaN or infinite.
     """
-    encoder = open_encoder(format, sample_rate_hz, is_whole=True)
+    encoder = open_encoder(format, sample_rate_hz, num_channels(samples), is_whole=True)
     try:
         pieces = [encoder.encode(samples) + encoder.finish()]
     finally:
@@ -146,15 +156,17 @@ class PcmEncoder:
 class WavEncoder:
     """An `Encoder` for 16-bit samples behind a RIFF header."""
 
-    def __init__(self, sample_rate_hz: int, *, is_whole: bool) -> None:
+    def __init__(self, sample_rate_hz: int, channels: int, *, is_whole: bool) -> None:
         self._sample_rate_hz = sample_rate_hz
+        self._channels = channels
         self._is_whole = is_whole
         self._num_samples = 0
         self._has_begun = False
 
     @property
     def header(self) -> bytes:
-        return wav_header(self._sample_rate_hz, self._num_samples if self._is_whole else None)
+        num_samples = self._num_samples if self._is_whole else None
+        return wav_header(self._sample_rate_hz, num_samples, self._channels)
 
     def encode(self, samples: Samples) -> bytes:
         data = pcm16(samples)

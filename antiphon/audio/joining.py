@@ -6,23 +6,26 @@ out before the next. What is alone leaves as it came, sample for sample.
 
 import numpy as np
 
+from antiphon.audio.wav import silence
 from antiphon.types import Samples
 
 _FADE_MS = 5
 _AUDIBLE = 10 ** (-50 / 20)
-_NONE: Samples = np.zeros(0, np.float32)
 
 
 class Joiner:
     """Takes segments piece by piece; the result is the same however they were cut."""
 
-    def __init__(self, sample_rate_hz: int) -> None:
+    def __init__(self, sample_rate_hz: int, channels: int = 1) -> None:
         """Begin a stream at this rate."""
+        self._channels = channels
         self._sample_rate_hz = sample_rate_hz
         num_fade_samples = sample_rate_hz * _FADE_MS // 1000
         ramp = (np.arange(num_fade_samples) + 0.5) / num_fade_samples
         self._fade_in: Samples = (0.5 - 0.5 * np.cos(np.pi * ramp)).astype(np.float32)
-        self._held = _NONE
+        if channels > 1:
+            self._fade_in = self._fade_in[:, np.newaxis]
+        self._held = silence(0, channels)
         self._num_taken = 0
         self._num_silent = 0
         self._fades_in = self._fades_out = False
@@ -40,7 +43,7 @@ class Joiner:
             num_missing = max(0, round(min_pause_s * self._sample_rate_hz) - self._num_silent)
         self._fades_in, self._fades_out = min_pause_s is not None, has_next
         self._num_taken = self._num_silent = 0
-        return np.zeros(num_missing, np.float32)
+        return silence(num_missing, self._channels)
 
     def push(self, samples: Samples) -> Samples:
         """Take the segment's next samples; return those that are ready."""
@@ -55,14 +58,14 @@ class Joiner:
 
     def end(self, *, has_next: bool = True) -> Samples:
         """End the segment; return the rest of it, as it is if nothing follows after all."""
-        held, self._held = self._held, _NONE
+        held, self._held = self._held, silence(0, self._channels)
         if not has_next:
             return held
         return held * self._fade_in[::-1][len(self._fade_in) - len(held) :]
 
     def _listen(self, samples: Samples) -> None:
         """Count the samples since the last that can be heard."""
-        (audible,) = np.nonzero(np.abs(samples) > _AUDIBLE)
+        audible = np.nonzero(np.abs(samples) > _AUDIBLE)[0]  # in any channel
         if len(audible):
             self._num_silent = len(samples) - 1 - int(audible[-1])
         else:

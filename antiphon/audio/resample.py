@@ -3,6 +3,7 @@
 import numpy as np
 import soxr
 
+from antiphon.audio.wav import silence
 from antiphon.types import Samples
 
 
@@ -13,18 +14,19 @@ class Resampler:
     80 ms of input (the filter looks ahead); `flush` returns the rest.
     """
 
-    def __init__(self, source_hz: int, target_hz: int) -> None:
+    def __init__(self, source_hz: int, target_hz: int, channels: int = 1) -> None:
+        self._channels = channels
         self._stream = soxr.ResampleStream(
-            source_hz, target_hz, num_channels=1, dtype="float32", quality="HQ"
+            source_hz, target_hz, num_channels=channels, dtype="float32", quality="HQ"
         )
 
     def push(self, samples: Samples) -> Samples:
-        """Take ``[num_samples]`` at the source rate; return what is ready at the target rate."""
+        """Take samples at the source rate; return what is ready at the target rate."""
         return self._resampled(samples, is_last=False)
 
     def flush(self) -> Samples:
         """Return the samples still inside; nothing may be pushed afterwards."""
-        return self._resampled(np.zeros(0, np.float32), is_last=True)
+        return self._resampled(silence(0, self._channels), is_last=True)
 
     def _resampled(self, samples: Samples, *, is_last: bool) -> Samples:
         ready: Samples = self._stream.resample_chunk(

@@ -17,7 +17,7 @@ class Audio:
     """A whole utterance: the stream, collected.
 
     Attributes:
-        samples: mono PCM in [-1, 1], shape ``[num_samples]``.
+        samples: PCM in [-1, 1], shape ``[num_samples]`` (mono) or ``[num_samples, channels]``.
         sample_rate_hz: of ``samples``.
         finish_reason: ``"stop"``, or ``"length"`` if a limit cut it.
         usage: text units read, frames made.

@@ -17,15 +17,15 @@ _FMT_BYTES = 16
 _PCM_TAG = 1
 
 
-def wav_header(sample_rate_hz: int, num_samples: int | None) -> bytes:
-    """Return the 44 bytes before the samples of a 16-bit mono WAV file.
+def wav_header(sample_rate_hz: int, num_samples: int | None, channels: int = 1) -> bytes:
+    """Return the 44 bytes before the samples of a 16-bit WAV file.
 
     ``num_samples`` may be ``None`` for a stream of unknown length: both sizes are then the
     largest that fit, which players take for "until the end". So it is beyond 4 GiB.
     """
     riff_bytes = data_bytes = _UNKNOWN_SIZE
     if num_samples is not None:
-        exact_bytes = num_samples * BYTES_PER_SAMPLE
+        exact_bytes = num_samples * channels * BYTES_PER_SAMPLE
         if exact_bytes + _HEADER_BYTES <= _UNKNOWN_SIZE:
             data_bytes = exact_bytes
             riff_bytes = exact_bytes + _HEADER_BYTES - _RIFF_PREFIX_BYTES
@@ -37,18 +37,28 @@ def wav_header(sample_rate_hz: int, num_samples: int | None) -> bytes:
         b"fmt ",
         _FMT_BYTES,
         _PCM_TAG,
-        1,  # channels
+        channels,
         sample_rate_hz,
-        sample_rate_hz * BYTES_PER_SAMPLE,
-        BYTES_PER_SAMPLE,
+        sample_rate_hz * channels * BYTES_PER_SAMPLE,
+        channels * BYTES_PER_SAMPLE,
         BYTES_PER_SAMPLE * 8,
         b"data",
         data_bytes,
     )
 
 
+def silence(num_samples: int, channels: int = 1) -> Samples:
+    """Return zeros, shape ``[num_samples]``, or ``[num_samples, channels]`` of several channels."""
+    return np.zeros(num_samples if channels == 1 else (num_samples, channels), np.float32)
+
+
+def num_channels(samples: Samples) -> int:
+    """Return the channels of ``[num_samples]`` (1) or ``[num_samples, channels]``."""
+    return 1 if samples.ndim == 1 else samples.shape[1]
+
+
 def pcm16(samples: Samples) -> bytes:
-    """Return ``[num_samples]`` floats as signed 16-bit little-endian integers.
+    """Return floats as signed 16-bit little-endian integers, channels interleaved.
 
     Raises:
         EngineError: see `clipped`.
@@ -57,7 +67,7 @@ def pcm16(samples: Samples) -> bytes:
 
 
 def int16(samples: Samples) -> NDArray[np.int16]:
-    """Return ``[num_samples]`` floats as integers: 1.0 is 32767, halves go to the even one.
+    """Return floats as integers of the same shape: 1.0 is 32767, halves go to the even one.
 
     Raises:
         EngineError: see `clipped`.

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from rich.console import Console
 
 from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.wav import num_channels
 from antiphon.cli.progress import shown_progress
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.offline import Antiphon
@@ -124,7 +125,10 @@ def _written(
         with closing(antiphon.stream(request)) as chunks:
             for chunk in chunks:
                 encoder = encoder or open_encoder(
-                    format, chunk.sample_rate_hz, is_whole=start is not None
+                    format,
+                    chunk.sample_rate_hz,
+                    num_channels(chunk.samples),
+                    is_whole=start is not None,
                 )
                 progress.add(chunk)
                 file.write(encoder.encode(chunk.samples))

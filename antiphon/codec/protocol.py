@@ -22,7 +22,7 @@ class PendingAudio(Protocol):
         """Wait for the chunks; called once.
 
         Returns:
-            Of each slot, ``[num_frames * samples_per_frame]``.
+            Of each slot, ``[num_frames * samples_per_frame]``, or with ``[..., channels]``.
         """
         ...
 

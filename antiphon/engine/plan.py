@@ -157,7 +157,7 @@ class StepOutput:
         lengths: slots whose frame is their last one, since the runner ends them at a limit.
         faults: slots whose numbers went bad; they end with an error, the others do not notice.
         chunks: the audio of each planned `CodecChunk` by slot, uncut: shape
-            ``[num_frames * samples_per_frame]``.
+            ``[num_frames * samples_per_frame]``, with a second axis if there are several channels.
     """
 
     frames: Mapping[int, Any]

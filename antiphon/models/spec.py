@@ -104,6 +104,7 @@ class SpeechCapabilities(Capabilities):
 
     Attributes:
         sample_rate_hz: of the audio it makes.
+        channels: of the audio, 1 or 2; with 2, samples have the shape ``[num_samples, 2]``.
         voices: never empty; the first one is the default.
         languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
         instructions: whether ``instructions`` changes the voice.
@@ -127,11 +128,14 @@ class SpeechCapabilities(Capabilities):
     max_segment_characters: int = 1000
     word_times: bool = False
     late_text: bool = False
+    channels: int = 1
     voice_fields: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.voices:
             raise ValueError("a model needs at least one voice")
+        if self.channels not in (1, 2):
+            raise ValueError("speech has 1 or 2 channels: MP3 and others have no more")
 
     def brings_voice(self, request: SpeechRequest) -> bool:
         """Whether a request says who speaks by other means than a name."""

@@ -12,6 +12,8 @@ from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
+from antiphon.audio.encode import AudioFormat
+from antiphon.concurrency import Workers
 from antiphon.types import Ended, SpeechStream
 
 JSON_LINES = "application/x-ndjson"
@@ -65,8 +67,7 @@ async def json_whole(
     observers: Sequence[ChunkObserver] = (),
 ) -> tuple[list[bytes], dict[str, str]]:
     """Return one JSON object with a whole file, and no headers: for `WholeResponse`."""
-    rate_hz = _rate_hz(format, server)
-    pieces, _ = await collected(events, format.coded_as, rate_hz, server.encoders, observers)
+    pieces, _ = await collected(*_encoding(events, format, server, observers))
     memory_budget.count_as_base64(sum(map(len, pieces)))
     audio = b"".join(map(format.finished, pieces))
     return [await server.encoders.run(line, audio)], {}
@@ -84,9 +85,17 @@ def _pieces(
     server: ServerState,
     observers: Sequence[ChunkObserver] = (),
 ) -> EncodedStream:
-    rate_hz = _rate_hz(format, server)
-    return encoded(events, format.coded_as, rate_hz, server.encoders, observers)
+    return encoded(*_encoding(events, format, server, observers))
 
 
-def _rate_hz(format: WireFormat, server: ServerState) -> int:
-    return format.sample_rate_hz or server.speech.model(None).capabilities.sample_rate_hz
+def _encoding(
+    events: SpeechStream,
+    format: WireFormat,
+    server: ServerState,
+    observers: Sequence[ChunkObserver],
+) -> tuple[SpeechStream, AudioFormat, int, Workers, Sequence[ChunkObserver], int]:
+    """Return the arguments of `encoded`; bare samples are mono in the protocols of others."""
+    capabilities = server.speech.model(None).capabilities
+    rate_hz = format.sample_rate_hz or capabilities.sample_rate_hz
+    channels = 1 if format.coded_as is AudioFormat.PCM else capabilities.channels
+    return events, format.coded_as, rate_hz, server.encoders, observers, channels

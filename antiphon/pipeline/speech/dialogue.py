@@ -6,8 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
-
+from antiphon.audio.wav import num_channels, silence
 from antiphon.errors import InputTooLongError, RateLimitError
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_buffer import Prefetcher, Source
@@ -56,7 +55,7 @@ class Dialogue:
             EngineError: the model failed.
         """
         await self._check()
-        usage, start_s, rate_hz = Usage(), 0.0, 0
+        usage, start_s, last = Usage(), 0.0, AudioChunk(silence(0), 0)
         reason: FinishReason = "stop"
         playing: Source[SpeechEvent] = _Turn(self.open, self.turns[0], is_first=True)
         following: Source[SpeechEvent] | None = None
@@ -67,7 +66,7 @@ class Dialogue:
                 while isinstance(item := await playing.next(), AudioChunk):
                     if following is None and not is_last:
                         following = Prefetcher(_Turn(self.open, self.turns[index + 1]))
-                    rate_hz = item.sample_rate_hz
+                    last = item
                     yield replace(item, words=tuple(each.later(start_s) for each in item.words))
                     end_s += item.duration_s
                 assert item is not None, "a stream ends with one Ended"
@@ -77,7 +76,7 @@ class Dialogue:
                 await playing.close()
                 if is_last:
                     break
-                for chunk in _silence(self.pause_s, rate_hz):
+                for chunk in _silence(self.pause_s, last):
                     yield chunk
                     end_s += chunk.duration_s
                 start_s = end_s
@@ -135,10 +134,11 @@ class _Turn:
             await events.aclose()
 
 
-def _silence(duration_s: float, rate_hz: int) -> Iterator[AudioChunk]:
-    """Yield silence, at most a second at once."""
+def _silence(duration_s: float, like: AudioChunk) -> Iterator[AudioChunk]:
+    """Yield silence with the rate and the channels of a chunk, at most a second at once."""
+    rate_hz, channels = like.sample_rate_hz, num_channels(like.samples)
     num_left = round(duration_s * rate_hz)
     while num_left:
         num_samples = min(num_left, rate_hz)
-        yield AudioChunk(np.zeros(num_samples, np.float32), rate_hz)
+        yield AudioChunk(silence(num_samples, channels), rate_hz)
         num_left -= num_samples

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
-from antiphon.audio.encode import AudioFormat, open_encoder
+from antiphon.audio.encode import AudioFormat, Encoder, open_encoder
+from antiphon.audio.wav import silence
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobChapter, JobFile
@@ -31,6 +30,7 @@ class JobFiles:
         folder: Path,
         format: AudioFormat,
         sample_rate_hz: int,
+        channels: int = 1,
         *,
         is_split: bool,
         spend: Spend = spend_freely,
@@ -40,6 +40,7 @@ class JobFiles:
         self._folder = folder
         self._format = format
         self._sample_rate_hz = sample_rate_hz
+        self._channels = channels
         self._is_split = is_split
         self._file: _File | None = None
         self._done: list[tuple[Path, int]] = []
@@ -56,10 +57,13 @@ class JobFiles:
             with storage_faults():
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path = self._folder / f"{len(self._done)}.{self._format}"
-                self._file = _File(path, self._format, self._sample_rate_hz, self._spend)
+                encoder = open_encoder(
+                    self._format, self._sample_rate_hz, self._channels, is_whole=True
+                )
+                self._file = _File(path, encoder, self._spend)
         else:
             num_samples = round(CHAPTER_PAUSE_S * self._sample_rate_hz)
-            self.write(np.zeros(num_samples, np.float32))
+            self.write(silence(num_samples, self._channels))
         self._start = self._file.num_samples
 
     def write(self, samples: Samples) -> None:
@@ -124,11 +128,11 @@ class JobFiles:
 class _File:
     """An encoder and the file that it fills."""
 
-    def __init__(self, path: Path, format: AudioFormat, sample_rate_hz: int, spend: Spend) -> None:
+    def __init__(self, path: Path, encoder: Encoder, spend: Spend) -> None:
         self.path = path
         self._spend = spend
         self.num_samples = 0
-        self._encoder = open_encoder(format, sample_rate_hz, is_whole=True)
+        self._encoder = encoder
         self._file = path.open("wb")
 
     def write(self, samples: Samples) -> None:

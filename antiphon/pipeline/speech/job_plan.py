@@ -41,6 +41,7 @@ class JobPlan:
         is_split: whether each chapter is a file.
         speed: of speech.
         model_rate_hz: at which segments are kept.
+        channels: of the audio.
     """
 
     chapters: tuple[Chapter, ...]
@@ -49,6 +50,7 @@ class JobPlan:
     is_split: bool
     speed: float = 1.0
     model_rate_hz: int = 24_000
+    channels: int = 1
 
     def predicted_bytes(self) -> int:
         """Return how much of the disk the job may take at most, its segments included.
@@ -65,6 +67,6 @@ class JobPlan:
                 else:
                     num_text_bytes += len(piece.encode("utf-8", "replace"))
         speech_s = num_text_bytes * _SPEECH_S_PER_BYTE
-        file_bytes_per_s = self.format.max_bytes_per_s(self.sample_rate_hz)
-        kept_bytes = speech_s * self.model_rate_hz * _KEPT_SAMPLE_BYTES
+        file_bytes_per_s = self.format.max_bytes_per_s(self.sample_rate_hz, self.channels)
+        kept_bytes = speech_s * self.model_rate_hz * self.channels * _KEPT_SAMPLE_BYTES
         return int(kept_bytes + (speech_s / self.speed + pause_s) * file_bytes_per_s)

@@ -106,7 +106,12 @@ async def speak_job(plan: JobPlan, place: JobPlace, account: JobAccount) -> JobR
     """
     workers, budget = place.workers, account.budget
     files = JobFiles(
-        place.folder, plan.format, plan.sample_rate_hz, is_split=plan.is_split, spend=budget.spend
+        place.folder,
+        plan.format,
+        plan.sample_rate_hz,
+        plan.channels,
+        is_split=plan.is_split,
+        spend=budget.spend,
     )
     num_characters = sum(len(chapter.text) for chapter in plan.chapters)
     try:

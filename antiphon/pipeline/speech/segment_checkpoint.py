@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from antiphon.audio.wav import num_channels
 from antiphon.concurrency import Workers
 from antiphon.pipeline.speech.job_files import Spend, spend_freely
 from antiphon.pipeline.speech.text_plan import Segment
@@ -106,6 +107,8 @@ class SegmentCheckpoints:
         start = _NUM_LENGTH_BYTES + length
         facts = json.loads(bytes(rest[_NUM_LENGTH_BYTES:start]))
         samples = np.frombuffer(rest, "<f4", offset=start).astype(np.float32)
+        if (channels := facts.get("channels", 1)) > 1:
+            samples = samples.reshape(-1, channels)
         usage = Usage(facts["input_tokens"], facts["output_tokens"])
         chunk = AudioChunk(samples, facts["sample_rate_hz"], usage.output_tokens)
         return chunk, Ended(facts["reason"], usage)
@@ -113,6 +116,7 @@ class SegmentCheckpoints:
     def _save(self, segment: Segment, chunks: list[AudioChunk], ended: Ended) -> None:
         facts = {
             "sample_rate_hz": chunks[0].sample_rate_hz,
+            "channels": num_channels(chunks[0].samples),
             "reason": ended.reason,
             "input_tokens": ended.usage.input_tokens,
             "output_tokens": ended.usage.output_tokens,

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
-
+from antiphon.audio.wav import silence
 from antiphon.concurrency import Workers
 from antiphon.errors import AntiphonError, UnspeakableTextError
 from antiphon.models.base import Prompt
@@ -230,7 +229,7 @@ class Synthesis:
         if not num_samples:
             return None
         self._num_silent += num_samples
-        return AudioChunk(np.zeros(num_samples, np.float32), rate_hz)
+        return AudioChunk(silence(num_samples, self._shared.model.capabilities.channels), rate_hz)
 
     async def _begin(self, segment: Segment) -> list[AudioChunk]:
         prefetched, self._next = self._next, None
@@ -244,8 +243,8 @@ class Synthesis:
             self._start_s += self._pause_s
             self._pause_s, self._num_silent = 0.0, 0
             shared = self._shared
-            native_hz = shared.model.capabilities.sample_rate_hz
-            self._track = Track(native_hz, shared.request, shared.workers, self._start_s)
+            capabilities = shared.model.capabilities
+            self._track = Track(capabilities, shared.request, shared.workers, self._start_s)
         return await self._track.begin(segment.boundary, has_next=segment.is_last is not True)
 
     async def _play(self, playing: "_Opened") -> list[AudioChunk]:

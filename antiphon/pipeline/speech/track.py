@@ -5,6 +5,7 @@ import numpy as np
 from antiphon.audio.chain import Chain
 from antiphon.audio.joining import Joiner
 from antiphon.concurrency import Workers
+from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.speech.text import Boundary
 from antiphon.types import AudioChunk, Samples, SpeechRequest, WordTime
 
@@ -26,13 +27,18 @@ class Track:
     """
 
     def __init__(
-        self, native_hz: int, request: SpeechRequest, workers: Workers, start_s: float
+        self,
+        capabilities: SpeechCapabilities,
+        request: SpeechRequest,
+        workers: Workers,
+        start_s: float,
     ) -> None:
-        """Begin ``start_s`` after the beginning of the stream, with segments at ``native_hz``."""
+        """Begin ``start_s`` after the beginning of the stream, with the model's segments."""
+        native_hz, channels = capabilities.sample_rate_hz, capabilities.channels
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self.num_samples = 0
-        self._joiner = Joiner(native_hz)
-        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed)
+        self._joiner = Joiner(native_hz, channels)
+        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed, channels)
         self._workers = workers
         self._volume = np.float32(request.volume)
         self._start_s = self._segment_start_s = start_s
