@@ -73,6 +73,7 @@ RESOURCES = (
 EXPOSED_HEADERS = (
     REQUEST_ID_HEADER,
     "X-Sample-Rate",
+    "X-Channels",
     "X-Finish-Reason",
     IGNORED_HEADER,
     "X-Word-Timestamps",

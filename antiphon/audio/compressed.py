@@ -8,12 +8,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import av
 import numpy as np
 from av.audio.stream import AudioStream
 from av.container import OutputContainer
+from numpy.typing import NDArray
 
 from antiphon.audio.resample import Resampler
 from antiphon.audio.wav import clipped, int16, silence
@@ -175,9 +176,10 @@ class CompressedEncoder:
 
     def _code_frame(self, samples: Samples) -> None:
         sample_format = self._recipe.sample_format
-        packed = int16(samples) if sample_format == "s16" else samples
+        packed: NDArray[Any] = int16(samples) if sample_format == "s16" else samples
+        packed = packed.reshape(-1, self._channels)
         is_planar = sample_format == "fltp"  # channels one after the other
-        packed = packed.reshape(-1, self._channels).T if is_planar else packed.reshape(1, -1)
+        packed = np.ascontiguousarray(packed.T) if is_planar else packed.reshape(1, -1)
         frame = av.AudioFrame.from_ndarray(packed, sample_format, f"{self._channels}c")
         frame.sample_rate = self._rate_hz
         frame.time_base = Fraction(1, self._rate_hz)

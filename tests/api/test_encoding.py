@@ -29,7 +29,7 @@ class SpyEncoder:
         self.may_open.set()
 
     def open(
-        self, format: AudioFormat, sample_rate_hz: int, *, is_whole: bool = False
+        self, format: AudioFormat, sample_rate_hz: int, channels: int, *, is_whole: bool = False
     ) -> "SpyEncoder":
         self.opening.set()
         self.may_open.wait()
