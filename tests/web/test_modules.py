@@ -16,7 +16,7 @@ RATE_HZ = 1000
 BLOCK = 16
 
 READ_PIECES = """
-const reader = new module.PcmReader();
+const reader = new module.PcmReader(given[1]);
 const samples = [];
 // Each piece is a view into something larger, as the network's pieces are.
 for (const piece of given[0]) {
@@ -71,13 +71,15 @@ MANY = settings(
 
 
 @MANY
-@given(pieces=st.lists(st.binary(max_size=9).map(list), max_size=8))
-def test_any_cut_gives_the_same_samples(modules: Page, pieces: list[list[int]]) -> None:
+@given(pieces=st.lists(st.binary(max_size=9).map(list), max_size=8), channels=st.integers(1, 2))
+def test_any_cut_gives_the_same_samples(
+    modules: Page, pieces: list[list[int]], channels: int
+) -> None:
     whole = bytes(byte for piece in pieces for byte in piece)
     expected = np.frombuffer(whole[: len(whole) // 2 * 2], "<i2") / 32768
-    got = modules.in_module("pcm.js", READ_PIECES, pieces)
-    assert got["samples"] == expected.tolist()
-    assert got["isTorn"] is (len(whole) % 2 == 1)
+    got = modules.in_module("pcm.js", READ_PIECES, pieces, channels)
+    assert got["samples"] == expected[::channels].tolist()
+    assert got["isTorn"] is (len(whole) % (2 * channels) != 0)
 
 
 chunks = st.lists(st.integers(-8, 8).map(lambda n: n / 8), max_size=300)

@@ -4,10 +4,18 @@
 export class PcmReader {
   /** @type {number | null} */
   #half = null;
+  #numChannels;
+  /** The channel of the next sample. */
+  #channel = 0;
+
+  /** @param {number} [numChannels] those of the stream, interleaved; the first is read */
+  constructor(numChannels = 1) {
+    this.#numChannels = numChannels;
+  }
 
   /** Whether the stream so far ends in the middle of a sample. */
   get isTorn() {
-    return this.#half !== null;
+    return this.#half !== null || this.#channel !== 0;
   }
 
   /** @param {Uint8Array} bytes @returns {Float32Array} samples in [-1, 1) */
@@ -21,6 +29,11 @@ export class PcmReader {
     let at = carried;
     for (; at + 1 < bytes.length; at += 2) samples[next++] = view.getInt16(at, true) / 32768;
     this.#half = at < bytes.length ? bytes[at] : null;
-    return samples;
+    if (this.#numChannels === 1) return samples;
+    return samples.filter(() => {
+      const isFirst = this.#channel === 0;
+      this.#channel = (this.#channel + 1) % this.#numChannels;
+      return isFirst;
+    });
   }
 }

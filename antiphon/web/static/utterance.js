@@ -98,6 +98,7 @@ export class Utterance {
     try {
       const response = await this.#api.speech(body, this.#aborter.signal);
       this.sampleRateHz = sampleRateOf(response);
+      this.#reader = new PcmReader(Number(response.headers.get("X-Channels") ?? 1));
       opening = this.#open();
       await Promise.all([opening, this.#receive(response)]);
     } catch (error) {

@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 import soundfile
 
+from antiphon.audio.encode import AudioFormat
 from antiphon.audio.utterance import Audio, collect
 from antiphon.config import ModelSettings, Settings, SpeechSettings
 from antiphon.models.spec import SpeechCapabilities
+from antiphon.pipeline.speech.job_files import JobFiles
 from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.service import Speech
+from antiphon.storage.blobs import BlobStore
 from antiphon.types import AudioChunk, SpeechRequest, Voice
 from tests import two_channels
 from tests.servers import start_server
@@ -73,6 +77,30 @@ def test_a_codec_of_two_channels_says_what_one_of_one_does() -> None:
 
         on_model(source, body)
     np.testing.assert_array_equal(heard["decoded"].samples[:, 0], heard["toy"].samples)
+
+
+def test_a_job_keeps_its_channels(tmp_path: Path) -> None:
+    """What is read again from the disk is what was spoken, and so is the file."""
+    request = SpeechRequest(TEXT, seed=7)
+
+    async def body(speech: Speech) -> None:
+        plain = await collect(speech.stream(request))
+        for _ in range(2):
+            checkpoints = SegmentCheckpoints(tmp_path / "0", speech.workers, lambda done: None)
+            kept = await collect(speech.stream(request, checkpoints))
+            np.testing.assert_array_equal(kept.samples, plain.samples)
+        files = JobFiles(tmp_path, AudioFormat.WAV, two_channels.RATE_HZ, 2, is_split=False)
+        for _ in range(2):  # a second of silence between
+            files.begin_chapter()
+            files.write(plain.samples)
+            files.end_chapter(None)
+        (kept_file,) = files.hand_over(BlobStore(tmp_path / "media"), "job")
+        written, _ = soundfile.read(tmp_path / "media" / kept_file.key)
+        num_samples = 2 * len(plain.samples) + two_channels.RATE_HZ
+        assert written.shape == (num_samples, 2)
+        assert kept_file.duration_s == num_samples / two_channels.RATE_HZ
+
+    on_model("decoded", body)
 
 
 def test_a_client_is_told_of_channels_or_gets_one() -> None:
