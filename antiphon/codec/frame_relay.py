@@ -39,7 +39,8 @@ class FrameRelay(HostRunner[_Arrived]):
             state.frames.append(piece.data)
 
     def next_frame(self, state: _Arrived) -> NDArray[Any] | None:
-        return state.frames.popleft()
+        # A step may be planned before it is known that the one before took the end.
+        return state.frames.popleft() if state.frames else None
 
 
 class CodecRunner(FusedRunner):

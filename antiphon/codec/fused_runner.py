@@ -28,10 +28,14 @@ class FrameSource(Runner, Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Priming:
-    """What a row is primed with: a voice's frames, then those that had become audio before."""
+    """What a row is primed with: a voice's frames, then those that had become audio before.
+
+    The last ``num_ahead`` of these are their look-ahead.
+    """
 
     context: NDArray[Any] | None
     heard: Sequence[Any]
+    num_ahead: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,13 @@ class FusedRunner:
     @property
     def codec(self) -> CodecShape:
         decoder = self._decoder
-        return CodecShape(decoder.samples_per_frame, decoder.sample_rate_hz, decoder.chunk_sizes)
+        return CodecShape(
+            decoder.samples_per_frame,
+            decoder.sample_rate_hz,
+            decoder.chunk_sizes,
+            decoder.look_ahead_frames,
+            decoder.group_frames,
+        )
 
     def on_stream(self) -> AbstractContextManager[object]:
         """Return the context in which steps are launched."""
@@ -105,10 +115,13 @@ class FusedRunner:
 
     def _begin(self, start: Start) -> None:
         """Make a row fresh, and note what it is to be primed with."""
-        self._decoder.reset(self._state, start.slot)
-        context, heard = start.prompt.context_frames, start.frames[: start.num_frames_decoded]
-        if context is not None or heard:
-            self._primings[start.slot] = _Priming(context, heard)
+        prompt, num_heard = start.prompt, start.num_frames_decoded
+        self._decoder.reset(self._state, start.slot, prompt.conditioning)
+        if prompt.context_frames is not None or num_heard:
+            num_read = num_heard + self._decoder.look_ahead_frames if num_heard else 0
+            heard = start.frames[:num_read]
+            priming = _Priming(prompt.context_frames, heard, len(heard) - num_heard)
+            self._primings[start.slot] = priming
 
     def _prime(self, due: set[int]) -> None:
         """Prime the rows whose chunks are due; if none is, the row that waits longest."""
@@ -118,4 +131,4 @@ class FusedRunner:
             if priming.context is not None:
                 self._decoder.prime(self._state, slot, priming.context)
             if priming.heard:
-                self._decoder.replay(self._state, slot, np.stack(priming.heard))
+                self._decoder.replay(self._state, slot, np.stack(priming.heard), priming.num_ahead)

@@ -98,6 +98,8 @@ class GraphDecoder:
     """
 
     chunk_sizes = _CHUNK_SIZES
+    look_ahead_frames = 0
+    group_frames = 1
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class GraphDecoder:
         return state.graphs.on_stream()
 
     @torch.inference_mode()
-    def reset(self, state: GraphState, slot: int) -> None:
+    def reset(self, state: GraphState, slot: int, conditioning: None = None) -> None:
         state.streams.reset(slot)
 
     @torch.inference_mode()
@@ -170,7 +172,9 @@ class GraphDecoder:
         state.streams.restore(slot, state.primed[key])
 
     @torch.inference_mode()
-    def replay(self, state: GraphState, slot: int, frames: NDArray[Any]) -> None:
+    def replay(
+        self, state: GraphState, slot: int, frames: NDArray[Any], num_ahead: int = 0
+    ) -> None:
         self._advance(slot, frames, state)
 
     @torch.inference_mode()

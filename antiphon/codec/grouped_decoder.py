@@ -74,7 +74,7 @@ class GroupedDecoder(RowDecoder):
         return GroupedState(self._decoder.open(num_slots))
 
     @torch.inference_mode()
-    def reset(self, state: GroupedState, slot: int) -> None:
+    def reset(self, state: GroupedState, slot: int, conditioning: None = None) -> None:
         self._decoder.reset(state.state, slot)
         state.partial.pop(slot, None)
 

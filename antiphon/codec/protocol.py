@@ -22,7 +22,8 @@ class PendingAudio(Protocol):
         """Wait for the chunks; called once.
 
         Returns:
-            Of each slot, ``[num_frames * samples_per_frame]``, or with ``[..., channels]``.
+            Of each slot, ``[num_frames * samples_per_frame]``, or with ``[..., channels]``; see
+            `StepOutput.chunks`.
         """
         ...
 
@@ -32,6 +33,9 @@ class StreamingDecoder(Protocol):
 
     A row's samples depend on its own frames alone. However frames are grouped into calls, the
     samples are the same; what has been decoded is never decoded again and never changed.
+
+    Most decoders are causal. One that is not declares how far its audio depends on later frames,
+    and is given the number of frames at the end (`CodecChunk.end`), by which it is flushed.
 
     Chunks are *launched* from the thread of an engine. Their frames are read where the model's
     runner has put them, if both share a device; otherwise in the memory of the host.
@@ -45,7 +49,17 @@ class StreamingDecoder(Protocol):
 
     @property
     def chunk_sizes(self) -> tuple[int, ...]:
-        """Frames that one `CodecChunk` may have, ascending."""
+        """Frames that one `CodecChunk` may have, ascending multiples of ``group_frames``."""
+        ...
+
+    @property
+    def look_ahead_frames(self) -> int:
+        """Frames after a frame that its audio depends on; `launch` reads them after a chunk's."""
+        ...
+
+    @property
+    def group_frames(self) -> int:
+        """Frames that are decoded together, counted from frame 0; the last group may be short."""
         ...
 
     def open(self, num_slots: int) -> Any:
@@ -56,8 +70,8 @@ class StreamingDecoder(Protocol):
         """Return a context in which work is put on a stream of the decoder's own device."""
         ...
 
-    def reset(self, state: Any, slot: int) -> None:
-        """Make a row fresh again."""
+    def reset(self, state: Any, slot: int, conditioning: Any = None) -> None:
+        """Make a row fresh again, for a request with this `Prompt.conditioning`."""
         ...
 
     def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
@@ -67,11 +81,12 @@ class StreamingDecoder(Protocol):
         """
         ...
 
-    def replay(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+    def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
         """Decode frames again, ``[n, ...]``, that became audio before their row was given up.
 
         They come after those that the row is primed with. What is decoded next is what it would
         have been in the row that was given up, to the last bit. Work is put on the current stream.
+        The last ``num_ahead`` frames are look-ahead, of which there is less only at the end.
         """
         ...
 

@@ -29,6 +29,8 @@ class RowDecoder(ABC):
 
     samples_per_frame: int
     chunk_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    look_ahead_frames = 0
+    group_frames = 1
 
     @abstractmethod
     def decode_row(self, frames: NDArray[Any], state: Any, slot: int) -> Samples:
@@ -40,7 +42,7 @@ class RowDecoder(ABC):
     def prime(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
         self.decode_row(frames, state, slot)
 
-    def replay(self, state: Any, slot: int, frames: NDArray[Any]) -> None:
+    def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
         self.decode_row(frames, state, slot)
 
     def launch(

@@ -40,7 +40,9 @@ class CodecShape:
     Attributes:
         samples_per_frame: that a frame becomes.
         sample_rate_hz: of the samples.
-        chunk_sizes: frames that one `CodecChunk` may have, ascending.
+        chunk_sizes: frames that one `CodecChunk` may have, ascending multiples of ``group_frames``.
+        look_ahead_frames: see `antiphon.codec.protocol.StreamingDecoder`.
+        group_frames: see there.
         has_upstream: whether its frames arrive as pieces from the stage before, one by one, so that
             a step only takes them in; the last piece has no frame.
     """
@@ -48,12 +50,19 @@ class CodecShape:
     samples_per_frame: int
     sample_rate_hz: int
     chunk_sizes: tuple[int, ...]
+    look_ahead_frames: int = 0
+    group_frames: int = 1
     has_upstream: bool = False
 
     @property
     def frame_s(self) -> float:
         """How long a frame sounds."""
         return self.samples_per_frame / self.sample_rate_hz
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a frame's audio depends on no frame after it, nor on where the request ends."""
+        return self.look_ahead_frames == 0 and self.group_frames == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +112,22 @@ class Prefill:
 class CodecChunk:
     """Turn frames ``start`` to ``start + num_frames - 1`` of a slot into audio.
 
-    Comes after the step's frames. It may reach past what exists, if the request stops: decoders
-    are causal, and what is past the end is cut off afterwards.
+    Comes after the step's frames. It may reach past what exists, if the request stops; audio past
+    the end is cut off afterwards. A decoder that is not causal is given chunks whose frames and
+    look-ahead exist, and chunks with an ``end``, the last of which flushes it.
+
+    Attributes:
+        slot: of the request.
+        start: the first frame.
+        num_frames: of the chunk.
+        end: frames that the request has in all, if the decoder is not causal and the request has
+            ended; frames from there on are not read.
     """
 
     slot: int
     start: int
     num_frames: int
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,7 @@ class StepOutput:
         faults: slots whose numbers went bad; they end with an error, the others do not notice.
         chunks: the audio of each planned `CodecChunk` by slot, uncut: shape
             ``[num_frames * samples_per_frame]``, with a second axis if there are several channels.
+            What is past ``CodecChunk.end`` may be left out.
     """
 
     frames: Mapping[int, Any]

@@ -53,6 +53,7 @@ class ChunkPlanner:
 
     def __init__(self, codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> None:
         self._codec = codec
+        self._is_causal = codec.is_causal
         self._policy = policy
         self._costs = costs
         self.sizes = [codec.chunk_sizes[0]]
@@ -61,7 +62,13 @@ class ChunkPlanner:
                 self.sizes.append(size)
 
     def add(self, request: EngineRequest) -> None:
-        """Choose the size of a first chunk: it must last until the second one, one step later."""
+        """Choose the size of a first chunk: it must last until the second one, one step later.
+
+        A request that is resumed decodes again what its last frames' audio needs, from the last
+        whole group on whose look-ahead it has.
+        """
+        num_whole = max(0, request.num_frames - self._codec.look_ahead_frames)
+        request.num_frames_decoded = num_whole - num_whole % self._codec.group_frames
         wanted = request.prompt.first_chunk_frames or 1
         if request.prompt.first_chunk_frames is None and not request.is_live:
             wanted = self.sizes[-1]
@@ -82,7 +89,9 @@ class ChunkPlanner:
         rest: list[EngineRequest] = []
         danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
         for request in requests:
-            if request.num_frames_planned - request.num_frames_decoded >= request.chunk_frames:
+            if request.num_frames_planned - request.num_frames_decoded >= request.chunk_frames and (
+                self._is_causal or self._num_ready(request) >= request.chunk_frames
+            ):
                 due.append(request)
             elif (request.clock.deadline_s < danger_s or not request.may_run) and (
                 self._rest_due_s(request) <= now_s
@@ -106,14 +115,16 @@ class ChunkPlanner:
         self, request: EngineRequest, chunk: CodecChunk, samples: Samples, now_s: float
     ) -> AudioChunk | None:
         """Return the part of a decoded chunk whose frames exist; start the playback clock."""
-        num_frames = min(chunk.num_frames, request.num_frames - chunk.start)
+        first = request.num_frames_delivered  # later than the chunk's if this resumed within it
+        num_frames = min(chunk.start + chunk.num_frames, request.num_frames) - first
         if num_frames <= 0:
             return None
         if request.is_live and request.clock.deadline_s == inf:
             num_planned = request.num_frames_decoded - request.num_frames_delivered
             request.clock.deadline_s = now_s + num_planned * self._codec.frame_s
         request.num_frames_delivered += num_frames
-        samples = samples[: num_frames * self._codec.samples_per_frame]
+        at, num_samples = first - chunk.start, self._codec.samples_per_frame
+        samples = samples[at * num_samples : (at + num_frames) * num_samples]
         return AudioChunk(samples, self._codec.sample_rate_hz, num_frames)
 
     def select(
@@ -149,11 +160,12 @@ class ChunkPlanner:
         Frames that the stage before is still making are waited for until the listener is in
         danger of silence; one who has heard nothing yet waits for ``margin_s`` after each frame.
         """
-        least = 1 if request.is_last_frame_planned else self._codec.chunk_sizes[0]
-        if request.num_frames_undecoded < least:
+        least = 1 if self._is_end_planned(request) else self._codec.chunk_sizes[0]
+        num_ready = self._num_ready(request)
+        if num_ready < least:
             return inf
         has_more = request.may_run
-        if self._codec.has_upstream and request.num_frames_undecoded < request.chunk_frames:
+        if self._codec.has_upstream and num_ready < request.chunk_frames:
             has_more |= request.num_frames_allowed is not None
         if not has_more:
             return -inf
@@ -161,14 +173,29 @@ class ChunkPlanner:
             return request.received_s + self._policy.margin_s
         return request.clock.deadline_s - self._policy.margin_s - self._costs.long_frame_s
 
+    def _num_ready(self, request: EngineRequest) -> int:
+        """Return the frames that are in no chunk and can be; negative if look-ahead is missing.
+
+        Only of frames that have been made is it known that the request did not end before them.
+        """
+        if self._is_causal:
+            return request.num_frames_undecoded
+        num_ahead = self._codec.look_ahead_frames if request.finish_reason is None else 0
+        return request.num_frames - request.num_frames_decoded - num_ahead
+
+    def _is_end_planned(self, request: EngineRequest) -> bool:
+        """Whether all frames that are still to be decoded can be."""
+        return request.is_last_frame_planned if self._is_causal else bool(request.finish_reason)
+
     def _chunk(self, request: EngineRequest, now_s: float) -> CodecChunk:
-        num_waiting = request.num_frames_undecoded
-        if request.is_last_frame_planned:
+        num_waiting, end = self._num_ready(request), None
+        if self._is_end_planned(request):
             num_frames = round_up(num_waiting, self.sizes)
+            end = None if self._is_causal else request.num_frames
         else:
             num_waiting = min(num_waiting, request.chunk_frames)
             num_frames = round_down(num_waiting, self._codec.chunk_sizes)
-        chunk = CodecChunk(slot_of(request), request.num_frames_decoded, num_frames)
+        chunk = CodecChunk(slot_of(request), request.num_frames_decoded, num_frames, end)
         request.plan_chunk(num_frames)
         if request.is_live:
             self._advance(request, num_frames, now_s)

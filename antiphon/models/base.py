@@ -28,6 +28,8 @@ class Prompt:
             ``None`` if the text is complete.
         context_frames: frames that the decoder is primed with before the first new one, whose
             audio is dropped, shape ``[num_frames, ...]``; ``None`` for none.
+        conditioning: what the decoder is conditioned on in this request, such as an array or a
+            mapping of arrays, in a form that the decoder and its family agree on.
         first_chunk_frames: frames in the first chunk of audio; ``None`` leaves it to the decoder.
         num_positions: that are read before the first frame, if keys and values are paged.
         position_keys: a 64-bit number for each of these positions that says all that the model
@@ -41,6 +43,7 @@ class Prompt:
     sampling: Sampling = Sampling()
     num_frames_allowed: int | None = None
     context_frames: NDArray[Any] | None = None
+    conditioning: Any = None
     first_chunk_frames: int | None = None
     num_positions: int = 0
     position_keys: Sequence[int] = ()

@@ -37,10 +37,12 @@ class Echo(RowDecoder):
     def open(self, num_slots: int) -> Samples:
         return np.full(num_slots, np.nan, np.float32)  # never reset means never right
 
-    def reset(self, state: Samples, slot: int) -> None:
+    def reset(self, state: Samples, slot: int, conditioning: None = None) -> None:
         state[slot] = 0
 
-    def replay(self, state: Samples, slot: int, frames: NDArray[np.int64]) -> None:
+    def replay(
+        self, state: Samples, slot: int, frames: NDArray[np.int64], num_ahead: int = 0
+    ) -> None:
         self.num_replayed += len(frames)
         super().replay(state, slot, frames)
 

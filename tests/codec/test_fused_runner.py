@@ -40,7 +40,9 @@ class NotingCodec(ToneCodec):
         self.primed.append((slot, len(frames)))
         super().prime(state, slot, frames)
 
-    def replay(self, state: list[ToneState], slot: int, frames: NDArray[np.float64]) -> None:
+    def replay(
+        self, state: list[ToneState], slot: int, frames: NDArray[np.float64], num_ahead: int = 0
+    ) -> None:
         self.replayed.append((slot, len(frames)))
         super().replay(state, slot, frames)
 

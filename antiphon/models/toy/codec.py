@@ -32,7 +32,7 @@ class ToneCodec(RowDecoder):
     def open(self, num_slots: int) -> list[ToneState]:
         return [ToneState() for _ in range(num_slots)]
 
-    def reset(self, state: list[ToneState], slot: int) -> None:
+    def reset(self, state: list[ToneState], slot: int, conditioning: None = None) -> None:
         state[slot] = ToneState()
 
     def decode_row(self, frames: NDArray[np.float64], state: list[ToneState], slot: int) -> Samples:
