@@ -112,7 +112,7 @@ class SpeechSettings(SettingsSection):
         "sse", description='What "stream": true means if nothing else in the request says it.'
     )
     unknown_fields: Literal["tell", "refuse"] = Field(
-        "tell", description="Tell unknown fields of requests in a header, or refuse them."
+        "tell", description="List unknown fields of requests in a header, or refuse them."
     )
 
 

@@ -21,7 +21,7 @@ from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
 from antiphon.types import Ended, SpeechRequest
 
 MAX_WAITING = 1024
-"""Things that one client may have waiting to be played: files, and what is told after them."""
+"""Things that one client may have waiting to be played: files, and actions after them."""
 
 Action: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -62,7 +62,7 @@ class AudioOutbox:
         return self._server.settings.speech.max_input_characters
 
     def check_room(self, num_characters: int = 0) -> None:
-        """See whether a client may ask for more; whoever opens something asks first.
+        """Check that a client may ask for more; called before `open`.
 
         Raises:
             InputTooLongError: so many characters are too many for one text.
@@ -92,10 +92,10 @@ class AudioOutbox:
 
         Args:
             request: what is said of it but its text.
-            listener: is told of it.
+            listener: receives its events and audio.
             format: of its file.
             channels: of its file; 1 mixes several down.
-            is_whole: the file is heard at its end, in one piece whose header tells its length.
+            is_whole: the file is heard at its end, in one piece whose header has its length.
             reads_late: see `Speech.open`.
             observers: called with each chunk before it is encoded.
 
@@ -152,16 +152,16 @@ class AudioOutbox:
 
 
 async def _played(stream: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:
-    """Play one utterance to its end, or to an error that the listener is told."""
+    """Play one utterance to its end, or to an error, which the listener receives."""
 
-    async def tell(error: Exception) -> bool:
+    async def report(error: Exception) -> bool:
         if isinstance(error, WebSocketDisconnect):
             return False
         log_failure(error, has_started=True)
         await listener.fail(wire_error(error))
         return True
 
-    async with on_failure(tell), aclosing(stream) as pieces:
+    async with on_failure(report), aclosing(stream) as pieces:
         await _heard(pieces, listener, encoding)
 
 

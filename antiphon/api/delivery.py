@@ -1,7 +1,7 @@
 """How the audio of a request travels: half of the field means bytes by ``"stream": true``.
 
-vLLM-Omni sends server-sent events then, Kokoro-FastAPI and SGLang-Omni the file's bytes. What else
-a client says tells which of them it was written for.
+vLLM-Omni sends server-sent events then, Kokoro-FastAPI and SGLang-Omni the file's bytes. The other
+fields of a request show which server its client was written for.
 """
 
 from collections.abc import Iterable

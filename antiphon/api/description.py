@@ -119,11 +119,11 @@ def _as_form(speech: Schema, recordings: Iterable[str]) -> Schema:
     properties["voice"] = {"type": "string", "description": properties["voice"]["description"]}
     for name, each in properties.items():
         if each.get("type") == "array":  # repeated parts mean other things to every library
-            told = f"{each.get('description', '')} As JSON.".strip()
-            properties[name] = {"type": "string", "description": told}
+            text = f"{each.get('description', '')} As JSON.".strip()
+            properties[name] = {"type": "string", "description": text}
     for name in recordings:
-        told = speech["properties"][name].get("description", "")
-        properties[name] = {**_FILE, "description": f"{told} As a file."}
+        text = speech["properties"][name].get("description", "")
+        properties[name] = {**_FILE, "description": f"{text} As a file."}
     return {
         "type": "object",
         "title": FORM,
@@ -135,13 +135,13 @@ def _as_form(speech: Schema, recordings: Iterable[str]) -> Schema:
 
 def _without_null(described: Schema) -> Schema:
     """Return a field that is there or not, but never null; one kind needs no ``anyOf``."""
-    told = {name: value for name, value in described.items() if name != "anyOf"}
+    rest = {name: value for name, value in described.items() if name != "anyOf"}
     kinds = [each for each in described.get("anyOf", ()) if each != {"type": "null"}]
-    if told.get("default", "") is None:
-        del told["default"]
+    if rest.get("default", "") is None:
+        del rest["default"]
     if len(kinds) == 1:
-        return {**kinds[0], **told}
-    return {**told, **({"anyOf": kinds} if kinds else {})}
+        return {**kinds[0], **rest}
+    return {**rest, **({"anyOf": kinds} if kinds else {})}
 
 
 def _complete(path: str, method: str, operation: Schema) -> None:

@@ -20,7 +20,7 @@ from antiphon.telemetry.logs import audio_format
 from antiphon.types import AudioChunk, Ended, Samples, SpeechEvent, SpeechStream
 
 EncodedStream: TypeAlias = AsyncGenerator[bytes | Ended, None]
-"""Pieces of a file, never empty, then one `Ended`; whoever opened it closes it."""
+"""Pieces of a file, never empty, then one `Ended`; its opener closes it."""
 
 ChunkObserver: TypeAlias = Callable[[AudioChunk], None]
 
@@ -63,7 +63,7 @@ class FileEncoding:
     """Makes one file of one stream.
 
     Attributes:
-        is_whole: nobody hears of the pieces before all are there, with `header` in its place.
+        is_whole: the pieces are delivered when all are there, with `header` in its place.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ async def collected(
     observers: Sequence[ChunkObserver] = (),
     channels: int = 1,
 ) -> tuple[list[bytes], Ended]:
-    """Return the pieces of a whole file, whose header tells its true length, and how it ended.
+    """Return the pieces of a whole file, whose header has its true length, and how it ended.
 
     What is collected counts for the request until it ends, or until it is given back.
 

@@ -92,11 +92,7 @@ class Fields:
         return value
 
     def required_text(self, name: str) -> str:
-        """Return a text.
-
-        Raises:
-            InvalidRequestError: it is not there, or something else.
-        """
+        """Return a text; raises InvalidRequestError if it is not there, or something else."""
         value = self.text(name)
         if value is None:
             raise missing(name)

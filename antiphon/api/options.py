@@ -138,8 +138,8 @@ def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping
             param=shortened(names[0]),
             code="unknown_field",
         )
-    told = (quote(name[:MAX_SHOWN_CHARACTERS], safe="") for name in names[:MAX_LISTED])
-    return {IGNORED_HEADER: ", ".join(told)}
+    listed = (quote(name[:MAX_SHOWN_CHARACTERS], safe="") for name in names[:MAX_LISTED])
+    return {IGNORED_HEADER: ", ".join(listed)}
 
 
 def _refuse_not_served(unknown: Iterable[str], extra_params: Mapping[str, Any], task: Task) -> None:

@@ -44,12 +44,12 @@ def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
 
 
 def error_event(error: WireError, client_event_id: str | None) -> dict[str, Any]:
-    """Tell of a message that was not followed."""
+    """Return the event for a message that was refused."""
     return event("error", error={**error.body()["error"], "event_id": client_event_id})
 
 
 class SpokenResponse:
-    """Tells of one response from its beginning to its end; a `Listener`."""
+    """Sends the events of one response; a `Listener`."""
 
     def __init__(
         self, socket: Socket, text: str, format: WireFormat, metadata: Mapping[str, Any] | None
@@ -63,7 +63,7 @@ class SpokenResponse:
         self.is_over = False
 
     async def create(self) -> None:
-        """Tell that it has been asked for."""
+        """Send that the response was created."""
         await self._send("response.created", response=self._response("in_progress", []))
 
     async def begin(self) -> None:
@@ -98,7 +98,7 @@ class SpokenResponse:
         await self._over({**self._response("failed", []), "status_details": details})
 
     async def cancel(self) -> None:
-        """Tell that the client has cancelled it."""
+        """Send that the client cancelled the response."""
         if not self.is_over:
             details = {"type": "cancelled", "reason": "client_cancelled"}
             await self._over({**self._response("cancelled", []), "status_details": details})

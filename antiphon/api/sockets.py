@@ -1,6 +1,6 @@
 """WebSockets: messages in, one sender at a time, and nothing that a client can make grow.
 
-Whoever sends waits until the client has read on. Messages are taken in one by one, no faster than
+A sender waits until the client has read. Messages are taken in one by one, no faster than
 agreed; a client that neither sends nor reads is sent away.
 """
 
@@ -33,12 +33,7 @@ class Socket:
     """A client's connection."""
 
     def __init__(self, websocket: WebSocket, max_idle_s: float) -> None:
-        """Serve a connection that is not accepted yet.
-
-        Args:
-            websocket: the connection.
-            max_idle_s: how long nothing may be sent by either side.
-        """
+        """Serve a connection not accepted yet; ``max_idle_s`` limits silence of both sides."""
         self._websocket = websocket
         self.max_idle_s = max_idle_s
         self._turn = asyncio.Lock()
@@ -144,7 +139,7 @@ class Conversation(Protocol):
         ...
 
     async def refuse(self, error: WireError) -> None:
-        """Tell the client that a message was not followed, or why the connection ends."""
+        """Send why a message was refused, or why the connection ends."""
         ...
 
     async def finish(self) -> None:
@@ -159,13 +154,7 @@ class Conversation(Protocol):
 async def converse(
     socket: Socket, conversation: Conversation, greeting: Mapping[str, Any] | None = None
 ) -> None:
-    """Follow messages until the client has had enough, leaves, or is silent for too long.
-
-    Args:
-        socket: accepted.
-        conversation: closed at the end, whatever happens.
-        greeting: the first message.
-    """
+    """Follow messages until the client is done, leaves or idles; then close ``conversation``."""
     try:
         if greeting is not None:
             await socket.send(greeting)
@@ -184,23 +173,23 @@ async def converse(
 
 
 async def _followed(socket: Socket, conversation: Conversation) -> bool:
-    """Follow one message; what is wrong with it is told to the client."""
+    """Follow one message; an error in it is sent to the client."""
     is_last = False
 
-    async def tell(error: Exception) -> bool:
+    async def report(error: Exception) -> bool:
         if isinstance(error, WebSocketDisconnect | IdleError):
             return False
         log_failure(error, has_started=True)
         await conversation.refuse(wire_error(error))
         return True
 
-    async with on_failure(tell):
+    async with on_failure(report):
         is_last = await conversation.receive(await socket.receive())
     return is_last
 
 
 async def _finished(socket: Socket, conversation: Conversation) -> bool:
-    """Wait until all is delivered; false if nobody is left to deliver it to."""
+    """Wait until all is delivered; false if the client has left."""
     finishing = asyncio.create_task(conversation.finish())
     gone = asyncio.create_task(socket.until_gone())
     try:

@@ -79,8 +79,8 @@ async def create_speech(
     server-sent events; so does ``stream: true`` alone, unless ``Accept`` asks for audio or the
     server is set otherwise. ``stream: false`` gives a whole file with its length. A failure midway
     breaks the connection: what ends cleanly has all that was made. Whether the text was spoken to
-    its end is told in ``X-Finish-Reason``: a trailer where the file streams, for clients that ask
-    for trailers.
+    its end is in ``X-Finish-Reason``: a trailer where the file streams, for clients that ask for
+    trailers.
     """
     settings = server.settings.speech
     request = body.to_domain(speech_id)
@@ -109,8 +109,8 @@ async def create_speech(
         async def collect() -> tuple[list[bytes], dict[str, str]]:
             encoding = collected(*encoder)
             pieces, ended = await encoding
-            told = {} if words is None else words.headers()
-            return pieces, {FINISH_REASON: ended.reason, **told, **unspoken_headers(ended.unspoken)}
+            more = {} if words is None else words.headers()
+            return pieces, {FINISH_REASON: ended.reason, **more, **unspoken_headers(ended.unspoken)}
 
         return WholeResponse(collect, headers, media_type)
     encoding = encoded(*encoder)

@@ -57,8 +57,8 @@ async def create_speech_batch(
         )
     ignored = await _check_shared(body, server)
     collect = partial(_answered, body, server, speech_id)
-    told = ignored_headers(ignored, server.settings.speech)
-    return WholeResponse(collect, {"Cache-Control": "no-cache", **told}, "application/json")
+    headers = ignored_headers(ignored, server.settings.speech)
+    return WholeResponse(collect, {"Cache-Control": "no-cache", **headers}, "application/json")
 
 
 async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str, ...]:

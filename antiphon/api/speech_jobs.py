@@ -181,7 +181,7 @@ async def get_content(
 
 async def _events(id: str, jobs: JobRunner) -> AsyncGenerator[bytes, None]:
     """Yield a job's states as they come; changes of other servers are looked for."""
-    told: SpeechJobView | None = None
+    sent: SpeechJobView | None = None
     silent_s = 0.0
     while True:
         changed = jobs.changed
@@ -191,9 +191,9 @@ async def _events(id: str, jobs: JobRunner) -> AsyncGenerator[bytes, None]:
             yield b'event: speech.job.deleted\ndata: {"type":"speech.job.deleted"}\n\n'
             return
         view = SpeechJobView.of(job, PATH)
-        if view != told:
+        if view != sent:
             yield _event("speech.job.ended" if job.state.is_final else "speech.job", view)
-            told, silent_s = view, 0.0
+            sent, silent_s = view, 0.0
         if job.state.is_final:
             return
         if jobs.is_stopping:  # breaks the connection: the job goes on elsewhere

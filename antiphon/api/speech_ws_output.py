@@ -32,7 +32,7 @@ class SpeechFileOutput:
         *,
         has_words: bool,
     ) -> None:
-        """Tell of a file.
+        """Send a file's events.
 
         Args:
             socket: to the client.
@@ -79,10 +79,10 @@ class SpeechFileOutput:
 
     async def fail(self, error: WireError) -> None:
         """See `Listener.fail`."""
-        told = {**error_message(error), **self._place}
+        message = {**error_message(error), **self._place}
         if self._num_bytes:
-            told |= {"partial_audio": True, "action": "discard"}
-        await self._socket.send(told)
+            message |= {"partial_audio": True, "action": "discard"}
+        await self._socket.send(message)
         if self._has_begun:
             await self._done(error=True, finish_reason="error")
 
@@ -94,12 +94,12 @@ class SpeechFileOutput:
         chunk = {"chunk_id": self._num_chunks, "audio_b64": base64.b64encode(audio).decode()}
         self._num_chunks += 1
         timestamps = self.words.take() if self._has_words else None
-        told = {"type": "audio.chunk", **self._place, **chunk, "timestamps": timestamps}
-        await self._socket.send(told)
+        message = {"type": "audio.chunk", **self._place, **chunk, "timestamps": timestamps}
+        await self._socket.send(message)
 
     async def _done(self, *, error: bool, finish_reason: str) -> None:
-        told = {"total_bytes": self._num_bytes, "error": error, "finish_reason": finish_reason}
-        await self._socket.send({"type": "audio.done", **self._place, **told, **self._unspoken})
+        result = {"total_bytes": self._num_bytes, "error": error, "finish_reason": finish_reason}
+        await self._socket.send({"type": "audio.done", **self._place, **result, **self._unspoken})
 
 
 def error_message(error: WireError) -> dict[str, Any]:

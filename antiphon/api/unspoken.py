@@ -30,17 +30,17 @@ def unspoken_headers(words: tuple[str, ...]) -> dict[str, str]:
 
     Those that find no place in `MAX_HEADER_BYTES` are counted in another header.
     """
-    told: list[str] = []
+    listed: list[str] = []
     num_bytes = 0
     for word in words:
         coded = quote(word, safe="", errors="replace")
         num_bytes += len(coded) + 1
         if num_bytes > MAX_HEADER_BYTES:
-            return {HEADER: ",".join(told), OMITTED_HEADER: str(len(words) - len(told))}
-        told.append(coded)
-    return {HEADER: ",".join(told)} if told else {}
+            return {HEADER: ",".join(listed), OMITTED_HEADER: str(len(words) - len(listed))}
+        listed.append(coded)
+    return {HEADER: ",".join(listed)} if listed else {}
 
 
 def unspoken_member(words: tuple[str, ...]) -> dict[str, Any]:
-    """Return the member of an event that tells it; none without words."""
+    """Return the member of an event that lists them; none without words."""
     return {"unspoken": list(words)} if words else {}

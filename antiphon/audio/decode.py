@@ -165,11 +165,7 @@ class _Track:
         self._pieces.append(self._resampler.push(samples) if self._resampler else samples)
 
     def finish(self) -> Samples:
-        """Return all of it.
-
-        Raises:
-            InvalidRequestError: a sample is NaN or infinite.
-        """
+        """Return all of it; raises InvalidRequestError if a sample is NaN or infinite."""
         self._flush()
         samples = np.concatenate(self._pieces) if self._pieces else np.zeros(0, np.float32)
         if not np.isfinite(samples).all():

@@ -63,11 +63,7 @@ def read_recording(
 
 
 def file_content(path: Path) -> bytes:
-    """Return what is in a user's own file.
-
-    Raises:
-        InvalidRequestError: it cannot be read.
-    """
+    """Return what is in a user's own file; raises InvalidRequestError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

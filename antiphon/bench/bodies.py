@@ -111,11 +111,6 @@ class EventBody:
 
 
 def open_body(response_format: str, media_type: str) -> Body:
-    """Return what reads a response.
-
-    Args:
-        response_format: ``"pcm"`` or ``"wav"``, as was asked for.
-        media_type: of the response.
-    """
+    """Return the reader of a response in ``"pcm"`` or ``"wav"``."""
     audio: PcmBody = WavBody() if response_format == "wav" else PcmBody()
     return EventBody(audio) if media_type.startswith("text/event-stream") else audio

@@ -19,16 +19,7 @@ _NUM_RUNS = 20
 def measure_bound(
     device: str, products: Sequence[Product], batches: Sequence[int]
 ) -> dict[str, Any] | None:
-    """Measure a GPU.
-
-    Args:
-        device: as in the settings; ``"auto"`` is the first GPU.
-        products: of one frame.
-        batches: rows to measure them with.
-
-    Returns:
-        Figures ready for JSON; ``None`` if there is no GPU.
-    """
+    """Measure a GPU at each batch size; ``None`` without a GPU. The figures are ready for JSON."""
     import torch
 
     if not torch.cuda.is_available() or device == "cpu":

@@ -154,14 +154,14 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
 async def run(
     settings: ModelSettings,
     loads: Sequence[Load],
-    told: Callable[[Result], None] | None = None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> dict[str, Any]:
     """Load a model, warm it with each load once, and measure.
 
     Args:
         settings: which model, and on what.
         loads: in this order.
-        told: called with each load's figures as soon as they are known.
+        on_result: called with each load's figures as soon as they are known.
 
     Returns:
         What was measured and on what, with what bounds it if there is a GPU, ready for JSON.
@@ -178,8 +178,8 @@ async def run(
         for load in loads:
             await measure(model, replace(load, num_frames=min(_WARM_UP_FRAMES, load.num_frames)))
             result = await measure(model, load)
-            if told is not None:
-                told(result)
+            if on_result is not None:
+                on_result(result)
             results.append(asdict(result))
     finally:
         await model.close()

@@ -35,12 +35,12 @@ def gpus() -> list[str]:
     if shutil.which(_QUERY[0]) is None:
         return []
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             _QUERY, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    return [line.strip() for line in told.splitlines() if line.strip()]
+    return [line.strip() for line in output.splitlines() if line.strip()]
 
 
 def _versions() -> dict[str, str]:

@@ -26,9 +26,9 @@ def underrun_s(
 ) -> float:
     """Return for how long playback halts in all, waiting for what has not arrived.
 
-    A piece can play once it is there and all before it has been heard. So the last piece, whichever
-    it is, that the player waits for tells the sum of all halts: how much later it was there than it
-    would have been played.
+    A piece can play once it is there and all before it has been heard. So the last piece that the
+    player waits for gives the sum of all halts: how much later it arrived than it would have been
+    played.
     """
     if not arrivals_s:
         return 0.0

@@ -75,16 +75,8 @@ def default_processes() -> int:
     return max(1, min(_MOST_PROCESSES, num_usable_cores() // _CORES_PER_PROCESS))
 
 
-def measure(plan: HttpPlan, told: Callable[[HttpResult], None]) -> dict[str, Any]:
-    """Make all loads happen.
-
-    Args:
-        plan: what to do.
-        told: called with each load's figures as soon as they are known.
-
-    Returns:
-        What was measured and on what, ready for JSON.
-    """
+def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str, Any]:
+    """Run all loads, each result to ``on_result``; return results and machine for JSON."""
     results = []
     num_processes = plan.num_processes or default_processes()
     with client_processes(num_processes, plan.target, plan.texts) as run:
@@ -100,7 +92,7 @@ def measure(plan: HttpPlan, told: Callable[[HttpResult], None]) -> dict[str, Any
                 prebuffer_s=plan.prebuffer_s,
                 client_cpu_share=max(part.cpu_share for part in parts),
             )
-            told(result)
+            on_result(result)
             results.append(asdict(result))
     return {
         **provenance(),

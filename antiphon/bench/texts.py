@@ -62,11 +62,7 @@ def text_of(texts: Sequence[str], seed: int, index: int) -> str:
 
 
 def read_texts(file: Path) -> tuple[str, ...]:
-    """Read one text a line.
-
-    Raises:
-        SettingsError: the file cannot be read, or has none.
-    """
+    """Read one text a line; raises SettingsError if the file cannot be read, or has none."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

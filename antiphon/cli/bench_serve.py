@@ -46,7 +46,7 @@ class ServeBenchFlags:
     text_file: Annotated[Path | None, flag("One text a line.", "thirty of our own")] = None
     voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
     response_format: Annotated[str, flag("pcm or wav.", True)] = "pcm"
-    sse: Annotated[bool, flag("Ask for events, which also tell tokens.", True, "--sse")] = False
+    sse: Annotated[bool, flag("Ask for events, which also count tokens.", True, "--sse")] = False
     field: Annotated[
         list[str] | None,
         flag("Further member KEY=VALUE of each request; VALUE may be JSON. Repeatable."),

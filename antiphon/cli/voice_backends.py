@@ -134,8 +134,8 @@ class ServerBackend:
         except ValueError as error:
             raise AntiphonError(f"{self._url} is not a server of this kind.") from error
         if response.status != 200:
-            told = body.get("error", {}).get("message", f"status {response.status}")
-            raise AntiphonError(f"{self._url}: {told}")
+            message = body.get("error", {}).get("message", f"status {response.status}")
+            raise AntiphonError(f"{self._url}: {message}")
         return dict(body)
 
 

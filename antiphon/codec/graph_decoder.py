@@ -111,16 +111,7 @@ class GraphDecoder:
         uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
-        """Wrap a decoder.
-
-        Args:
-            decoder: on a GPU.
-            num_quantizers: codes of a frame.
-            sample_rate_hz: of the audio.
-            samples_per_frame: of the audio.
-            uses_graphs: false launches kernel by kernel.
-            progress: called for every graph that has been captured.
-        """
+        """Wrap a decoder on a GPU; ``progress`` is called for every captured graph."""
         self._decoder = decoder
         self._num_quantizers = num_quantizers
         self._uses_graphs = uses_graphs

@@ -130,15 +130,7 @@ def forecast(
     frame_s: float,
     now_s: float,
 ) -> Forecast:
-    """Return when the requests that hold slots will end.
-
-    Args:
-        requests: that hold slots.
-        num_streams: live streams that there is capacity for.
-        lengths: of requests.
-        frame_s: time in which each makes a frame.
-        now_s: the time.
-    """
+    """Return when the requests that hold slots will end, at ``frame_s`` a frame of each."""
     ends_s = sorted(now_s + lengths.num_frames_left(each) * frame_s for each in requests)
     return Forecast(num_streams, tuple(ends_s))
 

@@ -51,15 +51,7 @@ class AsyncEngine:
         policy: PlaybackPolicy | None = None,
         publish: Publish | None = None,
     ) -> None:
-        """Start the thread.
-
-        Args:
-            runner: computes the steps; closed with the engine.
-            name: of the thread.
-            limits: of admission and of a step's work.
-            policy: of codec chunks.
-            publish: takes each change of the engine's status.
-        """
+        """Start the thread; it closes ``runner``. ``publish`` takes each change of status."""
         self._core = EngineCore(runner, limits=limits, policy=policy)
         self._status = StatusPublisher(publish)
         self._publish_open(0)

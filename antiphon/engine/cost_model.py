@@ -64,13 +64,7 @@ class Curve:
         return self._seconds[index] * max(1.0, size / self._buckets[index])
 
     def correct(self, size: int, ratio: float, *, first_weight: float = _WEIGHT) -> None:
-        """Take in that work of this size took ``ratio`` of the expected time.
-
-        Args:
-            size: of the work.
-            ratio: of measured to expected.
-            first_weight: of the first measurement of a bucket.
-        """
+        """Record that work of this size took ``ratio`` (measured to expected) of the time."""
         index = self._index(size)
         factor = 1 + (ratio - 1) * (_WEIGHT if self._is_measured[index] else first_weight)
         self._is_measured[index] = True

@@ -187,13 +187,7 @@ class GeneratorScheduler:
     def update(
         self, request: GeneratorRequest, audio_s: float, *, is_complete: bool = False
     ) -> None:
-        """End a run, also of a request that was aborted.
-
-        Args:
-            request: that has run.
-            audio_s: duration of the chunk.
-            is_complete: whether there was no further chunk.
-        """
+        """End a run of ``audio_s`` of audio, also of an aborted request."""
         request.is_running = False
         self.costs.end(request.work, audio_s)
         if (stream := request.stream) is None:
@@ -214,11 +208,7 @@ class GeneratorScheduler:
             del self._streams[request.stream_id]
 
     def wait_s(self, speed: float = 1.0) -> float:
-        """Return the predicted wait of a new stream for its first run; 0 if nothing is known.
-
-        Args:
-            speed: at which it would be played.
-        """
+        """Return the predicted wait of a new stream for its first run; 0 if nothing is known."""
         if not self.costs.throughput:
             return 0.0
         start_s = self._start_s()

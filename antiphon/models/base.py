@@ -96,11 +96,7 @@ class Feed(Protocol):
         ...
 
     def close(self) -> Piece:
-        """Return the last piece.
-
-        Raises:
-            InvalidRequestError: the whole text was empty.
-        """
+        """Return the last piece; raises InvalidRequestError if the whole text was empty."""
         ...
 
 

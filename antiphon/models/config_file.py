@@ -30,11 +30,7 @@ class ConfigSection:
 
     @classmethod
     def read(cls, file: Path) -> "ConfigSection":
-        """Read a whole file.
-
-        Raises:
-            ModelLoadError: it is missing or is not a JSON object.
-        """
+        """Read a whole file; raises ModelLoadError if it is missing or is not a JSON object."""
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

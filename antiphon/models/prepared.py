@@ -54,11 +54,7 @@ class PreparedVoice:
     ref_codes: NDArray[np.int64] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Check all of it.
-
-        Raises:
-            InvalidRequestError: naming the field that is wrong.
-        """
+        """Check all of it; raises InvalidRequestError naming the field that is wrong."""
         if not self.name or not self.family:
             raise _wrong("a voice has a name and a family")
         if not all(_is_unicode(text) for text in (self.name, self.family, self.ref_text or "")):

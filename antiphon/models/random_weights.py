@@ -56,7 +56,7 @@ def write_sharded(
 ) -> None:
     """Write model.safetensors, or shards of about equal size with their index.
 
-    What an earlier call wrote there is removed. ``written`` is told of every few million values.
+    What an earlier call wrote there is removed. ``written`` is called every few million values.
     """
     for stale in (*directory.glob("model*.safetensors"), directory / _INDEX):
         stale.unlink(missing_ok=True)

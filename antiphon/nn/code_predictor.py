@@ -46,10 +46,6 @@ class FrameTable:
         rows = torch.cat(list(tables))
         return cls(rows, offsets.to(rows.device), torch.split(rows, sizes), backend_of(rows))
 
-    def group_0(self, codes: Tensor) -> Tensor:
-        """Embed ids of the talker's own vocabulary, any shape."""
-        return F.embedding(codes, self.rows)
-
     def frames(self, codes: Tensor) -> Tensor:
         """Embed whole frames ``[..., num_groups]``: the sum over their groups.
 

@@ -31,13 +31,7 @@ class Graphs:
     """
 
     def __init__(self, device: torch.device, *, is_enabled: bool = True, priority: int = 0) -> None:
-        """Begin without graphs.
-
-        Args:
-            device: of all tensors.
-            is_enabled: false calls functions as they are, on a GPU too.
-            priority: of the stream; a lower number goes first.
-        """
+        """Start without graphs; lower ``priority`` of the stream runs first."""
         is_cuda = device.type == "cuda"
         self.is_enabled = is_enabled and is_cuda
         self._stream: torch.cuda.Stream | None = None

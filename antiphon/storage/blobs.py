@@ -38,11 +38,7 @@ class BlobStore:
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def put(self, key: str, content: bytes) -> None:
-        """Write a file durably.
-
-        Raises:
-            OSError: it could not be written, and nothing is there.
-        """
+        """Write a file durably, or leave nothing; raises OSError if it could not be written."""
         if self._is_local:
             _write(Path(self._path(key)), content)
         else:
@@ -76,20 +72,12 @@ class BlobStore:
                 yield piece
 
     def get(self, key: str) -> bytes:
-        """Return a file's content.
-
-        Raises:
-            OSError: there is none, or it could not be read.
-        """
+        """Return a file's content; raises OSError if there is none, or it could not be read."""
         content: bytes = self._files.cat_file(self._path(key))
         return content
 
     def delete(self, key: str) -> None:
-        """Remove a file, if there is one.
-
-        Raises:
-            OSError: it could not be removed.
-        """
+        """Remove a file, if there is one; raises OSError if it could not be removed."""
         with suppress(FileNotFoundError):
             self._files.rm_file(self._path(key))
 

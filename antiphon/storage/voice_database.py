@@ -86,11 +86,7 @@ class VoiceDatabase(Database):
         self._blobs = blobs or BlobStore(folder / "blobs")
 
     def content(self, id: str) -> bytes:
-        """Return the blob of a row.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
+        """Return the blob of a row; raises StorageError if it cannot be read."""
         with storage_faults():
             (store,) = self.query("SELECT id FROM store")
             return self._blobs.get(f"{store['id']}/{id}")

@@ -49,7 +49,7 @@ class _RequestIdFilter(logging.Filter):
 
 
 class _RedactingFormatter(logging.Formatter):
-    """Tells of an exception where it was raised; what it says only outside of requests."""
+    """Logs an exception's traceback; its message only outside of requests."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.exc_info and not record.exc_text:
@@ -137,14 +137,14 @@ def _described(error: BaseException | None, *, hides_messages: bool) -> str:
     while link is not None and len(links) < _MAX_LINKS:
         links.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    told = []
+    parts = []
     for each in reversed(links):
         frames = "".join(traceback.format_tb(each.__traceback__))
         kind = type(each)
-        told.append(
+        parts.append(
             f"Traceback (most recent call last):\n{frames}{kind.__module__}.{kind.__name__}"
         )
-    return "\n\n".join(told)
+    return "\n\n".join(parts)
 
 
 def _cut(text: str, max_characters: int) -> str:

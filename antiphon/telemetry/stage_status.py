@@ -71,12 +71,7 @@ class StatusPublisher:
     def __init__(
         self, publish: Publish | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin idle.
-
-        Args:
-            publish: takes each change.
-            clock: in seconds.
-        """
+        """Start idle; ``publish`` takes each change."""
         self.status = StageStatus()
         self._publish = publish
         self._clock = clock

@@ -79,12 +79,7 @@ class StreamStats:
     def __init__(
         self, clock: Callable[[], float], on_audio: Callable[[float, bool], None] | None = None
     ) -> None:
-        """Begin now.
-
-        Args:
-            clock: gives seconds.
-            on_audio: called with the duration of each chunk, and whether it is the first.
-        """
+        """Start now; ``on_audio`` takes the duration of each chunk, and whether it is the first."""
         self._clock = clock
         self._on_audio = on_audio
         self._began_s = self._asked_s = clock()
@@ -217,7 +212,7 @@ class StreamMetrics:
     def observe(
         self, model: str, voice_kind: str = "builtin"
     ) -> Generator[StreamStats, None, None]:
-        """Measure a stream, which the block tells of its audio and its end.
+        """Measure a stream; the block reports its audio and its end.
 
         Args:
             model: its served name.

@@ -63,11 +63,7 @@ class ConsentStore(OwnedRows):
         return [_stored(row) for row in rows[:limit]], len(rows) > limit
 
     def get(self, id: str) -> StoredConsent:
-        """Return a consent.
-
-        Raises:
-            UnknownConsentError: there is none.
-        """
+        """Return a consent; raises UnknownConsentError if there is none."""
         rows = self._database.query(f"SELECT {_COLUMNS} FROM consents WHERE id = ?", id)
         if not rows or not self._caller.may_use(rows[0]["owner"] or None):
             raise UnknownConsentError(id)

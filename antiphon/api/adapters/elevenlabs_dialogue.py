@@ -32,7 +32,7 @@ async def convert_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> R
     """Speak a dialogue, with the times of each speaker and each character."""
     call = call.over(body)
     dialogue = await _dialogue(call, body)
-    return call.json(dialogue.events(), body.text, _Segments(body.inputs, dialogue.heard).told)
+    return call.json(dialogue.events(), body.text, _Segments(body.inputs, dialogue.heard).members)
 
 
 @router.post("/v1/text-to-dialogue/stream/with-timestamps", response_class=Response)
@@ -41,7 +41,7 @@ async def stream_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Re
     call = call.over(body)
     dialogue = await _dialogue(call, body)
     segments = _Segments(body.inputs, dialogue.heard)
-    return call.json_lines(dialogue.events(), body.text, segments.told)
+    return call.json_lines(dialogue.events(), body.text, segments.members)
 
 
 async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:
@@ -66,7 +66,7 @@ class _Segments:
         self._num_told = 0
         self._places = [0, *accumulate(len(each.text) + 1 for each in inputs)]
 
-    def told(self) -> Mapping[str, Any]:
+    def members(self) -> Mapping[str, Any]:
         """Return the parts that have ended since the last call."""
         fresh = range(self._num_told, len(self._heard))
         self._num_told = len(self._heard)

@@ -118,13 +118,13 @@ class _Context:
         """Send audio, and the times of what has become known with it."""
         written = alignment.written if alignment else None
         read = alignment.read if alignment else None
-        told = {
+        message = {
             "audio": base64.b64encode(piece).decode(),
             "isFinal": None,
             "alignment": written.since_the_one_before() if written else None,
             "normalizedAlignment": read.since_the_one_before() if read else None,
         }
-        await self._socket.send({**told, **self.names})
+        await self._socket.send({**message, **self.names})
 
 
 class StreamConversation:

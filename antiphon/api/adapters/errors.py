@@ -40,12 +40,12 @@ class Service:
 
     def body(self, status: int, body: bytes) -> bytes:
         """Return the body of an answer with what the service's clients read."""
-        told = json.loads(body)
-        if not isinstance(told, dict) or not isinstance(error := told.get("error"), dict):
+        answer = json.loads(body)
+        if not isinstance(answer, dict) or not isinstance(error := answer.get("error"), dict):
             return body
         message, param = self._renamed(error["message"], error["param"])
         error |= {"message": message, "param": param}
-        members = {**told, **self.shape(status, error)}
+        members = {**answer, **self.shape(status, error)}
         return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _renamed(self, message: str, param: str | None) -> tuple[str, str | None]:

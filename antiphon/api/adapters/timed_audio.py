@@ -28,16 +28,7 @@ def timed_lines(
     more: More,
     headers: Mapping[str, str],
 ) -> Response:
-    """Stream a JSON object a line, each with a piece of a file.
-
-    Args:
-        events: what is spoken.
-        text: what it says.
-        format: of the file.
-        server: encodes it.
-        more: called for each line.
-        headers: of the response.
-    """
+    """Stream a JSON object a line: a piece of a file, and the members that ``more`` gives."""
     spoken = SpokenText(text)
 
     def line(audio: bytes) -> bytes:

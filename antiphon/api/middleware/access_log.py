@@ -59,10 +59,10 @@ class AccessLogMiddleware:
         if owner is not None:
             self._metrics.owner_requests.labels(owner).inc()
         if logger.isEnabledFor(self._level):
-            told = (method, route, status, round(elapsed_s * 1000))  # a path can name a voice
-            fields = dict(zip(("method", "route", "status", "duration_ms"), told, strict=True))
+            values = (method, route, status, round(elapsed_s * 1000))  # a path can name a voice
+            fields = dict(zip(("method", "route", "status", "duration_ms"), values, strict=True))
             extra = {"fields": {**fields, "owner": owner}}
-            logger.log(self._level, "%s %s %s in %d ms", *told, extra=extra)
+            logger.log(self._level, "%s %s %s in %d ms", *values, extra=extra)
 
 
 def route_of(scope: Scope) -> str:

@@ -33,11 +33,7 @@ class JsonMeter:
         self._num_backslashes = self._num_long_escapes = 0
 
     def feed(self, piece: bytes) -> None:
-        """Count a piece of any length.
-
-        Raises:
-            InvalidRequestError: it is too much.
-        """
+        """Count a piece of any length; raises InvalidRequestError if it is too much."""
         for start in range(0, len(piece), _SLICE_BYTES):
             self._feed(piece[start : start + _SLICE_BYTES])
 

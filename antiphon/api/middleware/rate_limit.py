@@ -152,11 +152,11 @@ class RateLimitMiddleware:
             with self._limits.reading(caller):
                 await self._app(scope, receive, send)
             return
-        with self._limits.used(caller) as told:
+        with self._limits.used(caller) as headers:
 
             async def telling(message: Message) -> None:
                 if message["type"].endswith("http.response.start"):
-                    MutableHeaders(scope=message).update(told)
+                    MutableHeaders(scope=message).update(headers)
                 await send(message)
 
             await self._app(scope, receive, telling)

@@ -18,8 +18,8 @@ def allow_null(described: dict[str, Any]) -> None:
         if {"type": "null"} not in kinds:
             kinds.append({"type": "null"})
         return
-    told = ("title", "description", "default", "examples")
-    kind = {name: described.pop(name) for name in [*described] if name not in told}
+    annotations = ("title", "description", "default", "examples")
+    kind = {name: described.pop(name) for name in [*described] if name not in annotations}
     if kind:  # nothing at all allows null too
         described["anyOf"] = [kind, {"type": "null"}]
 

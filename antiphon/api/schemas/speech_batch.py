@@ -50,11 +50,7 @@ class SpeechBatchBody(BaseModel):
         return validated(SpeechBody, {**fields, "input": _ANY_TEXT})
 
     def item(self, index: int) -> SpeechBody:
-        """Return one of the requests.
-
-        Raises:
-            InvalidRequestError: it is wrong.
-        """
+        """Return one of the requests; raises InvalidRequestError if it is wrong."""
         fields = {**(self.model_extra or {}), **_given(self.items[index])}
         for name in _DELIVERY:
             fields.pop(name, None)

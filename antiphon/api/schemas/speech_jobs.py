@@ -70,11 +70,7 @@ class SpeechJobBody(BaseModel):
             raise InputTooLongError(num_characters, max_characters)
 
     def speech(self, part: ChapterBody) -> SpeechBody:
-        """Return the speech request of a chapter.
-
-        Raises:
-            InvalidRequestError: it is wrong.
-        """
+        """Return the speech request of a chapter; raises InvalidRequestError if it is wrong."""
         shared = {
             name: value for name, value in (self.model_extra or {}).items() if name not in _OWN
         }

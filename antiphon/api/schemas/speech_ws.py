@@ -39,10 +39,6 @@ class InputText(BaseModel):
 
 
 def parsed(message: Mapping[str, Any], model: type[M]) -> M:
-    """Read a message.
-
-    Raises:
-        InvalidRequestError: names the field and what is allowed.
-    """
+    """Read a message; raises InvalidRequestError naming the field and what is allowed."""
     members = {name: value for name, value in message.items() if name != "type"}
     return validated(model, members, "message")

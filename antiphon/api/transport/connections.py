@@ -70,12 +70,7 @@ class Connections:
         return len(self._idle.all)
 
     def add(self, host: str, cut: Cut) -> Membership:
-        """Take a connection in, as an idle one.
-
-        Args:
-            host: the address that it comes from.
-            cut: called if it has to make room for others; `remove` follows.
-        """
+        """Add an idle connection; ``cut`` is called to make room for others, then `remove`."""
         member = Membership(address_key(host), cut)
         self._num_open += 1
         self._metrics.connections_open.set(self._num_open)

@@ -37,12 +37,7 @@ class WatchedHttp(asyncio.Protocol):
 
 
 def http_protocol(name: str, patience: Patience) -> Any:
-    """Return what makes connections that speak HTTP, for uvicorn's option ``http``.
-
-    Args:
-        name: ``auto``, ``httptools`` or ``h11``.
-        patience: how long their clients are waited for.
-    """
+    """Return uvicorn's option ``http``; ``name``: ``auto``, ``httptools`` or ``h11``."""
     if name == "auto":
         is_there = import_from_string(HTTP_PROTOCOLS["auto"]).__name__ == "HttpToolsProtocol"
         name = "httptools" if is_there else "h11"

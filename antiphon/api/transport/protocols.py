@@ -16,14 +16,7 @@ from antiphon.telemetry.metrics import Metrics
 def uvicorn_options(
     limits: LimitSettings, metrics: Metrics, *, http: str = "auto", max_open: int = sys.maxsize
 ) -> Mapping[str, Any]:
-    """Return options for `uvicorn.Config`.
-
-    Args:
-        limits: of connections, headers and writes.
-        metrics: count connections.
-        http: uvicorn's HTTP implementation.
-        max_open: most connections at once, whatever they do.
-    """
+    """Return options for `uvicorn.Config`; ``max_open`` limits connections in any state."""
     patience = Patience(
         Connections(limits, metrics, max_open),
         metrics,

@@ -36,12 +36,7 @@ class KVBudget:
     cache_bytes: int | None = None
 
     def num_blocks(self, shapes: Sequence[KVShape], like: Tensor) -> int:
-        """Return how many blocks there shall be: at least as many as the longest request takes.
-
-        Args:
-            shapes: of the stacks whose keys and values they hold.
-            like: a tensor of their type, on their device.
-        """
+        """Return how many blocks to allocate: at least as many as the longest request takes."""
         if self.cache_bytes is not None:
             position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
             num_blocks = self.cache_bytes // (position_bytes * BLOCK_POSITIONS)

@@ -38,13 +38,7 @@ class Prefiller(Generic[RequestT]):
     """Fills the caches of a model with prompts."""
 
     def __init__(self, model: ARModel[RequestT], caches: KVCaches, graphs: Graphs) -> None:
-        """Make buffers for the largest pass.
-
-        Args:
-            model: that computes hidden states.
-            caches: of all slots and one more, the last, for padding.
-            graphs: shared with the decode steps.
-        """
+        """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
         self._caches = caches
         self._graphs = graphs

@@ -103,12 +103,7 @@ class StreamingVocoder:
     """The audio of one sentence, read from start to end in pieces of any size."""
 
     def __init__(self, frames: AcousticFrames, noise: np.random.Generator) -> None:
-        """Start at the first frame.
-
-        Args:
-            frames: at least one.
-            noise: drawn from frame by frame, so that it belongs to this sentence alone.
-        """
+        """Start at the first of ``frames``; ``noise`` is this sentence's alone."""
         assert frames.num_frames > 0
         self._frames = frames
         self._noise = noise

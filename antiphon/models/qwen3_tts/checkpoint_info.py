@@ -1,4 +1,4 @@
-"""Tells what a checkpoint is by its configuration and the headers of its files, without torch."""
+"""Identifies a checkpoint by its configuration and its files' headers, without torch."""
 
 import json
 from collections.abc import Iterable

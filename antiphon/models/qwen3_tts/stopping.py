@@ -1,4 +1,4 @@
-"""Tells when speech has run away from its text: some generations never say that they are done.
+"""Detects runaway generation: some requests never sample the end token.
 
 Torch-free. The limits are generous: slow speech, long pauses and singing pass; what does not is
 silence without end, or the same few sounds over and over.
@@ -42,12 +42,7 @@ def slow_frames(text: str) -> int:
 
 
 def frame_budget(num_slow_frames: int, *, is_instructed: bool) -> int:
-    """Return how many frames a text may take.
-
-    Args:
-        num_slow_frames: of `slow_frames`.
-        is_instructed: whether a request says how to speak.
-    """
+    """Return how many frames a text may take."""
     budget = MIN_BUDGET_FRAMES + num_slow_frames
     return budget * INSTRUCTED_FACTOR if is_instructed else budget
 

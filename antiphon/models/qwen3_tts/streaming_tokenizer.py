@@ -82,11 +82,7 @@ class StreamingTokenizer:
         )
 
     def close(self) -> Piece:
-        """Return the last piece.
-
-        Raises:
-            InvalidRequestError: the whole text was empty.
-        """
+        """Return the last piece; raises InvalidRequestError if the whole text was empty."""
         ids = self._cutter.close()
         data = self._more((*ids, self._end_id))
         return Piece(data=data, num_frames_allowed=None, num_tokens=len(ids))

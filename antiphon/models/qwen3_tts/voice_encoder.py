@@ -28,11 +28,7 @@ class VoiceEncoder:
     """
 
     def __init__(self, context: LoadContext) -> None:
-        """Load and warm both encoders.
-
-        Raises:
-            ModelLoadError: they cannot be loaded.
-        """
+        """Load and warm both encoders; raises ModelLoadError if they cannot be loaded."""
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         assert config.speaker_encoder is not None, "only base checkpoints encode voices"

@@ -35,11 +35,7 @@ class LetterFeed:
         return Piece(data=_letters(text), num_frames_allowed=self._num_letters * FRAMES_PER_LETTER)
 
     def close(self) -> Piece:
-        """Return the last piece.
-
-        Raises:
-            InvalidRequestError: the whole text was empty.
-        """
+        """Return the last piece; raises InvalidRequestError if the whole text was empty."""
         if not self._num_letters:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
         return Piece(data=(), num_frames_allowed=None)

@@ -13,13 +13,7 @@ _MIN_USAGE = 1e-5
 
 
 def codebook(weights: Weights, name: str, sums: str) -> Tensor:
-    """Return a codebook, ``[size, dim]``, that was trained by moving averages.
-
-    Args:
-        weights: hold ``name.cluster_usage`` and ``name.sums``.
-        name: of the codebook.
-        sums: name of the sums over the vectors of each code.
-    """
+    """Return a codebook ``[size, dim]`` trained by moving averages."""
     usage = weights[f"{name}.cluster_usage"].clamp(min=_MIN_USAGE)
     return weights[f"{name}.{sums}"] / usage[:, None]
 

@@ -1,4 +1,4 @@
-"""What a job is to speak, and how much of the disk that may take: told before it begins."""
+"""What a job speaks and the disk space it may take, estimated before it starts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Speaks long texts in the background, one job at a time, and goes on after a restart.
 
-A job's segments are kept on disk until it ends. Whoever takes it up again, after a pause or a
-restart, reads those that are there and speaks the rest: with its seed the result is the same. A job
-that fails leaves nothing behind.
+A job's segments are kept on disk until it ends. A runner that resumes it, after a pause or a
+restart, reads those and speaks the rest: with its seed the result is the same. A failed job leaves
+no files behind.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class JobRunner:
         self._runner.end()
 
     async def close(self) -> None:
-        """Stop; a job under way is left to whoever comes next."""
+        """Stop; the next runner resumes a job under way."""
         await self.release()
         self.workers.close()
         self.ledger.close()
@@ -111,7 +111,7 @@ class JobRunner:
             StorageError: its files could not be removed.
         """
         job = await self.workers.run(self.ledger.get, id, caller)
-        if job.state.is_final:  # nobody works on it, and its files are the room that is needed
+        if job.state.is_final:  # no runner writes; a full disk needs its space
             await self.workers.run(self._forget, job)
         job = await self.workers.run(self.ledger.delete, id, caller)
         await self._drop(id)
@@ -233,13 +233,13 @@ class JobRunner:
             shutil.rmtree(self._folder / job.id, ignore_errors=True)
 
     async def _report(self, job: Job, account: JobAccount) -> None:
-        """Show that the runner lives and tell how far the job is; returns when it is another's."""
+        """Send heartbeats with the job's progress until another runner owns it."""
         is_ours = True
         while is_ours:
             account.has_changed.clear()
-            told = (job.id, self._runner, account.progress, account.budget.num_bytes)
+            report = (job.id, self._runner, account.progress, account.budget.num_bytes)
             try:
-                is_ours = await self.workers.run(self.ledger.report, *told)
+                is_ours = await self.workers.run(self.ledger.report, *report)
             except StorageError as error:  # a full disk, maybe: the work itself will find out
                 logger.warning("the job %s: %s", job.id, error.message)
             self.changed.set()

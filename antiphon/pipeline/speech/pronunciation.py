@@ -183,11 +183,7 @@ def _is_letters(token: str) -> bool:
 
 
 def settings_pronunciations(entries: Mapping[str, str]) -> Pronunciations:
-    """Return the server's dictionary.
-
-    Raises:
-        SettingsError: an entry is wrong.
-    """
+    """Return the server's dictionary; raises SettingsError if an entry is wrong."""
     try:
         check_pronunciations(entries)
     except AntiphonError as error:

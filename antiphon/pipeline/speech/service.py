@@ -52,14 +52,7 @@ class Speech:
         metrics: Metrics | None = None,
         uploaded: VoiceService | None = None,
     ) -> None:
-        """Serve ``models`` by name; the first one is the default.
-
-        Args:
-            models: by the name that requests use.
-            settings: what is accepted.
-            metrics: count what is done.
-            uploaded: voices beside the models' own; ``None`` for none.
-        """
+        """Serve ``models`` by the name that requests use; the first one is the default."""
         self.models = models
         self.settings = settings
         self.metrics = metrics or Metrics()

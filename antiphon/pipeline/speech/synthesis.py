@@ -283,7 +283,7 @@ class Synthesis:
             self._next = _Opened(segment, stream, Prefetcher(stream))
 
     def _note_waiting(self) -> None:
-        """Tell the statistics whether all text that has come so far has been spoken."""
+        """Update the statistics: whether the stream waits for text."""
         if self._stats is None:
             return
         if (playing := self._playing) is not None:

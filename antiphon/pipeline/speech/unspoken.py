@@ -1,4 +1,4 @@
-"""What a voice leaves out of a text: told before it is spoken, and refused if it is all of it."""
+"""Words that a voice leaves out: listed before synthesis; a text with no other words is refused."""
 
 from collections.abc import Iterable
 
@@ -32,7 +32,7 @@ def unspoken_words(prompter: Prompter, voice: Voice, texts: Iterable[str]) -> tu
 
 
 def joined(left: tuple[str, ...], right: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of both, each once, cut to what is told at most."""
+    """Return the words of both, each once, cut to `MAX_WORDS`."""
     if len(left) == MAX_WORDS:
         return left
     words = dict.fromkeys(left)
