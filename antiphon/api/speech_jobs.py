@@ -104,7 +104,7 @@ async def create_job(
         request, model, options = checked_request(speech, speech.to_domain("check"), server)
         if request.word_timestamps:
             raise InvalidRequestError(
-                "Jobs do not tell when words are spoken: leave 'word_timestamps' out.",
+                "Jobs give no word timestamps: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))

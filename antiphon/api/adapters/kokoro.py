@@ -58,7 +58,7 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
     capabilities = server.speech.model(request.model).capabilities
     if body.return_timestamps and not capabilities.word_times:
         raise InvalidRequestError(
-            "Invalid 'return_timestamps': the model cannot tell when words are spoken. Send false.",
+            "Invalid 'return_timestamps': the model gives no word timestamps. Send false.",
             param="return_timestamps",
         )
     words = WordTimestampCollector()

@@ -86,11 +86,7 @@ class MemoryBudget:
 
 
 class Lease:
-    """What one request, or one WebSocket, holds.
-
-    Attributes:
-        num_bytes: counted now.
-    """
+    """What one request, or one WebSocket, holds; ``num_bytes``: counted now."""
 
     def __init__(self, budget: MemoryBudget, caller: str) -> None:
         self._budget = budget

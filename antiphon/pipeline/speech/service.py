@@ -274,8 +274,7 @@ class Speech:
         check_pronunciations(request.pronunciations)
         if request.word_timestamps and not model.capabilities.word_times:
             raise InvalidRequestError(
-                f"The model '{model.name}' cannot tell when words are spoken: leave"
-                " 'word_timestamps' out.",
+                f"The model '{model.name}' gives no word timestamps: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
         languages = model.capabilities.languages

@@ -12,11 +12,7 @@ MAX_ITEMS_AHEAD = 16
 
 
 class TextBuffer:
-    """A text that grows at its end.
-
-    Attributes:
-        is_complete: whether no more comes.
-    """
+    """A text that grows at its end; ``is_complete``: whether no more comes."""
 
     def __init__(self) -> None:
         self.is_complete = False

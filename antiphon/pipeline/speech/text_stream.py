@@ -18,11 +18,7 @@ from antiphon.types import SpeechRequest, SpeechStream
 
 
 class Utterance:
-    """Text of bounded length for one synthesis.
-
-    Attributes:
-        num_characters: pushed so far.
-    """
+    """Text of bounded length for one synthesis; ``num_characters``: pushed so far."""
 
     def __init__(self, synthesis: Synthesis, max_characters: int) -> None:
         self.synthesis = synthesis
