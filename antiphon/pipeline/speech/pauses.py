@@ -33,7 +33,13 @@ class Pause:
 class PauseSplitter:
     """Takes the pauses out of a text that arrives in pieces; where it is cut plays no part."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, holds_spaces: bool = True) -> None:
+        """Begin a text.
+
+        Args:
+            holds_spaces: whether spaces are held back until it is known whether a pause follows.
+        """
+        self._holds_spaces = holds_spaces
         self._held = ""
         self._character_before = ""
         self._num_pauses = 0
@@ -41,8 +47,6 @@ class PauseSplitter:
 
     def push(self, text: str, *, is_last: bool = False) -> list[str | Pause]:
         """Take in more text; return what has become certain of it, in order.
-
-        Spaces are held back until it is known whether a pause follows them.
 
         Args:
             text: more of it, possibly nothing.
@@ -78,7 +82,8 @@ class PauseSplitter:
                 written = []
             place = text.find("[", start)
         if not is_last:
-            end = max(start, len(text[:end].removesuffix("\\").rstrip()))
+            certain = text[:end].removesuffix("\\")
+            end = max(start, len(certain.rstrip() if self._holds_spaces else certain))
         pieces.append("".join([*written, text[start:end]]))
         self._held = text[end:]
         self._character_before = text[end - 1 : end] or self._character_before

@@ -124,7 +124,9 @@ class Speech:
         num_characters = model.capabilities.max_segment_characters
         is_late = model.capabilities.late_text
         segmenter = (LengthSegmenter if is_late else PackingSegmenter)(num_characters)
-        planner = self._planner(request, segmenter, max_characters=max_characters)
+        planner = self._planner(
+            request, segmenter, holds_spaces=not is_late, max_characters=max_characters
+        )
         context = self._context(request, model, planner, load)
         return Synthesis(replace(context, checkpoints=checkpoints)).events(request.input)
 
@@ -156,6 +158,7 @@ class Speech:
             request,
             segmenter,
             strips=not reads_late,
+            holds_spaces=not reads_late,
             max_characters=self.settings.max_input_characters,
         )
         context = self._context(request, model, planner, None)
@@ -230,6 +233,7 @@ class Speech:
         segmenter: Segmenter,
         *,
         max_characters: int,
+        holds_spaces: bool,
         strips: bool = False,
     ) -> TextPlanner:
         return TextPlanner(
@@ -237,6 +241,7 @@ class Speech:
             self._pronunciations.extended(request.pronunciations),
             normalize=request.normalize,
             strips=strips,
+            holds_spaces=holds_spaces,
             max_characters=max_characters,
         )
 

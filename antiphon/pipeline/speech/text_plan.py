@@ -57,6 +57,7 @@ class TextPlanner:
         *,
         normalize: bool = False,
         strips: bool = False,
+        holds_spaces: bool = True,
         max_characters: int = sys.maxsize,
     ) -> None:
         """Begin a text.
@@ -66,6 +67,9 @@ class TextPlanner:
             pronunciations: those of the request and of the server.
             normalize: whether numbers and the like are written out.
             strips: whether spaces around segments are dropped.
+            holds_spaces: whether spaces before pauses are dropped, so that they wait for what
+                follows; a model that reads token by token is better given them at once, since
+                they end its word.
             max_characters: of the text as it is read: exchanging words can make it longer.
         """
         self._segmenter = segmenter
@@ -73,7 +77,8 @@ class TextPlanner:
         self._normalizes = normalize
         self._strips = strips
         self._max_characters = max_characters
-        self._pauses = PauseSplitter()
+        self._holds_spaces = holds_spaces
+        self._pauses = PauseSplitter(holds_spaces=holds_spaces)
         self._begin_section()
         self._follows_pause = False
         self._segment: Segment | None = None
@@ -134,7 +139,7 @@ class TextPlanner:
         if self._follows_pause:
             text = text.lstrip()
             self._follows_pause = not text
-        return text.rstrip() if is_before_pause else text
+        return text.rstrip() if is_before_pause and self._holds_spaces else text
 
     def _read(self, text: str, *, ends_section: bool) -> list[PlanItem]:
         """Exchange words, write numbers out, and cut what is read."""

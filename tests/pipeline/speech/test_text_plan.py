@@ -103,6 +103,14 @@ def test_silence_alone_is_no_text(text: str) -> None:
         plan_of(text)
 
 
+def test_a_space_goes_on_at_once_where_it_need_not_be_held() -> None:
+    plan = TextPlanner(LengthSegmenter(400), PLAIN, holds_spaces=False)
+    (segment,) = plan.push("Hello ")
+    assert isinstance(segment, Segment)
+    assert segment.text.written == "Hello "
+    assert described(plan.push("[pause:1s]There."))
+
+
 def test_boundaries_have_names() -> None:
     assert {each.value for each in Boundary} == {"none", "word", "sentence", "paragraph"}
 
@@ -117,15 +125,21 @@ TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
 
 
 @given(
-    TEXTS, st.lists(st.integers(1, 6), min_size=1), st.booleans(), st.sampled_from([12, 60, 400])
+    TEXTS,
+    st.lists(st.integers(1, 6), min_size=1),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([12, 60, 400]),
 )
 def test_a_text_that_arrives_is_planned_as_if_it_were_whole(
-    text: str, sizes: list[int], normalize: bool, limit: int
+    text: str, sizes: list[int], normalize: bool, holds_spaces: bool, limit: int
 ) -> None:
     """Also where a tag, a word of the dictionary or a number comes in pieces."""
 
     def planner() -> TextPlanner:
-        return TextPlanner(LengthSegmenter(limit), WORDS, normalize=normalize)
+        return TextPlanner(
+            LengthSegmenter(limit), WORDS, normalize=normalize, holds_spaces=holds_spaces
+        )
 
     def planned(plan: Callable[[], list[PlanItem]]) -> list[PlanItem] | str:
         try:

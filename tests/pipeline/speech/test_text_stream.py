@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.audio.joining import Joiner
@@ -331,6 +331,11 @@ def toy_speech() -> Iterator[tuple[Runner, Speech]]:
 
 @pytest.mark.slow  # a dozen texts, spoken by a checkpoint twice each
 @settings(max_examples=12, deadline=None)
+@example(  # a space at the end of a piece ends a word, which is then read
+    cuts=[1, 15, 16, 30, 32, 93],
+    waits=[True, False, False, True, True, True, False],
+    seed=LONG_SEED,
+)
 @given(
     cuts=st.lists(st.integers(1, len(TEXT) - 1), min_size=1, max_size=6, unique=True).map(sorted),
     waits=st.lists(st.booleans(), min_size=7, max_size=7),
