@@ -62,11 +62,10 @@ class LoopCalls:
         try:
             call.start()
             return call.result.result()
-        except BaseException:
-            if not call.result.done():
+        finally:
+            if not call.result.done():  # the wait was interrupted
                 call.cancel()
                 wait([call.result])
-            raise
 
     async def arun(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
         """Return what ``await function(*args)`` gives; blocks nothing."""

@@ -56,26 +56,23 @@ class Antiphon(SpeechTasks):
         """
         flags = {f"model.{name}": value for name, value in settings.items()}
         loaded_settings = load_settings({**flags, "model.source": model})
-        self._exit = ExitStack()
-        portal = self._exit.enter_context(start_blocking_portal())
-        self._calls = LoopCalls(portal.call(asyncio.get_running_loop))
         self._references = loaded_settings.references
-        try:
+        with ExitStack() as stack:  # what has been opened is closed if the rest cannot be
+            portal = stack.enter_context(start_blocking_portal())
+            self._calls = LoopCalls(portal.call(asyncio.get_running_loop))
             load = functools.partial(SpeechModel.load, loaded_settings.model, progress=progress)
             self._model = self._calls.run(load)
-        except BaseException:
-            self._exit.close()
-            raise
-        self._exit.callback(self._calls.run, self._model.close)
-        self.has_task_types = "task_type" in self._model.task.options.model_fields
-        recordings = Recordings(loaded_settings.references)
-        self._exit.callback(recordings.close)
-        self._uploaded = VoiceService(loaded_settings.data, recordings)
-        self._exit.callback(self._uploaded.close)
-        self._speech = Speech(
-            {self._model.name: self._model}, loaded_settings.speech, uploaded=self._uploaded
-        )
-        self._exit.callback(self._speech.close)
+            stack.callback(self._calls.run, self._model.close)
+            self.has_task_types = "task_type" in self._model.task.options.model_fields
+            recordings = Recordings(loaded_settings.references)
+            stack.callback(recordings.close)
+            self._uploaded = VoiceService(loaded_settings.data, recordings)
+            stack.callback(self._uploaded.close)
+            self._speech = Speech(
+                {self._model.name: self._model}, loaded_settings.speech, uploaded=self._uploaded
+            )
+            stack.callback(self._speech.close)
+            self._exit = stack.pop_all()
 
     @classmethod
     def load(
