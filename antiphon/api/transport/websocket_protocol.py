@@ -10,6 +10,7 @@ from uvicorn._types import ASGIReceiveEvent, WebSocketScope
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
 from websockets.frames import CloseCode, Frame, Opcode
+from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from antiphon.api.middleware.memory_budget import LEASE, REFUSALS, Lease
@@ -91,6 +92,15 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._refuse_handshake(self.conn.handshake_exc)
         elif self.conn.eof_sent and self.conn.close_sent and not self.transport.is_closing():
             self.handle_parser_exception()
+
+    def shutdown(self) -> None:
+        if self.handshake_complete and self.conn.state is not OPEN:
+            # The client's close or ours is under way: uvicorn would fail, and end no connection
+            # after this one.
+            self.stop_keepalive()
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def send_receive_event_to_app(self) -> None:
         self._num_waiting_bytes += sum(map(len, self.frames))

@@ -13,12 +13,14 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.frames import Frame
 
 from antiphon.api.transport import connection as connection_module
 from antiphon.api.transport import websocket_protocol
 from antiphon.api.transport.connection import MIN_SENT_BYTES, Connection, Patience, Phase
 from antiphon.api.transport.connections import Connections, Cut, Membership, max_open_connections
 from antiphon.api.transport.httptools_protocol import MAX_HEADERS
+from antiphon.api.transport.websocket_protocol import BoundedWebSocket
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
 from antiphon.telemetry.metrics import Metrics
 from tests import faulty, raw
@@ -47,6 +49,26 @@ def test_a_flood_of_control_frames_ends_the_connection(server: RunningServer, op
     assert received.count(bytes([0x80 | raw.PONG, 0])) <= allowed * 2, "no more are answered"
     assert received.endswith(b"too many pings or pongs")
     assert received.find(bytes([0x80 | raw.CLOSE])) >= 0
+    wait_until(lambda: server.state.guards.connections.num_sockets == 0)
+
+
+def test_a_server_stops_while_a_client_is_closing(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_by_client = BoundedWebSocket.handle_close
+    stopped: list[bool] = []
+
+    def handle_close(self: BoundedWebSocket, event: Frame) -> None:
+        closed_by_client(self, event)
+        stopped.append(False)
+        self.shutdown()
+        stopped[-1] = True
+
+    monkeypatch.setattr(BoundedWebSocket, "handle_close", handle_close)
+    with raw.upgraded(server) as connection:
+        connection.sendall(raw.frame(raw.CLOSE, b"\x03\xe8"))
+        assert raw.rest(connection) == bytes([0x80 | raw.CLOSE, 2, 3, 0xE8])
+    assert stopped == [True]
     wait_until(lambda: server.state.guards.connections.num_sockets == 0)
 
 
