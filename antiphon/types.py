@@ -167,6 +167,8 @@ class AudioChunk:
         words: those that have become known with this chunk, in order; what a request that asked
             for none gets is empty.
         unspoken: what the voice leaves out of the text; in a stream's first chunk, for all of it.
+        frames: those that this chunk completes, as they were made, for a request that asked for
+            them; empty otherwise.
     """
 
     samples: Samples
@@ -174,6 +176,7 @@ class AudioChunk:
     num_frames: int = 0
     words: tuple[WordTime, ...] = ()
     unspoken: tuple[str, ...] = ()
+    frames: tuple[Any, ...] = ()
 
     @property
     def duration_s(self) -> float:

@@ -13,15 +13,39 @@ StageItem: TypeAlias = FrameReady | GeneratorItem | Ended
 StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a stage runs.
+    """Where the stages of one engine run, and how many replicas of it there are.
 
     Attributes:
         device: as in `LoadContext`, which it overrides; ``None`` leaves it.
+        devices: of the replicas, in turn, instead of ``device``.
+        num_replicas: at the start.
+        min_replicas: that autoscaling leaves; with ``max_replicas`` equal it does nothing.
+        max_replicas: that autoscaling adds up to; ``None``: ``num_replicas``.
+        num_gpus: of each replica, as a fabric that places counts them; a fraction shares one.
+        max_slots: as in `LoadContext`, which it overrides; ``None`` leaves it.
+        memory_fraction: of a device's memory that a replica may use; ``None``: what it needs.
+        labels: ``(name, value)`` that the host of a replica must have.
+        environment: variables of the process of a replica.
+        settings: of the engine, overriding those of `LoadContext`, by its fields' names.
     """
 
     device: str | None = None
+    devices: tuple[str, ...] = ()
+    num_replicas: int = 1
+    min_replicas: int = 1
+    max_replicas: int | None = None
+    num_gpus: float = 0.0
+    max_slots: int | None = None
+    memory_fraction: float | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    def device_of(self, number: int) -> str | None:
+        """Return the device of a replica, which are numbered from 0."""
+        return self.devices[number % len(self.devices)] if self.devices else self.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +69,8 @@ class StageRequest:
         resume_frames: that a replica of the first stage made before it was lost, and whose audio
             was delivered; the stream goes on after them. Text that had arrived by then is part of
             the prompt, or is appended again.
+        returns_frames: whether its audio shall bring the frames that it was made of (see
+            `AudioChunk.frames`), so that another replica can go on if this one is lost.
         upstream: the stages before this one, first to last, whose items it consumes.
     """
 
@@ -55,6 +81,7 @@ class StageRequest:
     is_later: bool = False
     speed: float = 1.0
     resume_frames: tuple[Any, ...] = ()
+    returns_frames: bool = False
     upstream: tuple[StageHandle, ...] = ()
 
 

@@ -202,7 +202,7 @@ class LoadedTask:
 def _placement(settings: ModelSettings, specs: Sequence[StageSpec]) -> Placement:
     """Return where stages run that share a device."""
     is_decoder = specs[0].kind is StageKind.DECODER
-    return Placement(settings.decoder_device if is_decoder else None)
+    return Placement(device=settings.decoder_device if is_decoder else None)
 
 
 def _context(

@@ -131,7 +131,7 @@ def test_a_stage_is_placed_on_the_device_that_its_placement_names() -> None:
 
     async def main() -> None:
         fabric = LocalFabric(build)
-        for placement in (Placement(), Placement("cuda:1")):
+        for placement in (Placement(), Placement(device="cuda:1")):
             await fabric.host([SPEC], LoadContext(device="cpu"), placement)
         assert devices == ["cpu", "cuda:1"]
 
