@@ -54,6 +54,15 @@ class ModelSettings(SettingsSection):
     max_load: float = Field(
         0.85, gt=0, le=1, description="Share of real time that all streams together may need."
     )
+    initial_codec_chunk_frames: int = Field(
+        1, ge=1, description="Frames of a stream's first chunk of audio, if no gap follows it."
+    )
+    codec_chunk_frames: int | None = Field(
+        None, ge=1, description="Most frames of a chunk; default: the codec's largest."
+    )
+    codec_chunk_growth: int = Field(
+        4, ge=2, description="How many times as large as the one before a chunk may be."
+    )
 
 
 def _named_source(value: Any) -> Any:
@@ -228,6 +237,21 @@ class ServerSettings(SettingsSection):
         "text", description="json: one object a line, with a line for each request."
     )
     traces: bool = Field(False, description="Make OpenTelemetry spans, if that is installed.")
+    fabric: Literal["local", "process", "ray"] = Field(
+        "local", description="Where stages run: in this process, in others of this host, or on Ray."
+    )
+    front_ends: int = Field(
+        0, ge=0, description="HTTP processes that share the port. 0: one, which is the server."
+    )
+    placement: tuple[str, ...] = Field(
+        (), description="Profiles or YAML files that say what runs where; later ones win."
+    )
+    placement_set: tuple[str, ...] = Field(
+        (), description="Single entries of the placement, as stage.talker.replicas=2."
+    )
+    stage_configs: Path | None = Field(
+        None, description="A file of vLLM-Omni's stage configs, instead of a placement."
+    )
 
     @field_validator("api_keys")
     @classmethod
