@@ -5,7 +5,7 @@ planned slot, then the decoding of chunks.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from antiphon.models.base import Piece, Prompt
@@ -58,6 +58,14 @@ class CodecShape:
     def frame_s(self) -> float:
         """How long a frame sounds."""
         return self.samples_per_frame / self.sample_rate_hz
+
+    def up_to(self, num_frames: int | None) -> "CodecShape":
+        """Return it without chunks of more frames, but for its smallest; ``None``: with all."""
+        if num_frames is None:
+            return self
+        smallest, *others = self.chunk_sizes
+        sizes = (smallest, *(size for size in others if size <= num_frames))
+        return replace(self, chunk_sizes=sizes)
 
     @property
     def is_causal(self) -> bool:

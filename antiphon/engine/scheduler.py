@@ -87,14 +87,15 @@ class Scheduler:
         self.admission = Admission(num_slots, self.limits.admission)
         self.num_live = 0
         self._num_slots = num_slots
-        self._codec = codec
+        policy = policy or PlaybackPolicy()
+        self._codec = codec = codec and codec.up_to(policy.largest_frames)
         self._has_upstream = codec is not None and codec.has_upstream
         self._clock = clock
         self.stats = EngineStats()
         self._slots = SlotAllocator(num_slots, cache, codec, self.stats)
         self._chunks: ChunkPlanner | None = None
         if codec:
-            self._chunks = ChunkPlanner(codec, policy or PlaybackPolicy(), self.costs)
+            self._chunks = ChunkPlanner(codec, policy, self.costs)
         self._lengths = LengthEstimator()
         self._next_forecast_s = -inf
         self._with_pieces: dict[str, EngineRequest] = {}

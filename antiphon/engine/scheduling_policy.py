@@ -34,6 +34,8 @@ class PlaybackPolicy:
         comfort_s: slack above which a stream can wait.
         spacing: ratio of neighbouring chunk sizes.
         spread: chunks that a step decodes, in proportion to the average.
+        first_frames: of a first chunk, unless its request says otherwise.
+        largest_frames: of any chunk, though not below the codec's smallest; ``None``: no limit.
     """
 
     start: float = 1.75
@@ -42,6 +44,8 @@ class PlaybackPolicy:
     comfort_s: float = 0.5
     spacing: int = 4
     spread: float = 1.1
+    first_frames: int = 1
+    largest_frames: int | None = None
 
 
 class ChunkPlanner:
@@ -69,7 +73,7 @@ class ChunkPlanner:
         """
         num_whole = max(0, request.num_frames - self._codec.look_ahead_frames)
         request.num_frames_decoded = num_whole - num_whole % self._codec.group_frames
-        wanted = request.prompt.first_chunk_frames or 1
+        wanted = request.prompt.first_chunk_frames or self._policy.first_frames
         if request.prompt.first_chunk_frames is None and not request.is_live:
             wanted = self.sizes[-1]
         num_needed = self._policy.start * self._costs.long_frame_s / self._codec.frame_s

@@ -18,6 +18,7 @@ from antiphon.types import LoadProgress, Sampling, SpeechRequest, Voice
 
 if TYPE_CHECKING:  # the engine imports this module
     from antiphon.engine.admission import AdmissionLimits
+    from antiphon.engine.scheduling_policy import PlaybackPolicy
 
 
 class StageKind(StrEnum):
@@ -57,6 +58,7 @@ class LoadContext:
         is_deterministic: whether a request's numbers must not depend on its company, not even by
             rounding, whatever that costs.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
+        playback: sizes of the codec's chunks; ``None``: the defaults.
         progress: called with the progress of loading; ``None``: not reported.
     """
 
@@ -67,6 +69,7 @@ class LoadContext:
     cache_bytes: int | None = None
     is_deterministic: bool = False
     admission: "AdmissionLimits | None" = None
+    playback: "PlaybackPolicy | None" = None
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:

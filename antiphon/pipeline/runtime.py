@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from antiphon.concurrency import LoopCalls, run_with_producer
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
@@ -219,6 +220,11 @@ def _context(
             max_waiting=settings.max_waiting,
             max_wait_s=settings.max_wait_s,
             max_load=settings.max_load,
+        ),
+        playback=PlaybackPolicy(
+            first_frames=settings.initial_codec_chunk_frames,
+            largest_frames=settings.codec_chunk_frames,
+            spacing=settings.codec_chunk_growth,
         ),
         progress=progress,
     )

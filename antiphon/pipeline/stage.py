@@ -97,7 +97,9 @@ class EngineStage:
     def __init__(self, runner: Runner, name: str, context: LoadContext, publish: Publish) -> None:
         limits = SchedulerLimits(admission=context.admission or AdmissionLimits())
         self._max_unread_frames = limits.max_unread_frames
-        self._engine = AsyncEngine(runner, name=name, limits=limits, publish=publish)
+        self._engine = AsyncEngine(
+            runner, name=name, limits=limits, policy=context.playback, publish=publish
+        )
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
         if upstream is not None:

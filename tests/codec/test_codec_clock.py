@@ -15,9 +15,11 @@ from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.rows import RowDecoder
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, Samples
 from tests.engine.simulator import VirtualClock
+from tests.engine.strict_device import POLICIES
 
 FRAME_S = 0.08
 STEP_S = 0.001
@@ -70,6 +72,7 @@ class Stage:
     """An engine with a codec, the frames on their way to it, and the listeners."""
 
     num_slots: int = 2
+    policy: PlaybackPolicy | None = None
     echo: Echo = field(default_factory=Echo)
     clock: VirtualClock = field(default_factory=VirtualClock)
     core: EngineCore = field(init=False)
@@ -81,7 +84,8 @@ class Stage:
     order: "count[int]" = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        self.core = EngineCore(CodecRunner(self.echo, self.num_slots), clock=self.clock)
+        runner = CodecRunner(self.echo, self.num_slots)
+        self.core = EngineCore(runner, policy=self.policy, clock=self.clock)
 
     def open(
         self,
@@ -169,11 +173,13 @@ streams = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(streams, st.integers(1, 4))
+@given(streams, st.integers(1, 4), POLICIES)
 def test_each_stream_is_what_it_would_be_alone_and_in_one_piece(
-    requests: list[tuple[list[int], float, float, bool, list[int] | None]], num_slots: int
+    requests: list[tuple[list[int], float, float, bool, list[int] | None]],
+    num_slots: int,
+    policy: PlaybackPolicy,
 ) -> None:
-    stage = Stage(num_slots)
+    stage = Stage(num_slots, policy)
     for index, (numbers, at_s, every_s, is_live, context) in enumerate(requests):
         name = f"r{index}"
         stage.open(name, numbers, at_s=at_s, every_s=every_s, is_live=is_live, context=context)

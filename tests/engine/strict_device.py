@@ -6,6 +6,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from hypothesis import strategies as st
 
 from antiphon.engine.plan import (
     FRAME_STORE_FRAMES,
@@ -17,11 +18,18 @@ from antiphon.engine.plan import (
     StepPlan,
 )
 from antiphon.engine.runner import ROW_BUCKETS, Done
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.models.base import Prompt
 from antiphon.types import Sampling
 
 SAMPLES_PER_FRAME = 2
 CODEC = CodecShape(SAMPLES_PER_FRAME, 25, (1, 2, 4, 8, 16))
+POLICIES = st.builds(
+    PlaybackPolicy,
+    first_frames=st.integers(1, 40),
+    largest_frames=st.none() | st.integers(1, 40),
+    spacing=st.integers(2, 20),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,15 @@ from tests.engine.strict_device import (
 
 NUM_SLOTS = 6
 LIMITS = SchedulerLimits(max_unread_frames=24, prefill_positions=20, idle_prefill_positions=40)
-POLICY = PlaybackPolicy(comfort_s=0.2)
+
+
+def policy_of(random: Random) -> PlaybackPolicy:
+    return PlaybackPolicy(
+        comfort_s=0.2,
+        first_frames=random.randint(1, 20),
+        largest_frames=random.choice((None, 1, 5, 16)),
+        spacing=random.choice((2, 4, 9)),
+    )
 
 
 class World:
@@ -41,7 +49,7 @@ class World:
             cache=cache,
             codec=codec,
             limits=LIMITS,
-            policy=POLICY,
+            policy=policy_of(self.random),
             clock=lambda: self.now_s,
         )
         self.words: dict[str, Words] = {}

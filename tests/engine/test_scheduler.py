@@ -11,11 +11,18 @@ from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import round_up
+from antiphon.engine.scheduling_policy import PlaybackPolicy, round_up
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
-from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
+from tests.engine.strict_device import (
+    CODEC,
+    POLICIES,
+    StrictDevice,
+    Words,
+    frame_value,
+    heard_values,
+)
 from tests.engine.strict_device import prompt as strict_prompt
 
 
@@ -281,11 +288,11 @@ def test_a_request_ends_by_length_where_positions_end() -> None:
     assert len(events) == 4 + 1
 
 
-@given(st.integers(0, 40), st.none() | st.integers(1, 40), st.none() | st.integers(1, 5))
+@given(st.integers(0, 40), st.none() | st.integers(1, 40), st.none() | st.integers(1, 5), POLICIES)
 def test_audio_is_whole_however_it_is_cut(
-    num_frames: int, limit: int | None, first: int | None
+    num_frames: int, limit: int | None, first: int | None, policy: PlaybackPolicy
 ) -> None:
-    scheduler, device = Scheduler(1, codec=CODEC), StrictDevice(1, codec=CODEC)
+    scheduler, device = Scheduler(1, codec=CODEC, policy=policy), StrictDevice(1, codec=CODEC)
     words = strict_prompt(Words("a", (), num_frames), max_frames=limit)
     scheduler.add(EngineRequest("a", replace(words, first_chunk_frames=first)))
     events: list[EngineEvent] = []
@@ -300,8 +307,11 @@ def test_audio_is_whole_however_it_is_cut(
     assert not device.rows or scheduler.has_work
     if chunks:
         assert isinstance(chunks[0], AudioChunk)
-        wanted = round_up(first or 1, CODEC.chunk_sizes)
-        assert chunks[0].num_frames == min(wanted, num_made)
+        sizes = CODEC.up_to(policy.largest_frames).chunk_sizes
+        wanted = round_up(first or policy.first_frames, sizes)
+        assert chunks[0].num_frames == wanted or num_made <= wanted
+        largest = policy.largest_frames or sizes[-1]
+        assert all(isinstance(each, AudioChunk) and each.num_frames <= largest for each in chunks)
 
 
 @given(st.integers(1, 40), st.data())

@@ -137,6 +137,27 @@ def test_a_stream_is_resumed_at_any_frame_by_another_replica(is_colocated: bool)
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("decoder_device", [None, "cpu"])
+def test_settings_say_how_large_chunks_are_and_change_no_sample(decoder_device: str | None) -> None:
+    async def main() -> None:
+        settings = ModelSettings(source="toy", device="cpu", decoder_device=decoder_device)
+        small = {"codec_chunk_frames": 2, "initial_codec_chunk_frames": 2}
+        chunked = await SpeechModel.load(settings.model_copy(update=small))
+        model = await SpeechModel.load(settings)
+        request = SpeechRequest("la la la la la", sampling=model.task.sampling)
+        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+        of_two = [item async for item in chunked.open(StageRequest("small", prompt))]
+        sizes = [item.num_frames for item in of_two if isinstance(item, AudioChunk)]
+        assert sizes[0] == 2
+        assert max(sizes) == 2
+        small_samples = await _samples(chunked, StageRequest("again", prompt))
+        assert np.array_equal(small_samples, await _samples(model, StageRequest("all", prompt)))
+        await chunked.close()
+        await model.close()
+
+    asyncio.run(main())
+
+
 async def _samples(model: SpeechModel, request: StageRequest) -> Samples:
     items = [item async for item in model.open(request)]
     assert items[-1] == Ended("stop")
