@@ -44,6 +44,7 @@ from antiphon.api.middleware.connection_limits import (
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.json_limits import JsonLimitMiddleware
 from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.api.middleware.memory_budget import MemoryBudget, MemoryMiddleware
 from antiphon.api.middleware.memory_trim import MemoryTrimmer
 from antiphon.api.middleware.methods import MethodMiddleware
@@ -103,9 +104,7 @@ def create_app(
         SettingsError: the API keys cannot be read.
         ModelLoadError: from the start-up, not from here: the model cannot be served.
     """
-    metrics = Metrics()
-    memory = MemoryBudget(settings.limits, metrics.memory_reserved.set, MemoryTrimmer().see)
-    guards = Guards(ConnectionLimits(settings.limits), KeyRing.of(settings.server), metrics, memory)
+    guards = _guards(settings, Metrics(), LocalLimitTable())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
@@ -137,6 +136,17 @@ def create_app(
     return app
 
 
+def _guards(settings: Settings, metrics: Metrics, table: LimitTable) -> Guards:
+    observers = metrics.memory_reserved.set, MemoryTrimmer().see
+    return Guards(
+        connections=ConnectionLimits(settings.limits, table),
+        keys=KeyRing.of(settings.server),
+        metrics=metrics,
+        memory=MemoryBudget(settings.limits, *observers, table=table),
+        table=table,
+    )
+
+
 def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
     server, limits = settings.server, settings.limits
@@ -144,8 +154,9 @@ def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
     app.add_middleware(MemoryMiddleware, budget=guards.memory, keys=guards.keys)
     app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
     app.add_middleware(BodyTimeoutMiddleware, body_timeout_s=limits.body_timeout_s)
-    app.add_middleware(RateLimitMiddleware, limits=RateLimits(limits), keys=guards.keys)
-    failed = FailedKeys(limits.key_failures_per_minute)
+    rates = RateLimits(limits, guards.table)
+    app.add_middleware(RateLimitMiddleware, limits=rates, keys=guards.keys)
+    failed = FailedKeys(limits.key_failures_per_minute, guards.table)
     app.add_middleware(ApiKeyMiddleware, keys=guards.keys, failed=failed)
     reach = Reach.of(server, asks_for_keys=bool(guards.keys))
     app.add_middleware(OriginMiddleware, reach=reach)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from antiphon.api.middleware.connection_limits import ConnectionLimits
 from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.limit_table import LimitTable
 from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
@@ -19,12 +20,17 @@ from antiphon.voices.recordings import Recordings
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What requests meet before any route does; there before the server starts."""
+    """What requests meet before any route does; there before the server starts.
+
+    Attributes:
+        table: what limits count, in other front ends of the same server too.
+    """
 
     connections: ConnectionLimits
     keys: KeyRing
     metrics: Metrics
     memory: MemoryBudget
+    table: LimitTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Lets in no more than agreed, and nothing new once the server is about to stop."""
 
-from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -9,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.callers import caller_of
 from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError, UnavailableError
 
@@ -21,21 +21,22 @@ RETRY_AFTER_S = 1.0
 class ConnectionLimits:
     """Counts the requests and WebSockets that are open."""
 
-    def __init__(self, limits: LimitSettings) -> None:
+    def __init__(self, limits: LimitSettings, table: LimitTable | None = None) -> None:
+        """Let in what ``limits`` say; ``table`` counts, for other processes too."""
+        self._table = LocalLimitTable() if table is None else table
         self._max_open = {"http": limits.max_requests, "websocket": limits.max_sockets}
         self._num_open = {"http": 0, "websocket": 0}
         self._max_of_one = limits.caller_places
-        self._num_of: Counter[tuple[str, str]] = Counter()
         self.is_draining = False
 
     @property
     def num_requests(self) -> int:
-        """HTTP requests under way."""
+        """HTTP requests under way in this process."""
         return self._num_open["http"]
 
     @property
     def num_sockets(self) -> int:
-        """WebSockets that are open."""
+        """WebSockets that are open in this process."""
         return self._num_open["websocket"]
 
     def drain(self) -> None:
@@ -56,21 +57,23 @@ class ConnectionLimits:
         """
         if self.is_draining:
             raise UnavailableError("The server is stopping.", retry_after_s=RETRY_AFTER_S)
-        if self._num_open[kind] >= self._max_open[kind]:
-            raise UnavailableError("Too many connections.", retry_after_s=RETRY_AFTER_S)
-        own = (kind, caller)
-        if self._num_of[own] >= self._max_of_one:
-            message = f"Too many connections: at most {self._max_of_one} are allowed at once."
-            raise RateLimitError(message, retry_after_s=RETRY_AFTER_S)
+        table, own = self._table, f"{kind} {caller}"
+        with table.locked():
+            if table.count(kind) >= self._max_open[kind]:
+                raise UnavailableError("Too many connections.", retry_after_s=RETRY_AFTER_S)
+            if table.count(own) >= self._max_of_one:
+                message = f"Too many connections: at most {self._max_of_one} are allowed at once."
+                raise RateLimitError(message, retry_after_s=RETRY_AFTER_S)
+            table.add(own, 1)
+            table.add(kind, 1)
         self._num_open[kind] += 1
-        self._num_of[own] += 1
         try:
             yield
         finally:
             self._num_open[kind] -= 1
-            self._num_of[own] -= 1
-            if not self._num_of[own]:
-                del self._num_of[own]
+            with table.locked():
+                table.add(kind, -1)
+                table.add(own, -1)
 
 
 class ConnectionLimitMiddleware:

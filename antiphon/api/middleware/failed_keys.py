@@ -5,34 +5,31 @@ while the others wait.
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from antiphon.api.middleware.rate_limit import TokenBucket
+from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable, TokenBucket
 from antiphon.errors import RateLimitError
-
-MAX_ADDRESSES = 10_000
-"""That are remembered; of more, those are forgotten that were seen longest ago."""
-MAX_OWNERS = 64
-
-
-@dataclass(slots=True)
-class _Record:
-    """One address's: each wrong key takes a token."""
-
-    bucket: TokenBucket
-    owners: "OrderedDict[str, None]" = field(default_factory=OrderedDict)
 
 
 class FailedKeys:
-    """Records of all addresses."""
+    """Wrong keys of all addresses, and the right ones that they have come with."""
 
-    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Allow ``per_minute`` wrong keys of one address, 0: any number; ``clock`` in seconds."""
+    def __init__(
+        self,
+        per_minute: int,
+        table: LimitTable | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Allow some wrong keys.
+
+        Args:
+            per_minute: of one address; 0: any number.
+            table: counts, for other processes too.
+            clock: gives seconds.
+        """
         self._per_minute = per_minute
+        self._table = LocalLimitTable() if table is None else table
         self._clock = clock
-        self._records: OrderedDict[str, _Record] = OrderedDict()
 
     def check(self, address: str, owner: str | None) -> None:
         """Count a key that was given; ``owner`` is whose it is, ``None`` if it is wrong.
@@ -42,24 +39,20 @@ class FailedKeys:
         """
         if not self._per_minute:
             return
-        record = self._record(address)
-        if owner is not None and owner in record.owners:
-            record.owners.move_to_end(owner)
-            return
-        if wait_s := record.bucket.wait_s(self._clock()):
+        now_s = self._clock()
+        known = f"right key {address} {owner}"
+        with self._table.locked():
+            if owner is not None and self._table.bucket(known) is not None:
+                self._table.keep(known, TokenBucket(0.0, now_s))
+                return
+            name = f"wrong keys {address}"
+            bucket = self._table.bucket(name) or TokenBucket(self._per_minute, now_s)
+            wait_s = bucket.wait_s(self._per_minute, now_s)
+            if not wait_s and owner is None:
+                bucket.num_tokens -= 1
+            self._table.keep(name, bucket)
+            if not wait_s and owner is not None:
+                self._table.keep(known, TokenBucket(0.0, now_s))
+        if wait_s:
             message = "Too many wrong API keys from this address."
             raise RateLimitError(message, retry_after_s=wait_s)
-        if owner is None:
-            record.bucket.num_tokens -= 1
-        else:
-            record.owners[owner] = None
-            if len(record.owners) > MAX_OWNERS:
-                record.owners.popitem(last=False)
-
-    def _record(self, address: str) -> _Record:
-        fresh = _Record(TokenBucket(self._per_minute, self._clock()))
-        record = self._records.setdefault(address, fresh)
-        self._records.move_to_end(address)
-        if len(self._records) > MAX_ADDRESSES:
-            self._records.popitem(last=False)
-        return record

@@ -4,7 +4,6 @@ Bytes are counted as they arrive or are collected, never ahead: a slow sender ho
 has sent. A request over the budget is refused, and all that it held is released.
 """
 
-from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.api.callers import caller_of
 from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.config import LimitSettings
 from antiphon.errors import MemoryFullError, MemoryShareError, RequestTooLargeError
 
@@ -24,17 +24,33 @@ RETRY_AFTER_S = 1.0
 COPIES_OF_BODY = 2
 """A body as it came, and what is read from it."""
 _MIB = 1024 * 1024
+_ALL = "memory"
 
 
 class MemoryBudget:
-    """Counts what all requests hold; for one event loop's thread."""
+    """Counts what all requests hold; for one event loop's thread.
 
-    def __init__(self, limits: LimitSettings, *observers: Callable[[int], None]) -> None:
-        """Allow what ``limits`` say; ``observers`` are called with each new sum, in bytes."""
+    Attributes:
+        num_bytes: that the requests of this process hold.
+    """
+
+    def __init__(
+        self,
+        limits: LimitSettings,
+        *observers: Callable[[int], None],
+        table: LimitTable | None = None,
+    ) -> None:
+        """Allow what ``limits`` say.
+
+        Args:
+            limits: of all requests, and of one caller.
+            observers: called with each new sum of this process, in bytes.
+            table: counts, for other processes too.
+        """
+        self._table = LocalLimitTable() if table is None else table
         self._max_bytes = limits.max_memory_mib * _MIB
         self._max_of_one = limits.caller_memory_mib * _MIB
         self._observers = observers
-        self._num_of: Counter[str] = Counter()
         self.num_bytes = 0
 
     @contextmanager
@@ -63,24 +79,39 @@ class MemoryBudget:
                     f"The request needs more memory than the {most // _MIB} MiB of {setting}."
                     " Send less at once, and let long audio stream or choose a compressed format."
                 )
-        if self._max_of_one and self._num_of[caller] + num_more > self._max_of_one:
+        with self._table.locked():
+            num_own, num_all = self._table.count(f"{_ALL} {caller}"), self._table.count(_ALL)
+        if self._max_of_one and num_own + num_more > self._max_of_one:
             raise MemoryShareError(
                 "Your requests under way hold as much memory as is allowed:"
                 f" {self._max_of_one // _MIB} MiB. Let some of them end first.",
                 retry_after_s=RETRY_AFTER_S,
             )
-        if self._max_bytes and self.num_bytes + num_more > self._max_bytes:
+        if self._max_bytes and num_all + num_more > self._max_bytes:
             raise MemoryFullError(
                 "The requests under way hold all memory that there is for them.",
                 retry_after_s=RETRY_AFTER_S,
             )
 
-    def add(self, caller: str, num_bytes: int) -> None:
-        """Count more, or less, for a caller; callers that hold nothing are not remembered."""
+    def reserve(self, caller: str, num_held: int, num_more: int) -> None:
+        """Count more for a caller's request, if it may have more; raises what `check` does."""
+        with self._table.locked():
+            self.check(caller, num_held, num_more)
+            self._count(caller, num_more)
+        self._tell()
+
+    def release(self, caller: str, num_bytes: int) -> None:
+        """Count less for a caller; callers that hold nothing are not remembered."""
+        with self._table.locked():
+            self._count(caller, -num_bytes)
+        self._tell()
+
+    def _count(self, caller: str, num_bytes: int) -> None:
         self.num_bytes += num_bytes
-        self._num_of[caller] += num_bytes
-        if not self._num_of[caller]:
-            del self._num_of[caller]
+        self._table.add(f"{_ALL} {caller}", num_bytes)
+        self._table.add(_ALL, num_bytes)
+
+    def _tell(self) -> None:
         for observer in self._observers:
             observer(self.num_bytes)
 
@@ -100,25 +131,21 @@ class Lease:
 
     def reserve(self, num_bytes: int) -> None:
         """Reserve bytes; see `MemoryBudget.check` for what is raised."""
-        if not self._is_closed:  # what outlives its request is on its way out
-            self.check(num_bytes)
-            self._add(num_bytes)
+        if num_bytes and not self._is_closed:  # what outlives its request is on its way out
+            self._budget.reserve(self._caller, self.num_bytes, num_bytes)
+            self.num_bytes += num_bytes
 
     def release(self, num_bytes: int) -> None:
         """Release bytes."""
-        if not self._is_closed:
+        if num_bytes and not self._is_closed:
             assert num_bytes <= self.num_bytes, "more is released than was reserved"
-            self._add(-num_bytes)
+            self._budget.release(self._caller, num_bytes)
+            self.num_bytes -= num_bytes
 
     def close(self) -> None:
         """Hold nothing, for good."""
-        self._add(-self.num_bytes)
+        self.release(self.num_bytes)
         self._is_closed = True
-
-    def _add(self, num_bytes: int) -> None:
-        if num_bytes:
-            self.num_bytes += num_bytes
-            self._budget.add(self._caller, num_bytes)
 
 
 _lease: ContextVar[Lease | None] = ContextVar("lease", default=None)

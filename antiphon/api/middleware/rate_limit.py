@@ -5,10 +5,8 @@ Where no key is asked for, the address stands for the caller.
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,55 +14,36 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.api.callers import caller_of
 from antiphon.api.middleware.connection_limits import PROBES
 from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable, TokenBucket
 from antiphon.config import LimitSettings
 from antiphon.errors import RateLimitError
 
-MAX_CALLERS = 10_000
-"""Callers that are remembered; of more, those are forgotten that were seen longest ago."""
 _MINUTE_S = 60.0
 _READING = ("GET", "HEAD", "OPTIONS")
 MIN_READS = 32
 """Reading requests that a caller may have open where others are limited to fewer."""
 
 
-class TokenBucket:
-    """Tokens that are added steadily, up to those of a minute."""
-
-    def __init__(self, per_minute: int, now_s: float) -> None:
-        self._per_minute = per_minute
-        self._filled_s = now_s
-        self.num_tokens = float(per_minute)
-
-    def wait_s(self, now_s: float) -> float:
-        """Return the seconds until there is a token, 0 if there is one."""
-        per_s = self._per_minute / _MINUTE_S
-        filled = self.num_tokens + (now_s - self._filled_s) * per_s
-        self.num_tokens, self._filled_s = min(filled, float(self._per_minute)), now_s
-        return max(0.0, (1 - self.num_tokens) / per_s)
-
-
-@dataclass(slots=True)
-class _Caller:
-    """What one caller has open, and may still open."""
-
-    bucket: TokenBucket
-    num_open: int = 0
-    num_reading: int = 0
-
-    @property
-    def is_in_use(self) -> bool:
-        return bool(self.num_open or self.num_reading)
-
-
 class RateLimits:
     """What all callers have open, and may still open."""
 
-    def __init__(self, limits: LimitSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Allow each caller what ``limits`` say; ``clock`` gives seconds."""
+    def __init__(
+        self,
+        limits: LimitSettings,
+        table: LimitTable | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Allow each caller what ``limits`` say.
+
+        Args:
+            limits: of one caller.
+            table: counts, for other processes too.
+            clock: gives seconds.
+        """
+        self._table = LocalLimitTable() if table is None else table
         self._per_minute = limits.key_requests_per_minute
         self._max_open = limits.key_concurrency
         self._clock = clock
-        self._callers: OrderedDict[str, _Caller] = OrderedDict()
 
     @property
     def has_limits(self) -> bool:
@@ -77,20 +56,11 @@ class RateLimits:
         Raises:
             RateLimitError: it is more than is allowed; it says when to come again.
         """
-        state = self._caller(caller)
-        if self._max_open and state.num_open >= self._max_open:
-            message = f"Too many requests at once: at most {self._max_open} are allowed."
-            raise RateLimitError(message, retry_after_s=1.0)
-        if self._per_minute:
-            if wait_s := state.bucket.wait_s(self._clock()):
-                message = f"Rate limit reached: {self._per_minute} requests per minute."
-                raise RateLimitError(message, retry_after_s=wait_s)
-            state.bucket.num_tokens -= 1
-        state.num_open += 1
-        try:
-            yield self._headers(state.bucket)
-        finally:
-            state.num_open -= 1
+        headers: Mapping[str, str] = {}
+        with self._counted(f"working {caller}", self._max_open, "are"):
+            if self._per_minute:
+                headers = self._take_token(f"rate {caller}")
+            yield headers
 
     @contextmanager
     def reading(self, caller: str) -> Generator[None, None, None]:
@@ -99,40 +69,43 @@ class RateLimits:
         Raises:
             RateLimitError: too many are open.
         """
-        state, most = self._caller(caller), max(MIN_READS, self._max_open)
-        if self._max_open and state.num_reading >= most:
-            message = f"Too many requests at once: at most {most} that read are allowed."
-            raise RateLimitError(message, retry_after_s=1.0)
-        state.num_reading += 1
+        with self._counted(f"reading {caller}", max(MIN_READS, self._max_open), "that read are"):
+            yield
+
+    @contextmanager
+    def _counted(self, name: str, most: int, which: str) -> Generator[None, None, None]:
+        if not self._max_open:
+            yield
+            return
+        with self._table.locked():
+            if self._table.count(name) >= most:
+                message = f"Too many requests at once: at most {most} {which} allowed."
+                raise RateLimitError(message, retry_after_s=1.0)
+            self._table.add(name, 1)
         try:
             yield
         finally:
-            state.num_reading -= 1
+            with self._table.locked():
+                self._table.add(name, -1)
 
-    def _headers(self, bucket: TokenBucket) -> Mapping[str, str]:
-        """Return OpenAI's rate-limit headers, if there is a limit."""
-        if not self._per_minute:
-            return {}
+    def _take_token(self, name: str) -> Mapping[str, str]:
+        """Take a token from a bucket; return OpenAI's rate-limit headers."""
+        with self._table.locked():
+            now_s = self._clock()
+            bucket = self._table.bucket(name) or TokenBucket(self._per_minute, now_s)
+            wait_s = bucket.wait_s(self._per_minute, now_s)
+            if not wait_s:
+                bucket.num_tokens -= 1
+            self._table.keep(name, bucket)
+        if wait_s:
+            message = f"Rate limit reached: {self._per_minute} requests per minute."
+            raise RateLimitError(message, retry_after_s=wait_s)
         missing = self._per_minute - bucket.num_tokens
         return {
             "x-ratelimit-limit-requests": str(self._per_minute),
             "x-ratelimit-remaining-requests": str(int(bucket.num_tokens)),
             "x-ratelimit-reset-requests": duration(missing * _MINUTE_S / self._per_minute),
         }
-
-    def _caller(self, name: str) -> _Caller:
-        state = self._callers.get(name)
-        if state is None:
-            state = self._callers[name] = _Caller(TokenBucket(self._per_minute, self._clock()))
-            self._forget()
-        self._callers.move_to_end(name)
-        return state
-
-    def _forget(self) -> None:
-        """Forget those of before that have nothing open, if there are too many."""
-        for name in tuple(self._callers)[: max(0, len(self._callers) - MAX_CALLERS)]:
-            if not self._callers[name].is_in_use:
-                del self._callers[name]
 
 
 class RateLimitMiddleware:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from antiphon.api.middleware import failed_keys
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.keys import KeyRing, hashed
+from antiphon.api.middleware.limit_table import LocalLimitTable
 from antiphon.config import LimitSettings, ServerSettings, Settings
 from antiphon.errors import RateLimitError, SettingsError
 from tests.decoding import error_of
@@ -112,12 +112,10 @@ def test_no_minute_has_more_guesses_than_are_allowed(tries: list[tuple[float, in
             assert sum(begin_s <= each < begin_s + 60 for each in times_s) <= 2 * per_minute
 
 
-def test_only_so_many_addresses_and_keys_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_keys, "MAX_ADDRESSES", 3)
-    monkeypatch.setattr(failed_keys, "MAX_OWNERS", 2)
-    failed = FailedKeys(1)
+def test_only_so_many_addresses_and_keys_are_remembered() -> None:
+    table = LocalLimitTable(max_buckets=5)
+    failed = FailedKeys(1, table)
     for number in range(10):
         failed.check("192.0.2.1", f"owner-{number}")
         failed.check(f"198.51.100.{number}", None)
-    assert len(failed._records) == 3
-    assert all(len(each.owners) <= 2 for each in failed._records.values())
+    assert table.num_buckets == 5

@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidStatus
 from antiphon.api.callers import address_of
 from antiphon.api.middleware import rate_limit
 from antiphon.api.middleware.keys import hashed
+from antiphon.api.middleware.limit_table import LocalLimitTable
 from antiphon.api.middleware.rate_limit import RateLimits, duration
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
 from antiphon.errors import RateLimitError
@@ -95,7 +96,9 @@ def test_nobody_takes_all_places(start: Start) -> None:
         assert httpx.get(f"{server.base_url}/health", headers=one).status_code == 200
         with connected(server, SOCKET, two):
             pass
-    wait_until(lambda: not server.state.guards.connections._num_of)
+    table = server.state.guards.table
+    assert isinstance(table, LocalLimitTable)
+    wait_until(lambda: not len(table))
     assert httpx.post(server.base_url + URL, json=SHORT, headers=one).status_code == 200
 
 
@@ -181,16 +184,17 @@ def test_whoever_waits_as_told_is_let_in(per_minute: int) -> None:
         assert wait_s(counted) == 0
 
 
-def test_only_so_many_callers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "MAX_CALLERS", 3)
-    counted = RateLimits(LimitSettings(key_concurrency=1))
+def test_only_so_many_callers_are_remembered() -> None:
+    table = LocalLimitTable(max_buckets=3)
+    limits = LimitSettings(key_concurrency=1, key_requests_per_minute=5)
+    counted = RateLimits(limits, table)
     with counted.used("busy"):
         for number in range(20):
             with counted.used(str(number)):
                 pass
         with pytest.raises(RateLimitError), counted.used("busy"):
             pass
-    assert len(counted._callers) <= 4
+    assert (len(table), table.num_buckets) == (0, 3)
 
 
 def test_addresses_of_one_household_are_one_caller() -> None:

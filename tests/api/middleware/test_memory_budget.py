@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from antiphon.api.encoding import collected
 from antiphon.api.middleware import memory_budget
 from antiphon.api.middleware.keys import KeyRing
+from antiphon.api.middleware.limit_table import LocalLimitTable
 from antiphon.api.middleware.memory_budget import REFUSALS, MemoryBudget, MemoryMiddleware
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
@@ -48,7 +49,9 @@ Start = Callable[..., RunningServer]
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3 * MIB, 3 * MIB))))
 def test_never_more_is_held_than_is_allowed(turns: list[tuple[int, int]]) -> None:
     told: list[int] = []
-    budget = MemoryBudget(LimitSettings(max_memory_mib=8, caller_memory_mib=4), told.append)
+    table = LocalLimitTable()
+    limits = LimitSettings(max_memory_mib=8, caller_memory_mib=4)
+    budget = MemoryBudget(limits, told.append, table=table)
     with ExitStack() as stack:
         leases = [stack.enter_context(budget.lease(f"caller {n % 3}")) for n in range(6)]
         for index, num_bytes in turns:
@@ -67,7 +70,7 @@ def test_never_more_is_held_than_is_allowed(turns: list[tuple[int, int]]) -> Non
             assert all(held[n] + held[n + 3] <= 4 * MIB for n in range(3))
             assert told[-1:] in ([], [budget.num_bytes])
     assert budget.num_bytes == 0
-    assert not budget._num_of, "callers without requests are not remembered"
+    assert not len(table), "callers without requests are not remembered"
 
 
 def test_each_refusal_says_what_would_help() -> None:
@@ -134,7 +137,9 @@ async def _read(receive: Receive) -> None:
 @pytest.mark.parametrize("ending", ["completed", "refused", "left early", "left late", "failed"])
 def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
     held: list[int] = []
-    budget = MemoryBudget(LimitSettings(max_memory_mib=1, caller_memory_mib=0), held.append)
+    table = LocalLimitTable()
+    limits = LimitSettings(max_memory_mib=1, caller_memory_mib=0)
+    budget = MemoryBudget(limits, held.append, table=table)
     collecting = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,7 +177,7 @@ def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
     most = {"refused": MIB, "left early": 2000}.get(ending, 5000)
     assert max(held) == most, "a body counts twice once it is complete"
     assert held[-1] == budget.num_bytes == 0
-    assert not budget._num_of
+    assert not len(table)
 
 
 # A server
