@@ -1,0 +1,368 @@
+"""What a cluster's controller knows and decides, as a state machine without processes or clocks.
+
+Replicas report themselves by a `Beat` every second, front ends renew a lease. Whatever the
+controller forgets by being restarted, beats and leases bring back.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.autoscaler import Autoscaler, AutoscalerLimits
+from antiphon.fabric.cluster import Replica
+from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageSummary, StageView
+from antiphon.telemetry.stage_status import StageStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLimits:
+    """Times of a controller.
+
+    Attributes:
+        lease_s: after which a front end that says nothing is gone.
+        dead_after_s: without a beat, after which a replica is left out.
+        restart_after_s: without a beat, after which its process is killed and started again.
+        drain_s: that streams of a replica may take to end before it is stopped all the same.
+        retry_s: before the first attempt to load a stage again, which could be loaded before; each
+            further one waits twice as long, up to sixteen times this.
+        settle_s: that a restarted controller gives replicas to report themselves.
+        max_crashes: processes of one replica that may die while they load a stage that was never
+            ready anywhere.
+    """
+
+    lease_s: float = 30.0
+    dead_after_s: float = 15.0
+    restart_after_s: float = 30.0
+    drain_s: float = 300.0
+    retry_s: float = 2.0
+    settle_s: float = 5.0
+    max_crashes: int = 3
+
+
+_NUM_BEATS = 2
+"""After a change, so many beats bring news of it for sure: one may have been under way."""
+
+
+@dataclass(slots=True)
+class _Member:
+    """A replica that there should be, whatever process it is in at the moment."""
+
+    name: str
+    seen_s: float | None = None
+    process: str = ""
+    num_failures: int = 0
+    retry_at_s: float | None = None
+    replica: Replica | None = None
+    status: StageStatus = field(default_factory=StageStatus)
+    num_beats_missing: int = 0  # before it is believed to be alive after a report
+    draining_since_s: float | None = None
+    num_beats_drained: int = 0
+
+    @property
+    def is_draining(self) -> bool:
+        return self.draining_since_s is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.replica is not None and not self.num_beats_missing
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """Stages of one engine, who uses them, and their replicas."""
+
+    hosting: Hosting
+    num_wanted: int
+    kept_until_s: float
+    scaler: Autoscaler | None
+    owners: set[str] = field(default_factory=set)
+    members: dict[str, _Member] = field(default_factory=dict)
+    view: StageView = field(default_factory=StageView)
+    was_ready: bool = False
+
+    @property
+    def active(self) -> list[_Member]:
+        return [each for each in self.members.values() if not each.is_draining]
+
+
+class ClusterState:
+    """Stages by id, and the front ends that use them; every time is of one monotonic clock."""
+
+    def __init__(
+        self,
+        new_name: Callable[[str], str],
+        *,
+        now_s: float,
+        limits: ClusterLimits | None = None,
+        is_restarted: bool = False,
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            new_name: returns a name that no replica has had, given the id of its stage.
+            now_s: the time.
+            limits: default: the defaults.
+            is_restarted: whether there are replicas already, whose beats are waited for before
+                others are started.
+        """
+        self._limits = limits or ClusterLimits()
+        self._new_name = new_name
+        self._hosted: dict[str, _Hosted] = {}
+        self._stopped: set[str] = set()
+        self._leases: dict[str, float] = {}
+        self._ticked_s = now_s
+        self._settled_s = now_s + self._limits.settle_s if is_restarted else now_s
+
+    # ------------------------------------------------------------------ front ends
+
+    def host(self, owner: str, hosting: Hosting, now_s: float) -> str:
+        """Note that a front end uses stages; return their id."""
+        self._leases[owner] = now_s
+        hosted = self._hosting(hosting, now_s)
+        hosted.owners.add(owner)
+        if hosted.view.failure is not None:  # of an earlier attempt
+            hosted.view = replace(hosted.view, failure=None)
+        return hosting.id
+
+    def release(self, owner: str, stage_id: str) -> None:
+        """Note that a front end does not use a stage any more."""
+        if (hosted := self._hosted.get(stage_id)) is not None:
+            hosted.owners.discard(owner)
+            hosted.kept_until_s = 0.0
+
+    def renew(self, owner: str, now_s: float) -> frozenset[str]:
+        """Keep a front end's stages for another lease; return which are known as its own."""
+        self._leases[owner] = now_s
+        return frozenset(id for id, each in self._hosted.items() if owner in each.owners)
+
+    def view(self, stage_id: str) -> StageView | None:
+        """Return what front ends see of a stage; ``None`` if there is none of this id."""
+        hosted = self._hosted.get(stage_id)
+        return None if hosted is None else hosted.view
+
+    def report(self, stage_id: str, replica_id: str) -> None:
+        """Leave a replica out until it has shown that it lives."""
+        hosted = self._hosted.get(stage_id)
+        for member in hosted.members.values() if hosted else ():
+            if member.replica is not None and member.replica.id == replica_id:
+                member.num_beats_missing = _NUM_BEATS
+        if hosted:
+            self._refresh(hosted)
+
+    def scale(self, stage_id: str, num_replicas: int) -> None:
+        """Set how many replicas there should be.
+
+        Raises:
+            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
+        """
+        hosted = self._hosted.get(stage_id)
+        if hosted is None:
+            raise InvalidRequestError(f"There is no stage '{stage_id}' in the cluster.")
+        if num_replicas < 1:
+            raise InvalidRequestError("A stage has at least 1 replica.")
+        if hosted.scaler is not None:
+            limits = hosted.scaler.limits
+            if not limits.min_replicas <= num_replicas <= limits.max_replicas:
+                raise InvalidRequestError(
+                    f"The placement of '{stage_id}' allows {limits.min_replicas} to"
+                    f" {limits.max_replicas} replicas, between which it is scaled by its load."
+                )
+        hosted.num_wanted = num_replicas
+
+    def summaries(self) -> tuple[StageSummary, ...]:
+        """Return all stages, for people."""
+        return tuple(
+            StageSummary(
+                id=stage_id,
+                name=each.hosting.name,
+                num_wanted=each.num_wanted,
+                num_front_ends=len(each.owners),
+                replicas=tuple(
+                    (member.replica, member.status)
+                    for member in each.members.values()
+                    if member.replica is not None
+                ),
+                num_loading=sum(member.replica is None for member in each.members.values()),
+            )
+            for stage_id, each in self._hosted.items()
+        )
+
+    # ------------------------------------------------------------------ replicas
+
+    def beat(self, beat: Beat, now_s: float) -> int:
+        """Take in what a replica says of itself, known or not.
+
+        Returns how many replicas there should be of its stage: what its next beat says.
+        """
+        if beat.name in self._stopped:  # the beat was under way
+            return beat.num_wanted
+        hosted = self._hosting(beat.hosting, now_s)
+        member = hosted.members.get(beat.name)
+        if member is None:  # this controller has been restarted
+            member = hosted.members[beat.name] = _Member(beat.name)
+            hosted.num_wanted = beat.num_wanted
+        if beat.process != member.process:
+            if member.process and member.replica is None and member.retry_at_s is None:
+                self._on_crash(hosted, member)
+            member.process = beat.process
+            member.retry_at_s = None
+            member.num_beats_missing = 0
+        member.seen_s = now_s
+        member.status = beat.status
+        member.replica = beat.replica
+        member.num_beats_missing = max(0, member.num_beats_missing - 1)
+        member.num_beats_drained += member.is_draining
+        if beat.replica is not None:
+            hosted.was_ready = True
+            member.num_failures = 0
+        elif beat.failure is not None and member.retry_at_s is None:
+            self._on_load_failure(hosted, member, beat.failure, now_s)
+        self._refresh(hosted)
+        return hosted.num_wanted
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all replicas that there should be."""
+        return frozenset(name for each in self._hosted.values() for name in each.members)
+
+    # ------------------------------------------------------------------ decisions
+
+    def tick(self, now_s: float) -> list[ReplicaAction]:
+        """Return what is to be done now; called about once a second, and after changes."""
+        self._forgive_own_stall(now_s)
+        for owner, renewed_s in tuple(self._leases.items()):
+            if now_s - renewed_s > self._limits.lease_s:
+                self._drop_owner(owner)
+        actions: list[ReplicaAction] = []
+        for stage_id, hosted in tuple(self._hosted.items()):
+            if not hosted.owners and now_s >= hosted.kept_until_s:
+                actions += [ReplicaAction("stop", name) for name in hosted.members]
+                del self._hosted[stage_id]
+            else:
+                actions += self._tick_stage(stage_id, hosted, now_s)
+                self._refresh(hosted)
+        self._stopped |= {each.name for each in actions if each.kind == "stop"}
+        return actions
+
+    def _tick_stage(self, stage_id: str, hosted: _Hosted, now_s: float) -> Iterator[ReplicaAction]:
+        if hosted.scaler is not None:
+            serving = [each.status for each in hosted.active if each.is_ready]
+            hosted.num_wanted = hosted.scaler.wanted(serving, hosted.num_wanted, now_s)
+        for member in tuple(hosted.members.values()):
+            yield from self._tick_member(hosted, member, now_s)
+        if now_s >= self._settled_s:
+            yield from self._match_number(stage_id, hosted, now_s)
+
+    def _tick_member(
+        self, hosted: _Hosted, member: _Member, now_s: float
+    ) -> Iterator[ReplicaAction]:
+        silent_s = 0.0 if member.seen_s is None else now_s - member.seen_s
+        if member.is_draining and self._is_drained(member, now_s):
+            del hosted.members[member.name]
+            yield ReplicaAction("stop", member.name)
+        elif member.retry_at_s is not None and now_s >= member.retry_at_s:
+            member.retry_at_s = now_s + self._limits.restart_after_s  # unless a process appears
+            yield ReplicaAction("restart", member.name)
+        elif silent_s > self._limits.restart_after_s:
+            member.seen_s = now_s
+            member.replica = None
+            yield ReplicaAction("restart", member.name)
+        elif silent_s > self._limits.dead_after_s:
+            member.replica = None
+
+    def _is_drained(self, member: _Member, now_s: float) -> bool:
+        if member.replica is None:
+            return True
+        if member.num_beats_drained >= _NUM_BEATS and member.status.num_open == 0:
+            return True
+        assert member.draining_since_s is not None
+        return now_s - member.draining_since_s > self._limits.drain_s
+
+    def _match_number(
+        self, stage_id: str, hosted: _Hosted, now_s: float
+    ) -> Iterator[ReplicaAction]:
+        active = hosted.active
+        for member in hosted.members.values():
+            if len(active) < hosted.num_wanted and member.is_draining:
+                member.draining_since_s = None
+                active.append(member)
+        for _ in range(hosted.num_wanted - len(active)):
+            name = self._new_name(stage_id)
+            hosted.members[name] = _Member(name)
+            yield ReplicaAction("start", name, hosted.hosting)
+        # What serves nobody goes first, and of the others what serves fewest.
+        active.sort(key=lambda each: (each.is_ready, each.status.num_open))
+        for member in active[: max(0, len(active) - hosted.num_wanted)]:
+            member.draining_since_s = now_s
+            member.num_beats_drained = 0
+
+    # ------------------------------------------------------------------ details
+
+    def _hosting(self, hosting: Hosting, now_s: float) -> _Hosted:
+        hosted = self._hosted.get(hosting.id)
+        if hosted is None:
+            limits = AutoscalerLimits.of(hosting.placement)
+            hosted = self._hosted[hosting.id] = _Hosted(
+                hosting=hosting,
+                num_wanted=hosting.placement.num_replicas,
+                kept_until_s=now_s + self._limits.lease_s,  # its front ends may not know us yet
+                scaler=None if limits is None else Autoscaler(limits, now_s=now_s),
+            )
+        return hosted
+
+    def _drop_owner(self, owner: str) -> None:
+        logger.warning("front end %s has said nothing for too long: it is taken for dead", owner)
+        del self._leases[owner]
+        for hosted in self._hosted.values():
+            hosted.owners.discard(owner)
+
+    def _on_crash(self, hosted: _Hosted, member: _Member) -> None:
+        """Count a process that ended while it loaded; another one has begun."""
+        member.num_failures += 1
+        logger.warning("%s ended while it was loading", member.name)
+        if not hosted.was_ready and member.num_failures >= self._limits.max_crashes:
+            self._fail(
+                hosted,
+                f"The process of '{hosted.hosting.name}' ended {member.num_failures} times"
+                " while it was loading; its host's log says why.",
+            )
+
+    def _on_load_failure(
+        self, hosted: _Hosted, member: _Member, failure: str, now_s: float
+    ) -> None:
+        logger.error("%s could not be loaded: %s", member.name, failure)
+        if not hosted.was_ready:
+            self._fail(hosted, failure)
+        wait_s = self._limits.retry_s * 2 ** min(member.num_failures, 4)
+        member.num_failures += 1
+        member.retry_at_s = now_s + wait_s
+
+    def _fail(self, hosted: _Hosted, failure: str) -> None:
+        """Tell all who wait for a stage that it cannot be loaded."""
+        hosted.view = replace(hosted.view, failure=failure, version=hosted.view.version + 1)
+
+    def _refresh(self, hosted: _Hosted) -> None:
+        replicas = tuple(
+            replace(each.replica, is_draining=each.is_draining)
+            for each in hosted.members.values()
+            if each.replica is not None and each.is_ready
+        )
+        failure = None if replicas else hosted.view.failure
+        if (replicas, failure) != (hosted.view.replicas, hosted.view.failure):
+            version = hosted.view.version + 1
+            hosted.view = StageView(version=version, replicas=replicas, failure=failure)
+
+    def _forgive_own_stall(self, now_s: float) -> None:
+        """Blame nobody for having been silent while this process did not run."""
+        stalled_s = now_s - self._ticked_s
+        self._ticked_s = now_s
+        if stalled_s < self._limits.dead_after_s / 3:
+            return
+        self._leases = {owner: at_s + stalled_s for owner, at_s in self._leases.items()}
+        for hosted in self._hosted.values():
+            for member in hosted.members.values():
+                if member.seen_s is not None:
+                    member.seen_s += stalled_s

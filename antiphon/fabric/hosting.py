@@ -1,0 +1,107 @@
+"""What front ends, a cluster's controller and its replicas tell each other; data."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from antiphon.fabric.base import Placement
+from antiphon.fabric.cluster import Replica
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.stage_status import StageStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """What a front end asks to be hosted: stages of one engine, how and where.
+
+    Attributes:
+        specs: of the stages, first to last.
+        context: without `LoadContext.progress`, which crosses no process.
+        placement: of the replicas.
+    """
+
+    specs: tuple[StageSpec, ...]
+    context: LoadContext
+    placement: Placement
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", replace(self.context, progress=None))
+
+    @property
+    def name(self) -> str:
+        """The stages' names."""
+        return "+".join(spec.name for spec in self.specs)
+
+    @property
+    def id(self) -> str:
+        """Equal for equal hostings, in all processes (equal values may be pickled differently)."""
+        return f"{self.name}-{hashlib.sha256(repr(self).encode()).hexdigest()[:10]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What a replica says of itself every second.
+
+    Attributes:
+        name: of the replica, kept when its process is restarted.
+        hosting: what it was started for.
+        process: unique; another one after a restart.
+        replica: once its stages are loaded.
+        status: of its stages.
+        failure: why they could not be loaded.
+        num_wanted: replicas of its stage, as the controller has told it; a restarted controller
+            learns it from here.
+    """
+
+    name: str
+    hosting: Hosting
+    process: str
+    num_wanted: int
+    replica: Replica | None = None
+    status: StageStatus = field(default_factory=StageStatus)
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAction:
+    """What a controller is to do with a replica; ``hosting`` is for a start."""
+
+    kind: Literal["start", "stop", "restart"]
+    name: str
+    hosting: Hosting | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageView:
+    """What front ends see of a stage.
+
+    Attributes:
+        version: grows with each change.
+        replicas: that serve, those that are being drained too.
+        failure: why no replica could be loaded.
+    """
+
+    version: int = 0
+    replicas: tuple[Replica, ...] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSummary:
+    """A stage of a cluster, for people.
+
+    Attributes:
+        id: of the hosted stages, which `Cluster.scale` takes.
+        name: of the stages.
+        num_wanted: replicas that there should be.
+        num_front_ends: that use it.
+        replicas: that are loaded, and what each has published last.
+        num_loading: replicas that are not.
+    """
+
+    id: str
+    name: str
+    num_wanted: int
+    num_front_ends: int
+    replicas: tuple[tuple[Replica, StageStatus], ...]
+    num_loading: int
