@@ -31,6 +31,7 @@ MAY_IMPORT = {
     },
     "cli": {
         *("bench", "api", "offline", "pipeline", "models", "audio", "voices", "storage", "web"),
+        "placement",
         *("__init__", "config_sources"),
         *GROUND,
     },
@@ -42,9 +43,10 @@ MAY_IMPORT = {
         *("types", "config_sources", "errors", "concurrency"),
     },
     "pipeline": {
-        *("storage", "engine", "codec", "models", "voices", "audio", "fabric"),
+        *("storage", "engine", "codec", "models", "voices", "audio", "fabric", "placement"),
         *GROUND,
     },
+    "placement": {"fabric", "engine", "models", "nn", "config", "errors"},
     "storage": {"types", "errors"},
     "voices": {"models", "audio", "storage", "types", "config", "errors", "concurrency"},
     "fabric": {"models", "types", "errors", "telemetry"},

@@ -12,6 +12,7 @@ from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.keys import keys
 from antiphon.cli.models import models
+from antiphon.cli.placement import placement
 from antiphon.cli.say import SayFlags, say
 from antiphon.cli.serve import ServeFlags, serve
 from antiphon.cli.settings import config
@@ -62,6 +63,7 @@ add_command(app, "serve", ServeFlags, serve)
 add_command(app, "say", SayFlags, say)
 app.add_typer(voices, name="voices")
 app.add_typer(models, name="models")
+app.add_typer(placement, name="placement")
 app.add_typer(keys, name="keys")
 app.add_typer(data, name="data")
 app.command()(config)

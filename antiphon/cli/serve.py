@@ -68,6 +68,16 @@ class ServeFlags:
     data_dir: Annotated[
         Path | None, flag("Folder of uploaded voices.", "the user's data folder"), "data.dir"
     ] = None
+    placement: Annotated[
+        list[str] | None,
+        flag("Profile or YAML file that says what runs where; repeatable.", "none"),
+        "server.placement",
+    ] = None
+    placement_set: Annotated[
+        list[str] | None,
+        flag("Entry of the placement, as stage.talker.replicas=2; repeatable.", "none", "--set"),
+        "server.placement_set",
+    ] = None
     log_level: Annotated[
         str | None, flag("debug, info, warning or error.", SETTING), "server.log_level"
     ] = None
@@ -82,9 +92,10 @@ def serve(flags: ServeFlags) -> None:
     """
     from antiphon.config_sources import load_settings, set_library_defaults
     from antiphon.models.registry import resolve
+    from antiphon.placement.settings_placement import resolved
 
     set_library_defaults()
-    settings = load_settings(settings_of(flags), file=flags.config)
+    settings = resolved(load_settings(settings_of(flags), file=flags.config))
     for model in settings.served():
         resolve(model.source)  # a wrong name fails before anything heavy is imported
 

@@ -1,7 +1,7 @@
 """What a fabric does with stages: host them from data, open requests at them, publish statuses."""
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from antiphon.models.base import GeneratorItem, Piece, Prompt
@@ -46,6 +46,16 @@ class Placement:
     def device_of(self, number: int) -> str | None:
         """Return the device of a replica, which are numbered from 0."""
         return self.devices[number % len(self.devices)] if self.devices else self.device
+
+    def context_of(self, context: LoadContext, number: int = 0) -> LoadContext:
+        """Return with what a replica is loaded, which are numbered from 0."""
+        return replace(
+            context,
+            device=self.device_of(number) or context.device,
+            max_slots=self.max_slots or context.max_slots,
+            memory_fraction=self.memory_fraction or context.memory_fraction,
+            **dict(self.settings),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class LocalFabric:
     ) -> StageHandle:
         name = "+".join(spec.name for spec in specs)
         handle = StageHandle(f"{name}-{next(self._numbers)}")
-        placed = replace(context, device=placement.device or context.device)
+        placed = placement.context_of(context)
         num_bytes = sum(spec.num_bytes(placed) for spec in specs)
         publish = partial(self._publish, handle, num_bytes)
         self._statuses[handle] = StageStatus(num_bytes=num_bytes)

@@ -43,7 +43,9 @@ class PooledModel:
     @property
     def num_bytes(self) -> int:
         """Estimated memory of its stages."""
-        return sum(spec.num_bytes(self.context) for specs in self.groups for spec in specs)
+        groups = zip(self.groups, self.placements, strict=True)
+        placed = [(specs, placement.context_of(self.context)) for specs, placement in groups]
+        return sum(spec.num_bytes(context) for specs, context in placed for spec in specs)
 
 
 class ModelPool:

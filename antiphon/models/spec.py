@@ -55,6 +55,7 @@ class LoadContext:
         max_slots: requests that one stage works on at the same time.
         cache_bytes: for what is kept of requests under way, such as keys and values; ``None``
             leaves it to the family.
+        memory_fraction: of a GPU's memory that this process may use there; ``None``: all.
         is_deterministic: whether a request's numbers must not depend on its company, not even by
             rounding, whatever that costs.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
@@ -67,6 +68,7 @@ class LoadContext:
     dtype: str = "auto"
     max_slots: int = ModelSettings().max_slots
     cache_bytes: int | None = None
+    memory_fraction: float | None = None
     is_deterministic: bool = False
     admission: "AdmissionLimits | None" = None
     playback: "PlaybackPolicy | None" = None

@@ -7,15 +7,19 @@ from antiphon.errors import ModelLoadError
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str, memory_fraction: float | None = None) -> torch.device:
     """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
+
+    Args:
+        name: of the device.
+        memory_fraction: of its memory that PyTorch may use in this process, if it is a GPU.
 
     Raises:
         ModelLoadError: it is not there.
     """
     has_cuda = torch.cuda.is_available()
     if name == "auto":
-        return torch.device("cuda:0" if has_cuda else "cpu")
+        name = "cuda:0" if has_cuda else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -23,6 +27,8 @@ def resolve_device(name: str) -> torch.device:
     num_devices = torch.cuda.device_count() if has_cuda else 0
     if device.type == "cuda" and (device.index or 0) >= num_devices:
         raise ModelLoadError(f"There is no device '{name}': PyTorch sees {num_devices} GPUs.")
+    if device.type == "cuda" and memory_fraction is not None:
+        torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
     return device
 
 
@@ -31,3 +37,12 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         name = "bfloat16" if device.type == "cuda" else "float32"
     return _DTYPES[name]
+
+
+def gpu_memory() -> dict[str, int]:
+    """Return the bytes of memory of each GPU by its name, such as ``"cuda:0"``."""
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return {
+        f"cuda:{index}": torch.cuda.get_device_properties(index).total_memory
+        for index in range(num_gpus)
+    }

@@ -9,6 +9,7 @@ from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.stage import build_stage
+from antiphon.placement.settings_placement import ServerPlacement
 from antiphon.types import LoadProgress
 
 
@@ -21,18 +22,22 @@ async def load_models(
 
     Raises:
         ModelLoadError: one cannot be served.
-        SettingsError: two have the same name.
+        SettingsError: two have the same name, or the placement does not fit them.
     """
     pool = _pool(settings)
+    placement = await asyncio.to_thread(ServerPlacement.of, settings)
     models: dict[str, SpeechModel] = {}
     for source in settings.served():
-        model = await SpeechModel.load(source, progress=progress, pool=pool)
+        model = await SpeechModel.load(
+            source, progress=progress, pool=pool, placement=placement.of_model(source)
+        )
         stack.push_async_callback(model.close)
         if model.name in models:
             raise SettingsError(
                 f"models.more: two models are called '{model.name}'. Name one: NAME=SOURCE."
             )
         models[model.name] = model
+    placement.check_names({name: model.family for name, model in models.items()})
     if not settings.models.lazy:
         await pool.preload()
     if settings.models.idle_s:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from antiphon.concurrency import LoopCalls, run_with_producer
 from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
+from antiphon.fabric.base import StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
-from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
+from antiphon.models.spec import Family, LoadContext, Task
 from antiphon.pipeline.stage import build_stage, engine_groups
+from antiphon.placement.model_placement import ModelPlacement, playback_policy
+from antiphon.placement.schema import PlacementFile
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.telemetry.tracing import until_first
@@ -77,6 +78,7 @@ class LoadedTask:
         *,
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
+        placement: ModelPlacement | None = None,
     ) -> Self:
         """Load a task's prompter and stages, off the event loop.
 
@@ -86,10 +88,12 @@ class LoadedTask:
             progress: called, in other threads, with the progress of loading.
             pool: that loads the stages, now or later; default: they are loaded now, into this
                 process.
+            placement: of the stages; default: as the settings say.
 
         Raises:
             ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
                 wrong.
+            SettingsError: the placement does not fit the stages.
         """
         family, path = await asyncio.to_thread(resolve, settings.source)
         task = family.tasks.get(task_name)
@@ -97,13 +101,16 @@ class LoadedTask:
             raise ModelLoadError(
                 f"'{family.name}' does not serve '{task_name}', but: {', '.join(family.tasks)}."
             )
+        name = settings.name or served_name(settings.source)
         context = _context(settings, path, progress)
         prompter = await asyncio.to_thread(task.prompter.resolve(), context)
-        groups = engine_groups(task.pipeline, is_colocated=settings.decoder_device is None)
+        placement = placement or ModelPlacement(PlacementFile(), name, settings)
+        is_colocated = placement.is_colocated(task.pipeline)
+        groups = engine_groups(task.pipeline, is_colocated=is_colocated)
         needs_encoder = task.encoder is not None and prompter.capabilities.needs_encoder
         if task.encoder is not None and needs_encoder:
             groups = ((task.encoder,), *groups)
-        placements = [_placement(settings, specs) for specs in groups]
+        placements = [placement.placement(specs) for specs in groups]
         stages = PooledModel(groups, context, placements)
         if pool is None:
             pool = ModelPool(LocalFabric(build_stage))
@@ -111,7 +118,6 @@ class LoadedTask:
             await pool.preload()
         else:
             pool.add(stages)
-        name = settings.name or served_name(settings.source)
         further = further_names(settings.source, path)
         loaded = cls(name, family, task, prompter, pool, stages, path=path, further_names=further)
         if needs_encoder:
@@ -200,12 +206,6 @@ class LoadedTask:
         await self._pool.remove(self._stages)
 
 
-def _placement(settings: ModelSettings, specs: Sequence[StageSpec]) -> Placement:
-    """Return where stages run that share a device."""
-    is_decoder = specs[0].kind is StageKind.DECODER
-    return Placement(device=settings.decoder_device if is_decoder else None)
-
-
 def _context(
     settings: ModelSettings, path: Path | None, progress: LoadProgress | None
 ) -> LoadContext:
@@ -221,10 +221,6 @@ def _context(
             max_wait_s=settings.max_wait_s,
             max_load=settings.max_load,
         ),
-        playback=PlaybackPolicy(
-            first_frames=settings.initial_codec_chunk_frames,
-            largest_frames=settings.codec_chunk_frames,
-            spacing=settings.codec_chunk_growth,
-        ),
+        playback=playback_policy(settings),
         progress=progress,
     )

@@ -24,7 +24,9 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
     assert context.path is not None, "the family needs a checkpoint"
     config = load_config(context.path)
     rate_hz, num_samples = config.codec.sample_rate_hz, config.codec.samples_per_frame
-    like = torch.empty(0, dtype=torch.float32, device=resolve_device(context.device))
+    like = torch.empty(
+        0, dtype=torch.float32, device=resolve_device(context.device, context.memory_fraction)
+    )
     progress = context.progress_of("codec")
     with (
         torch.inference_mode(),

@@ -56,7 +56,10 @@ def load_language_model(context: LoadContext, max_positions: int = MAX_POSITIONS
         ModelLoadError: tensors are missing, or of the wrong shape.
     """
     assert context.path is not None, "the family needs a checkpoint"
-    config, device = load_config(context.path), resolve_device(context.device)
+    config, device = (
+        load_config(context.path),
+        resolve_device(context.device, context.memory_fraction),
+    )
     like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
     progress, is_invariant = context.progress_of("talker"), context.is_deterministic
     with (

@@ -32,7 +32,7 @@ class VoiceEncoder:
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         assert config.speaker_encoder is not None, "only base checkpoints encode voices"
-        self._device = resolve_device(context.device)
+        self._device = resolve_device(context.device, context.memory_fraction)
         self._lock = Lock()
         like = torch.empty(0, dtype=torch.float32, device=self._device)
         with speaker_encoder_weights(context.path, config, like=like) as weights:

@@ -10,6 +10,7 @@ from antiphon.fabric.model_pool import ModelPool
 from antiphon.models.base import Prompt, Prompter
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.runtime import LoadedTask
+from antiphon.placement.model_placement import ModelPlacement
 from antiphon.types import LoadProgress, SpeechRequest, Voice
 
 SPEECH = "speech"
@@ -31,8 +32,11 @@ class SpeechModel(LoadedTask):
         *,
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
+        placement: ModelPlacement | None = None,
     ) -> Self:
-        return await super().load(settings, task_name, progress=progress, pool=pool)
+        return await super().load(
+            settings, task_name, progress=progress, pool=pool, placement=placement
+        )
 
     @property
     def capabilities(self) -> SpeechCapabilities:

@@ -1,0 +1,200 @@
+"""``antiphon placement``: what a placement file says, and what it would make of a model."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from antiphon.cli.tables import show_table
+
+if TYPE_CHECKING:
+    from antiphon.config import Settings
+    from antiphon.models.spec import StageKind
+    from antiphon.placement.check import EngineRow
+
+placement = typer.Typer(no_args_is_help=True, help="Check and show what runs where.")
+
+_Sources = Annotated[
+    list[str], typer.Argument(help="Profiles or YAML files; later ones win.", show_default=False)
+]
+_Entries = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A single entry, as stage.talker.replicas=2; repeatable."),
+]
+_JSON = typer.Option("--json", help="Print JSON.")
+_GIB = 2**30
+
+
+@placement.command("list")
+def list_profiles() -> None:
+    """List the placements that are shipped."""
+    from antiphon.placement.documents import profiles
+
+    rows = []
+    for name, path in profiles().items():
+        comment = path.read_text(encoding="utf-8").splitlines()[0]
+        rows.append([name, comment.removeprefix("# ")])
+    show_table([{"name": name} for name, _ in rows], ("Name", "What it is"), rows, False)
+
+
+@placement.command()
+def show(
+    sources: _Sources,
+    entries: _Entries = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Print the placement that several files and entries make together."""
+    from antiphon.placement.documents import read_placement
+
+    file = read_placement(sources, entries or ())
+    values = file.model_dump(mode="json", exclude_unset=True)
+    if as_json:
+        typer.echo(json.dumps(values, indent=2))
+        return
+
+    from rich.console import Console
+    from rich.tree import Tree
+
+    tree = Tree(", ".join(sources))
+    _grow(tree, values)
+    Console(highlight=False).print(tree)
+
+
+@placement.command()
+def check(
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="Profiles or files; the last one is a model.", show_default=False),
+    ],
+    entries: _Entries = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A TOML file of settings.")
+    ] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Say what would run where, and why it cannot: PLACEMENT... MODEL. Nothing is loaded.
+
+    The exit status is 1 if it cannot run on this host.
+    """
+    from antiphon.config_sources import load_settings
+    from antiphon.errors import SettingsError
+    from antiphon.placement.check import notes, problems
+    from antiphon.placement.gpus import gpus_of_host
+    from antiphon.placement.settings_placement import resolved
+
+    *files, model = sources
+    if not files:
+        raise SettingsError("Name a placement, then a model: antiphon placement check FILE MODEL.")
+    flags = {
+        "model.source": model,
+        "server.placement": tuple(files),
+        "server.placement_set": tuple(entries or ()),
+    }
+    settings = resolved(load_settings(flags, file=config))
+    rows, kinds = engine_rows(settings)
+    fabric = settings.server.fabric
+    wrong = [*problems(rows, fabric, gpus_of_host())]
+    remarks = [*notes(rows, kinds, fabric)]
+    if as_json:
+        told = {
+            "fabric": fabric,
+            "front_ends": settings.server.front_ends,
+            "engines": [_record(row) for row in rows],
+            "notes": remarks,
+            "problems": wrong,
+        }
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        _print(settings, rows, remarks, wrong)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, StageKind]]":
+    """Return the engines of all served models, and the kinds of their stages.
+
+    Raises:
+        SettingsError: the placement does not fit the stages.
+        ModelLoadError: a model cannot be found.
+    """
+    from antiphon.models.registry import resolve
+    from antiphon.models.spec import LoadContext
+    from antiphon.pipeline.speech.model import SPEECH
+    from antiphon.pipeline.stage import engine_groups
+    from antiphon.placement.check import engine_row
+    from antiphon.placement.settings_placement import ServerPlacement
+
+    server = ServerPlacement.of(settings)
+    models = [(server.of_model(each), *resolve(each.source)) for each in settings.served()]
+    server.check_names({placed.name: family for placed, family, _ in models})
+    rows: list[EngineRow] = []
+    kinds: dict[str, StageKind] = {}
+    for placed, family, path in models:
+        task, of_model = family.tasks[SPEECH], placed.settings
+        context = LoadContext(path, of_model.device, of_model.dtype, of_model.max_slots)
+        groups = engine_groups(task.pipeline, is_colocated=placed.is_colocated(task.pipeline))
+        encoder = () if task.encoder is None else ((task.encoder,),)
+        for specs in (*encoder, *groups):
+            kinds |= {spec.name: spec.kind for spec in specs}
+            rows.append(engine_row(placed, specs, context))
+    return rows, kinds
+
+
+def _print(
+    settings: "Settings", rows: "Sequence[EngineRow]", remarks: list[str], wrong: list[str]
+) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    columns = ("Model", "Engine", "Replicas", "Devices", "Batch", "Weights, set cache")
+    show_table([], columns, [[*_cells(row)] for row in rows], False)
+    console = Console(highlight=False)
+    front_ends = settings.server.front_ends or "none apart from the server"
+    console.print(f"\nFabric: {settings.server.fabric}. Front ends: {front_ends}.")
+    for line in remarks:
+        console.print(escape(line))
+    for line in wrong:
+        console.print(escape(line), style="red")
+    console.print("It cannot run on this host." if wrong else "Nothing speaks against it.")
+
+
+def _cells(row: "EngineRow") -> Iterator[Any]:
+    where = row.placement
+    bounds = f" ({where.min_replicas}-{row.num_most})" if row.num_most > where.min_replicas else ""
+    labels = " ".join(f"{name}={value}" for name, value in where.labels)
+    gpus = f"{where.num_gpus:g} GPU" if where.num_gpus else ""
+    yield row.model
+    yield row.name
+    yield f"{where.num_replicas}{bounds}"
+    yield " ".join(filter(None, (", ".join(row.devices), gpus, labels)))
+    yield row.max_batch
+    yield f"{row.num_bytes / _GIB:.1f} GiB"
+
+
+def _record(row: "EngineRow") -> dict[str, Any]:
+    where = row.placement
+    return {
+        "model": row.model,
+        "stages": list(row.stages),
+        "replicas": {"start": where.num_replicas, "min": where.min_replicas, "max": row.num_most},
+        "devices": list(row.devices),
+        "gpus": where.num_gpus,
+        "max_batch": row.max_batch,
+        "memory_fraction": where.memory_fraction,
+        "bytes": row.num_bytes,
+        "labels": dict(where.labels),
+        "environment": sorted(name for name, _ in where.environment),
+    }
+
+
+def _grow(tree: Any, values: Mapping[str, Any]) -> None:
+    from rich.markup import escape
+
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            _grow(tree.add(f"[bold]{escape(key)}[/]"), value)
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+            tree.add(f"{escape(key)}: {escape(str(shown))}")

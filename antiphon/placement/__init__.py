@@ -1,0 +1,1 @@
+"""What runs where: placement files, their profiles, and what becomes of them for a model."""

@@ -1,0 +1,156 @@
+"""Checks what a placement makes of a model's stages, without loading any."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from antiphon.fabric.base import Placement
+from antiphon.models.spec import LoadContext, StageKind, StageSpec
+from antiphon.placement.model_placement import ModelPlacement
+
+_AUTO = "auto"
+_RUNTIME_BYTES = 2**30
+"""A GPU process takes about so much before any weight: its context, kernels and graphs."""
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """One engine as it would run.
+
+    Attributes:
+        model: that it serves, by its served name.
+        stages: that share it, first to last.
+        placement: of its replicas.
+        devices: of the replicas, in turn.
+        num_bytes: estimated, of one replica: weights as stored, and a cache of a set size.
+        max_batch: requests that a replica works on.
+    """
+
+    model: str
+    stages: tuple[str, ...]
+    placement: Placement
+    devices: tuple[str, ...]
+    num_bytes: int
+    max_batch: int
+
+    @property
+    def name(self) -> str:
+        """Its stages' names."""
+        return "+".join(self.stages)
+
+    @property
+    def num_most(self) -> int:
+        """Replicas that there may be."""
+        placement = self.placement
+        return max(placement.num_replicas, placement.max_replicas or 1)
+
+
+def engine_row(
+    placed: ModelPlacement, specs: Sequence[StageSpec], context: LoadContext
+) -> EngineRow:
+    """Return how one engine would run.
+
+    Args:
+        placed: the placement of its model.
+        specs: its stages.
+        context: with which the model is loaded otherwise.
+
+    Raises:
+        SettingsError: its stages disagree, or the fabric cannot do it.
+    """
+    placement = placed.placement(specs)
+    loaded = placement.context_of(context)
+    default = "cuda" if placed.fabric == "ray" and placement.num_gpus else context.device
+    devices = placement.devices or (placement.device or default,)
+    num_bytes = sum(spec.num_bytes(loaded) for spec in specs)
+    names = tuple(spec.name for spec in specs)
+    return EngineRow(placed.name, names, placement, devices, num_bytes, loaded.max_slots)
+
+
+def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) -> Iterator[str]:
+    """Yield why engines cannot run on this host; nothing if Ray looks for hosts.
+
+    Args:
+        rows: the engines of all models.
+        fabric: that places them.
+        gpus: of this host: bytes of memory by name.
+    """
+    if fabric == "ray":
+        return
+    needed: dict[str, int] = {}
+    for row in rows:
+        yield from _missing(row, gpus)
+        yield from _shared(row)
+        for device, number in _replicas_by_device(row, row.num_most).items():
+            if device != "cpu":
+                taken = number * (row.num_bytes + _RUNTIME_BYTES)
+                needed[device] = needed.get(device, 0) + taken
+    for device, num_bytes in needed.items():
+        if device in gpus and num_bytes > gpus[device]:
+            yield (
+                f"{device}: about {num_bytes / _GIB:.1f} GiB are needed, and it has"
+                f" {gpus[device] / _GIB:.1f} GiB. Give engines other devices, fewer replicas, or"
+                " less cache_gib."
+            )
+
+
+def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str) -> Iterator[str]:
+    """Yield what is allowed, but says nothing or costs something.
+
+    Args:
+        rows: the engines of all models.
+        kinds: of the stages, by name.
+        fabric: that places them.
+    """
+    for row in rows:
+        placement = row.placement
+        has_chunks = any(name == "playback" for name, _ in placement.settings)
+        if has_chunks and not any(kinds[stage] is StageKind.DECODER for stage in row.stages):
+            yield f"{row.name}: it has no codec, so its sizes of chunks say nothing."
+        if placement.num_gpus and fabric != "ray":
+            yield f"{row.name}: gpus is for Ray; here devices say where replicas run."
+        if kinds[row.stages[0]] is StageKind.DECODER:
+            yield f"{row.name}: it runs apart, so every frame travels to it from the stage before."
+            yield from _too_few_slots(row, rows)
+    if fabric == "ray":
+        yield "Devices and memory are those of other hosts: they are checked where stages start."
+
+
+def _too_few_slots(decoder: EngineRow, rows: Sequence[EngineRow]) -> Iterator[str]:
+    """Tell if streams that the stage before makes wait for a slot of the decoder."""
+    feeding = rows[rows.index(decoder) - 1]
+    made = feeding.max_batch * feeding.placement.num_replicas
+    decoded = decoder.max_batch * decoder.placement.num_replicas
+    if decoded < made:
+        yield (
+            f"{decoder.name}: {made} streams of {feeding.name} share {decoded} slots, so some wait."
+            " Give it a larger max_batch, or more replicas."
+        )
+
+
+def _missing(row: EngineRow, gpus: Mapping[str, int]) -> Iterator[str]:
+    known = {"cpu", _AUTO, *gpus, *(["cuda"] if gpus else [])}
+    if missing := [each for each in row.devices if each not in known]:
+        has = ", ".join(gpus) if gpus else "no GPU that PyTorch sees"
+        yield f"{row.name}: there is no device {', '.join(missing)}; this host has {has}."
+
+
+def _shared(row: EngineRow) -> Iterator[str]:
+    """Refuse more replicas than a GPU takes, unless each is told its share."""
+    for device, number in _replicas_by_device(row, row.num_most).items():
+        share = row.placement.num_gpus or row.placement.memory_fraction or 1.0
+        if device not in ("cpu", _AUTO) and number > 1 and number * share > 1:
+            yield (
+                f"{row.name}: {number} replicas on {device}. Name more devices, or say which part"
+                " of one each may use: gpus or memory_fraction."
+            )
+
+
+def _replicas_by_device(row: EngineRow, num_replicas: int) -> dict[str, int]:
+    number = len(row.devices)
+    return {
+        device: ceil((num_replicas - index) / number)
+        for index, device in enumerate(row.devices)
+        if num_replicas > index
+    }

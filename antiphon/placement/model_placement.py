@@ -1,0 +1,187 @@
+"""What a placement means for the stages of one model."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from antiphon.config import ModelSettings
+from antiphon.engine.scheduling_policy import PlaybackPolicy
+from antiphon.errors import SettingsError
+from antiphon.fabric.base import Placement
+from antiphon.models.spec import StageKind, StageSpec
+from antiphon.placement.schema import ModelSection, PlacementFile, StageSection
+
+_PLACE = ("devices", "replicas", "gpus", "labels", "environment")
+"""What an engine has: stages that differ in one of these have engines of their own."""
+_CHUNKS = ("initial_codec_chunk_frames", "codec_chunk_frames", "codec_chunk_growth")
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class ModelPlacement:
+    """What a placement says of one model, over the model's settings.
+
+    Attributes:
+        file: the placement, in which no device is ``all``.
+        name: by which the model is served.
+        settings: of the model.
+        fabric: that is to place it, as in `ServerSettings`.
+    """
+
+    file: PlacementFile
+    name: str
+    settings: ModelSettings
+    fabric: str = "local"
+
+    def section(self, spec: StageSpec) -> StageSection:
+        """Return what holds for a stage, from the most general section to the most particular."""
+        parts = (*self._general(), *self._particular(spec))
+        return StageSection.model_validate(_laid_over(parts))
+
+    def is_colocated(self, pipeline: Sequence[StageSpec]) -> bool:
+        """Whether a decoder shares the engine, device and step of the stage that feeds it.
+
+        Raises:
+            SettingsError: it shall share the engine, but not the place.
+        """
+        return all(
+            spec.kind is not StageKind.DECODER or self._joins(spec, before)
+            for before, spec in pairwise(pipeline)
+        )
+
+    def placement(self, specs: Sequence[StageSpec]) -> Placement:
+        """Return where an engine's stages run.
+
+        Raises:
+            SettingsError: they disagree, or the fabric cannot do it.
+        """
+        first, *others = specs
+        section = self.section(first)
+        for spec in others:
+            self._check_shared(spec, first)
+        chunks: dict[str, Any] = {}
+        for spec in specs:
+            said = self.section(spec).model_dump(include={*_CHUNKS}, exclude_none=True)
+            chunks.update(said)
+        replicas, devices = section.replicas, section.devices or ()
+        num_replicas = replicas.first if replicas else max(1, len(devices))
+        is_single = len(devices) == 1
+        placement = Placement(
+            device=devices[0] if is_single else None,
+            devices=() if is_single else devices,
+            num_replicas=num_replicas,
+            min_replicas=replicas.min if replicas else num_replicas,
+            max_replicas=replicas.max if replicas else num_replicas,
+            num_gpus=section.gpus or 0.0,
+            max_slots=section.max_batch,
+            memory_fraction=section.memory_fraction,
+            labels=tuple(sorted(section.labels.items())),
+            environment=tuple(sorted(section.environment.items())),
+            settings=tuple(self._load_settings(section, chunks)),
+        )
+        self._check_fabric("+".join(spec.name for spec in specs), placement)
+        return placement
+
+    def _general(self) -> Iterator[StageSection]:
+        yield self.file.defaults
+        if (model := self.file.models.get(self.name)) is not None:
+            yield model.defaults
+
+    def _particular(self, spec: StageSpec) -> Iterator[StageSection]:
+        """Yield what names the stage or its kind; later ones win."""
+        own_device = self.settings.decoder_device
+        if spec.kind is StageKind.DECODER and own_device is not None:
+            yield StageSection(devices=(own_device,), apart=True)
+        yield from _of(self.file, spec)
+        if (model := self.file.models.get(self.name)) is not None:
+            yield from _of(model, spec)
+
+    def _joins(self, decoder: StageSpec, before: StageSpec) -> bool:
+        own, its = _laid_over(self._particular(decoder)), self.section(before).model_dump()
+        wanted = StageSection.model_validate(own).model_dump()
+        apart = [key for key in _PLACE if key in own and wanted[key] != its[key]]
+        if own.get("apart") is False and apart:
+            raise SettingsError(
+                f"stages.{decoder.name}: apart is false, but its {', '.join(apart)} differ from"
+                f" those of '{before.name}', which feeds it."
+            )
+        return not apart and not own.get("apart")
+
+    def _check_shared(self, spec: StageSpec, first: StageSpec) -> None:
+        """Refuse what a stage cannot have for itself in an engine that it shares."""
+        own, its = _laid_over(self._particular(spec)), self.section(first).model_dump()
+        wrong = [
+            key
+            for key in ("max_batch", "memory_fraction", "cache_gib", "dtype")
+            if key in own and own[key] != its[key]
+        ]
+        if wrong:
+            raise SettingsError(
+                f"stages.{spec.name}.{wrong[0]}: the stage shares the engine of '{first.name}'."
+                f" Say it there, or give '{spec.name}' devices of its own, or apart: true."
+            )
+
+    def _load_settings(
+        self, section: StageSection, chunks: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what overrides the context's fields."""
+        if section.cache_gib is not None:
+            yield "cache_bytes", int(section.cache_gib * _GIB)
+        if section.dtype is not None:
+            yield "dtype", section.dtype
+        if chunks:
+            yield "playback", playback_policy(self.settings.model_copy(update=dict(chunks)))
+
+    def _check_fabric(self, name: str, placement: Placement) -> None:
+        most = max(placement.num_replicas, placement.max_replicas or 1)
+        where = f"Stages '{name}' of '{self.name}'"
+        if self.fabric == "local":
+            wrong = {
+                f"{most} replicas": most > 1,
+                f"{len(placement.devices)} devices": len(placement.devices) > 1,
+                "labels": bool(placement.labels),
+                "an environment of their own": bool(placement.environment),
+                "a share of the memory": placement.memory_fraction is not None,
+            }
+            if refused := [what for what, is_wrong in wrong.items() if is_wrong]:
+                raise SettingsError(
+                    f"{where}: {' and '.join(refused)} need the fabric 'process' or 'ray';"
+                    " 'local' runs each stage once, in this process."
+                )
+        elif self.fabric == "process" and placement.labels:
+            raise SettingsError(
+                f"{where}: labels choose among hosts, which takes the fabric 'ray'."
+            )
+        elif self.fabric == "ray":
+            devices = [placement.device, *placement.devices]
+            if numbered := [each for each in devices if each and ":" in each]:
+                raise SettingsError(
+                    f"{where}: Ray chooses among GPUs: say 'gpus' (of each replica) and labels"
+                    f" instead of the device {numbered[0]}."
+                )
+
+
+def playback_policy(settings: ModelSettings) -> PlaybackPolicy:
+    """Return what a model's settings say of the codec's chunks."""
+    return PlaybackPolicy(
+        first_frames=settings.initial_codec_chunk_frames,
+        largest_frames=settings.codec_chunk_frames,
+        spacing=settings.codec_chunk_growth,
+    )
+
+
+def _of(section: ModelSection, spec: StageSpec) -> Iterator[StageSection]:
+    for key in (spec.kind.value, spec.name):
+        if (found := section.stages.get(key)) is not None:
+            yield found
+
+
+def _laid_over(parts: Iterable[StageSection]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.model_dump(exclude_unset=True).items():
+            if key in ("labels", "environment"):
+                value = {**merged.get(key, {}), **value}
+            merged[key] = value
+    return merged

@@ -1,0 +1,132 @@
+"""The placement that a server's settings name."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from antiphon.config import ModelSettings, Settings
+from antiphon.errors import SettingsError
+from antiphon.models.registry import served_name
+from antiphon.models.spec import Family, StageKind
+from antiphon.placement.documents import read_placement
+from antiphon.placement.gpus import gpus_of_host
+from antiphon.placement.model_placement import ModelPlacement
+from antiphon.placement.schema import ALL_GPUS, PlacementFile
+
+_KINDS = tuple(kind.value for kind in StageKind)
+
+
+@dataclass(frozen=True)
+class ServerPlacement:
+    """What the settings of a server say of where stages run.
+
+    Attributes:
+        file: all profiles, files and entries together.
+        fabric: that places stages.
+    """
+
+    file: PlacementFile
+    fabric: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> "ServerPlacement":
+        """Read what the settings name.
+
+        Raises:
+            SettingsError: it is wrong.
+        """
+        server = settings.server
+        file = read_placement(server.placement, server.placement_set)
+        return cls(without_all(file), server.fabric)
+
+    def of_model(self, settings: ModelSettings) -> ModelPlacement:
+        """Return what it says of one model."""
+        name = settings.name or served_name(settings.source)
+        return ModelPlacement(self.file, name, settings, self.fabric)
+
+    def check_names(self, families: Mapping[str, Family]) -> None:
+        """Refuse names that are those of no stage and no model.
+
+        Args:
+            families: of the served models, by the names that they are served by.
+
+        Raises:
+            SettingsError: a name is unknown; says which there are.
+        """
+        for name, model in self.file.models.items():
+            if name not in families:
+                raise _unknown("models", name, "model", families)
+            for stage in model.stages:
+                if stage not in (known := _stages({name: families[name]})):
+                    raise _unknown(f"models.{name}.stages", stage, "stage", known)
+        known = _stages(families)
+        for stage in self.file.stages:
+            if stage not in known:
+                raise _unknown("stages", stage, "stage", known)
+
+
+def resolved(settings: Settings) -> Settings:
+    """Return settings that need no file: the placement is in them, and what it says of the server.
+
+    The fabric and the number of front ends are the placement's, unless the settings were given
+    their own.
+
+    Raises:
+        SettingsError: the placement is wrong.
+    """
+    server = settings.server
+    if not server.placement and not server.placement_set:
+        return settings
+    file = without_all(read_placement(server.placement, server.placement_set))
+    written = file.model_dump(mode="json", exclude_unset=True)
+    update: dict[str, Any] = {"placement": (json.dumps(written),), "placement_set": ()}
+    said = {"fabric": file.fabric, "front_ends": file.front_ends}
+    for name, value in said.items():
+        if value is not None and name not in server.model_fields_set:
+            update[name] = value
+    return settings.model_copy(update={"server": server.model_copy(update=update)})
+
+
+def without_all(
+    file: PlacementFile, gpus: Callable[[], Mapping[str, int]] = gpus_of_host
+) -> PlacementFile:
+    """Return a placement that names each GPU instead of saying ``all``.
+
+    Args:
+        file: that may say it.
+        gpus: asked for their names only if it does.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    values = file.model_dump(mode="json", exclude_unset=True)
+    return PlacementFile.model_validate(values) if _name_gpus(values, gpus) else file
+
+
+def _name_gpus(values: dict[str, Any], gpus: Callable[[], Mapping[str, int]]) -> bool:
+    """Replace ``all`` in every list of devices; return whether there was one."""
+    is_changed = False
+    for key, value in values.items():
+        if key == "devices" and isinstance(value, list) and ALL_GPUS in value:
+            if not (found := gpus()):
+                raise SettingsError("devices: all: this host has no GPU that PyTorch sees.")
+            values[key], is_changed = list(found), True
+        elif isinstance(value, dict):
+            is_changed |= _name_gpus(value, gpus)
+    return is_changed
+
+
+def _stages(families: Mapping[str, Family]) -> tuple[str, ...]:
+    """Return all names that sections of stages may have."""
+    tasks = [task for family in families.values() for task in family.tasks.values()]
+    specs = [spec for task in tasks for spec in (*task.pipeline, task.encoder) if spec is not None]
+    return tuple(dict.fromkeys([*(spec.name for spec in specs), *_KINDS]))
+
+
+def _unknown(
+    where: str, name: str, what: str, known: Mapping[str, Any] | tuple[str, ...]
+) -> SettingsError:
+    return SettingsError(
+        f"placement: {where}: there is no {what} '{name}'; known: {', '.join(known)}."
+    )
