@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -33,24 +34,22 @@ from antiphon.api.middleware.access_log import AccessLogMiddleware
 from antiphon.api.middleware.base import (
     REQUEST_ID_HEADER,
     ApiKeyMiddleware,
-    BodyLimitMiddleware,
     RequestIdMiddleware,
 )
+from antiphon.api.middleware.body import BodyMiddleware
 from antiphon.api.middleware.connection_limits import (
     ConnectionLimitMiddleware,
     ConnectionLimits,
     DrainMiddleware,
 )
 from antiphon.api.middleware.failed_keys import FailedKeys
-from antiphon.api.middleware.json_limits import JsonLimitMiddleware
 from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
-from antiphon.api.middleware.memory_budget import MemoryBudget, MemoryMiddleware
+from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.middleware.memory_trim import MemoryTrimmer
-from antiphon.api.middleware.methods import MethodMiddleware
+from antiphon.api.middleware.methods import MethodMiddleware, raise_again
 from antiphon.api.middleware.origins import HostMiddleware, OriginMiddleware, PageMiddleware, Reach
 from antiphon.api.middleware.rate_limit import RateLimitMiddleware, RateLimits
-from antiphon.api.middleware.timeouts import BodyTimeoutMiddleware
 from antiphon.api.options import IGNORED_HEADER
 from antiphon.api.speech_jobs import start_jobs
 from antiphon.api.state import Guards, ServerState
@@ -131,6 +130,7 @@ def create_app(
         routes += resource.router.routes
     app.add_exception_handler(HTTPException, raised_by_framework)
     app.add_exception_handler(RequestValidationError, raised_by_framework)
+    app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, raise_again)
     app.add_middleware(MethodMiddleware, routes=routes)
     _add_middleware(app, settings, guards)
     return app
@@ -150,10 +150,13 @@ def _guards(settings: Settings, metrics: Metrics, table: LimitTable) -> Guards:
 def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
     """Wrap the app, from the inside out: each sees what those above it have answered."""
     server, limits = settings.server, settings.limits
-    app.add_middleware(JsonLimitMiddleware)
-    app.add_middleware(MemoryMiddleware, budget=guards.memory, keys=guards.keys)
-    app.add_middleware(BodyLimitMiddleware, max_body_bytes=server.max_body_bytes)
-    app.add_middleware(BodyTimeoutMiddleware, body_timeout_s=limits.body_timeout_s)
+    app.add_middleware(
+        BodyMiddleware,
+        budget=guards.memory,
+        keys=guards.keys,
+        max_bytes=server.max_body_bytes,
+        timeout_s=limits.body_timeout_s,
+    )
     rates = RateLimits(limits, guards.table)
     app.add_middleware(RateLimitMiddleware, limits=rates, keys=guards.keys)
     failed = FailedKeys(limits.key_failures_per_minute, guards.table)

@@ -17,6 +17,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.api.middleware.body import FORMS
 from antiphon.api.validation import NOT_AN_OBJECT
 from antiphon.audio.media_type import media_type_of
 from antiphon.errors import InvalidRequestError
@@ -25,7 +26,6 @@ MAX_PARTS = 100
 MULTIPART = "multipart/form-data"
 MEDIA_TYPES = ("mpeg", "wav", "x-wav", "ogg", "aac", "flac", "webm", "mp4")
 
-_FORMS = (MULTIPART, "application/x-www-form-urlencoded")
 _CONTAINERS = ("application/octet-stream", "application/ogg", "video/mp4", "video/webm")
 
 
@@ -62,7 +62,7 @@ class Fields:
             InvalidRequestError: it is neither a form nor a JSON object.
             HTTPException: it is a form that cannot be read.
         """
-        if request.headers.get("content-type", "").lower().startswith(_FORMS):
+        if request.headers.get("content-type", "").lower().startswith(FORMS):
             values, num_given = await _form(request)
         else:
             num_given = Counter[str]()

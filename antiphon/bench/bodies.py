@@ -40,8 +40,9 @@ class Body(Protocol):
 
 @dataclass(slots=True)
 class PcmBody:
-    """16-bit little-endian mono samples."""
+    """16-bit little-endian samples; of several channels, one moment counts as one sample."""
 
+    channels: int = 1
     num_samples: int = 0
     first_sound_sample: int | None = None
     num_tokens: int | None = None
@@ -50,12 +51,14 @@ class PcmBody:
     def feed(self, data: bytes) -> None:
         if self._odd:
             data = self._odd + data
-        num_new = len(data) // _BYTES_PER_SAMPLE
-        self._odd = data[num_new * _BYTES_PER_SAMPLE :]
+        num_bytes = _BYTES_PER_SAMPLE * self.channels
+        num_new = len(data) // num_bytes
+        self._odd = data[num_new * num_bytes :]
         if self.first_sound_sample is None:
-            loud = np.abs(np.frombuffer(data, "<i2", num_new).astype(np.int32)) > SILENCE
+            samples = np.frombuffer(data, "<i2", num_new * self.channels).astype(np.int32)
+            loud = np.abs(samples) > SILENCE
             if loud.any():
-                self.first_sound_sample = self.num_samples + int(loud.argmax())
+                self.first_sound_sample = self.num_samples + int(loud.argmax()) // self.channels
         self.num_samples += num_new
 
 
@@ -110,7 +113,7 @@ class EventBody:
             self.num_tokens = made
 
 
-def open_body(response_format: str, media_type: str) -> Body:
+def open_body(response_format: str, media_type: str, channels: int = 1) -> Body:
     """Return the reader of a response in ``"pcm"`` or ``"wav"``."""
-    audio: PcmBody = WavBody() if response_format == "wav" else PcmBody()
+    audio = (WavBody if response_format == "wav" else PcmBody)(channels)
     return EventBody(audio) if media_type.startswith("text/event-stream") else audio

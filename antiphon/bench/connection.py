@@ -40,7 +40,8 @@ class Exchange:
         self.status = status
         self._rate_hz = int(self.headers.get("x-sample-rate", DEFAULT_SAMPLE_RATE_HZ))
         if status == 200:
-            self.body = open_body(self._format, self.headers.get("content-type", ""))
+            channels = int(self.headers.get("x-channels", 1))
+            self.body = open_body(self._format, self.headers.get("content-type", ""), channels)
 
     def take(self, data: bytes, now_s: float) -> None:
         """Take a part of the response's body, which has just arrived."""

@@ -52,7 +52,7 @@ def add_command(
     """
 
     class Command(TyperCommand):
-        """Looks defaults of settings up when help is shown: the import takes long."""
+        """Makes the flags and runs; looks defaults of settings up for help, as that takes long."""
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
             from antiphon.config import Settings
@@ -64,10 +64,8 @@ def add_command(
                     each.show_default = str(defaults[section][setting])
             super().format_help(ctx, formatter)
 
-    def command(**values: Any) -> None:
-        run(flags(**values))
+        def invoke(self, ctx: Any) -> None:
+            run(super().invoke(ctx))
 
-    # Typer, like inspect, takes a function's parameters from here.
-    command.__signature__ = inspect.signature(flags)  # type: ignore[attr-defined]
-    command.__annotations__ = get_type_hints(flags, include_extras=True)
-    app.command(name, cls=Command, help=inspect.getdoc(run))(command)
+    # The callback of the command is the dataclass: Typer makes parameters of its fields.
+    app.command(name, cls=Command, help=inspect.getdoc(run))(flags)

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.plan import StepPlan
@@ -59,7 +59,6 @@ class EngineCore:
         self._clock = clock
         self._in_flight: deque[_LaunchedStep] = deque()
         self._ended_s = 0.0
-        self._num_positions_unmeasured = 0
         self._launch_s = 0.0
         self._reserve_s = _MIN_RESERVE_S
         self._stalled_until_s = 0.0
@@ -109,7 +108,7 @@ class EngineCore:
         pending = self.runner.launch(plan)
         if before is not None:
             self._adapt_reserve(self._clock() - begun_s, is_dry=before.is_done)
-        self._in_flight.append(_LaunchedStep(plan, pending, self._shape_of(plan), launched_s))
+        self._in_flight.append(_LaunchedStep(plan, pending, StepShape.of(plan), launched_s))
         return True
 
     def _collect(self) -> list[tuple[str, EngineEvent]]:
@@ -118,21 +117,12 @@ class EngineCore:
         now_s, plan, stats = self._clock(), step.plan, self.scheduler.stats
         num_rows, num_chunks = len(plan.decode_slots), len(plan.codec_chunks)
         stats.record_rows(decode=num_rows, prefill=len(plan.prefills), codec=num_chunks)
-        if num_rows or num_chunks:
+        if num_rows or num_chunks or plan.prefills:
             duration_s = now_s - max(step.launched_s, self._ended_s)
             self.scheduler.costs.observe(step.shape, duration_s)
-            prefills = bool(step.shape.num_positions)
-            stats.record_step(duration_s, decodes=bool(num_rows), prefills=prefills)
+            stats.record_step(duration_s, decodes=bool(num_rows), prefills=bool(plan.prefills))
         self._ended_s = now_s
         return self.scheduler.update(plan, output)
-
-    def _shape_of(self, plan: StepPlan) -> StepShape:
-        """Return a plan's shape, with prefills of earlier plans that had no result to wait for."""
-        shape = StepShape.of(plan)
-        num_positions = shape.num_positions + self._num_positions_unmeasured
-        is_measured = bool(plan.decode_slots or plan.codec_chunks)
-        self._num_positions_unmeasured = 0 if is_measured else num_positions
-        return replace(shape, num_positions=num_positions)
 
     def _adapt_reserve(self, launch_s: float, *, is_dry: bool) -> None:
         """Launch earlier if the device ran dry, a little later if it did not."""

@@ -77,8 +77,7 @@ class EngineStats:
 
     The metric of a field is called ``antiphon_engine_`` and the field's name. Steps of kind
     ``decode`` make frames, ``prefill`` compute prompts, ``mixed`` do both, ``codec`` only decode
-    chunks; ``generator`` is a chunk of a generator. The time of a step that only computes prompts
-    is part of the next one's, which has a result to wait for.
+    chunks; ``generator`` is a chunk of a generator.
     """
 
     requests_running: int = _gauge("Requests that hold a slot.", "num_requests_running")

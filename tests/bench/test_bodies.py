@@ -34,6 +34,17 @@ def test_pcm(samples: list[int], cuts: list[int]) -> None:
     assert body.num_tokens is None
 
 
+@given(SAMPLES, CUTS, st.sampled_from(["pcm", "wav"]))
+def test_a_moment_of_two_channels_is_one_sample(
+    samples: list[int], cuts: list[int], response_format: str
+) -> None:
+    frames = np.stack([np.zeros(len(samples)), samples], axis=1).astype("<i2")
+    head = wav_header(24_000, None, channels=2) if response_format == "wav" else b""
+    body = fed(open_body(response_format, "audio/x", channels=2), head + frames.tobytes(), cuts)
+    assert body.num_samples == len(samples)
+    assert body.first_sound_sample == first_sound(samples)
+
+
 @given(SAMPLES, CUTS)
 def test_wav(samples: list[int], cuts: list[int]) -> None:
     data = wav_header(24_000, None) + np.array(samples, "<i2").tobytes()

@@ -2,17 +2,18 @@
 
 from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.core import EngineCore
-from antiphon.engine.plan import StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
-from tests.engine.simulator import VirtualClock
+from tests.engine.simulator import DeviceModel, SimulatedDevice, VirtualClock
 
 NUM_SLOTS = 2
 
@@ -182,6 +183,21 @@ def test_a_step_is_launched_late_but_the_device_hardly_ever_runs_dry(
     clock.now_s += core.wait_s() or 0.0
     core.step()
     assert [start.prompt.data[0] for start in device.launches[-1][1].starts] == ["second"]
+
+
+def test_a_step_that_only_prefills_has_a_duration_of_its_own() -> None:
+    clock, model = VirtualClock(), DeviceModel(prefill_s=0.02, host_s=0.0)
+    device = SimulatedDevice(clock, 2, model=model, cache=CacheShape(64, 16, 512))
+    core = EngineCore(device, limits=SchedulerLimits(idle_prefill_positions=64), clock=clock)
+    prompt = Prompt(data=3, num_tokens=1, seed=0, sampling=Sampling(), num_positions=128)
+    core.scheduler.add(EngineRequest("long", prompt))
+    while core.has_work:
+        clock.now_s += core.wait_s() or 0.0
+        core.step()
+    steps_s = core.scheduler.stats.step_seconds
+    assert sum(steps_s["prefill"].counts) == 1  # the other half is computed with the first frame
+    assert steps_s["prefill"].total == pytest.approx(0.02)
+    assert sum(steps_s["mixed"].counts) == 1
 
 
 def test_an_engine_with_nothing_to_do_waits_for_something_to_happen() -> None:

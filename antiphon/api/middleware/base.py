@@ -1,4 +1,4 @@
-"""Request ids, API keys and the size limit, as plain ASGI, so that a broken stream stays broken."""
+"""Request ids and API keys, as plain ASGI, so that a broken stream stays broken."""
 
 import re
 
@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.api.callers import address_of
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.keys import KeyRing, given_key
-from antiphon.errors import AuthenticationError, RequestTooLargeError
+from antiphon.errors import AuthenticationError
 from antiphon.telemetry.logs import request_scope
 from antiphon.types import new_request_id
 
@@ -76,34 +76,3 @@ def _is_open(scope: Scope) -> bool:
         return True
     is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
     return is_read and (path in _OPEN_LISTS or path.startswith("/v1/models/"))
-
-
-class BodyLimitMiddleware:
-    """Refuses bodies that are too large, at once if they say so, else as soon as they are."""
-
-    def __init__(self, app: ASGIApp, max_body_bytes: int) -> None:
-        self._app = app
-        self._max_body_bytes = max_body_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        declared = Headers(scope=scope).get("Content-Length", "")
-        self._check(int(declared) if declared.isdecimal() else 0)
-        num_received = 0
-
-        async def counted() -> Message:
-            nonlocal num_received
-            message = await receive()
-            num_received += len(message.get("body", b""))
-            self._check(num_received)
-            return message
-
-        await self._app(scope, counted, send)
-
-    def _check(self, num_bytes: int) -> None:
-        if num_bytes > self._max_body_bytes:
-            raise RequestTooLargeError(
-                f"The request body is too large: at most {self._max_body_bytes} bytes are allowed."
-            )

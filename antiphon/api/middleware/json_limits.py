@@ -8,9 +8,6 @@ import json
 import re
 from typing import Any
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from antiphon.errors import InvalidRequestError
 
 MAX_VALUES = 10_000
@@ -20,7 +17,6 @@ MAX_ESCAPES = 3_000_000
 MAX_SHORT_ESCAPES = 500_000
 """As a line break is one; what has no ASCII is usually written in six characters each."""
 _SLICE_BYTES = 64 * 1024
-_FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 _REST_OF_STRING = re.compile(rb"[^\"\\]*+(?:\\.[^\"\\]*+)*+", re.DOTALL)
 
 
@@ -74,30 +70,6 @@ class JsonMeter:
             if self._num_strings > 2 * MAX_VALUES:  # names of members are strings, too
                 raise _too_much(f"at most {2 * MAX_VALUES} strings are allowed")
         return end + 1
-
-
-class JsonLimitMiddleware:
-    """Counts all bodies but forms, which have limits of their own."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if Headers(scope=scope).get("Content-Type", "").lower().startswith(_FORMS):
-            await self._app(scope, receive, send)
-            return
-        meter = JsonMeter()
-
-        async def counted() -> Message:
-            message = await receive()
-            if body := message.get("body"):
-                meter.feed(body)
-            return message
-
-        await self._app(scope, counted, send)
 
 
 def loads(text: str | bytes) -> Any:

@@ -8,11 +8,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from antiphon.api.callers import caller_of
-from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
 from antiphon.config import LimitSettings
 from antiphon.errors import MemoryFullError, MemoryShareError, RequestTooLargeError
@@ -21,8 +16,6 @@ REFUSALS = (RequestTooLargeError, MemoryShareError, MemoryFullError)
 LEASE = "antiphon.lease"
 """Where a connection's scope has what counts for it."""
 RETRY_AFTER_S = 1.0
-COPIES_OF_BODY = 2
-"""A body as it came, and what is read from it."""
 _MIB = 1024 * 1024
 _ALL = "memory"
 
@@ -199,32 +192,3 @@ def reservation() -> Generator[Callable[[int], None], None, None]:
         yield reserve_more
     finally:
         release(num_reserved)
-
-
-class MemoryMiddleware:
-    """Gives each request its lease, and counts its body as it comes."""
-
-    def __init__(self, app: ASGIApp, budget: MemoryBudget, keys: KeyRing) -> None:
-        self._app = app
-        self._budget = budget
-        self._keys = keys
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._budget.lease(caller_of(scope, self._keys)) as lease, use_lease(lease):
-            scope[LEASE] = lease
-            declared = Headers(scope=scope).get("Content-Length", "")
-            if declared.isdecimal():
-                lease.check(COPIES_OF_BODY * int(declared))
-            num_received = 0
-
-            async def counted() -> Message:
-                nonlocal num_received
-                message = await receive()
-                if message["type"] == "http.request":
-                    num_bytes = len(message.get("body", b""))
-                    num_received += num_bytes
-                    is_last = not message.get("more_body", False)
-                    lease.reserve(num_bytes + (COPIES_OF_BODY - 1) * num_received * is_last)
-                return message
-
-            await self._app(scope, counted, send)

@@ -1,8 +1,10 @@
 """Methods and addresses that are not there: 405 with ``Allow``, ``OPTIONS``, ``HEAD``, and 404."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,24 +23,21 @@ class MethodMiddleware:
         self._app = app
         self._routes = [each for each in routes if isinstance(each, Route)]
         self._sockets = [each for each in routes if isinstance(each, WebSocketRoute)]
-        # Most requests are for these, and are spared the search through all patterns.
-        plain = [each for each in self._routes if "{" not in each.path]
-        self._plain = {(each.path, method) for each in plain for method in each.methods or ()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            if not any(each.matches(scope)[0] is not Match.NONE for each in self._sockets):
-                raise HTTPException(404, f"There is no WebSocket at '{_shown(scope)}'.")
+        if scope["type"] == "websocket" and not any(
+            _matches(each, scope) for each in self._sockets
+        ):
+            raise HTTPException(404, f"There is no WebSocket at '{_shown(scope)}'.")
+        try:
             await self._app(scope, receive, send)
-        else:
+        except HTTPException as error:
+            if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+                raise
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method, path = scope["method"], scope["path"]
-        declared = {method} if (path, method) in self._plain else self._declared(scope)
-        if not declared or method in declared:
-            await self._app(scope, receive, send)
-            return
+        method, declared = scope["method"], self._declared(scope)
         allowed = {*declared, "OPTIONS", *(("HEAD",) if "GET" in declared else ())}
         headers = {"Allow": ", ".join(sorted(allowed))}
         if method == "OPTIONS":
@@ -50,9 +49,18 @@ class MethodMiddleware:
             raise HTTPException(405, f"{message} Allowed: {headers['Allow']}.", headers)
 
     def _declared(self, scope: Scope) -> set[str]:
-        """Return the methods of an address, nothing if it is not there."""
-        found = (each for each in self._routes if each.matches(scope)[0] is not Match.NONE)
+        """Return the methods of an address."""
+        found = (each for each in self._routes if _matches(each, scope))
         return {method for route in found for method in route.methods or ()}
+
+
+def _matches(route: BaseRoute, scope: Scope) -> bool:
+    return route.matches(scope)[0] is not Match.NONE
+
+
+async def raise_again(request: Request, error: Exception) -> Response:
+    """Leave what the router says of a method to `MethodMiddleware`."""
+    raise error
 
 
 async def _without_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

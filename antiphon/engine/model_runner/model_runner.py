@@ -65,7 +65,7 @@ class _Step:
     """A step in flight; see `antiphon.engine.runner.PendingStep`."""
 
     def __init__(
-        self, runner: "ModelRunner[Any]", frames: Sequence[_Launched], download: Download | None
+        self, runner: "ModelRunner[Any]", frames: Sequence[_Launched], download: Download
     ) -> None:
         self._runner = runner
         self._frames = frames
@@ -73,11 +73,9 @@ class _Step:
 
     @property
     def is_done(self) -> bool:
-        return self._download is None or self._download.is_done
+        return self._download.is_done
 
     def result(self) -> StepOutput:
-        if self._download is None:
-            return StepOutput({})
         return self._runner.collect(self._frames, self._download.wait().numpy())
 
 
@@ -274,10 +272,9 @@ class ModelRunner(Generic[RequestT]):
                 is_full = num_positions >= limit
                 launched.append(_Launched(slot, state.request, state.num_frames, is_full))
             results.append(self._steps.step(group, num_visible))
-        if not results:
-            return _Step(self, (), None)
-        download = Download(results[0] if len(results) == 1 else torch.cat(results))
-        return _Step(self, launched, download)
+        # Without frames too, a download tells when the device has come so far.
+        rows = results or [self.frame_store.new_empty((0, 1))]
+        return _Step(self, launched, Download(rows[0] if len(rows) == 1 else torch.cat(rows)))
 
     def _groups(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         """Split into what is computed together."""

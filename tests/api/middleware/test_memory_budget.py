@@ -16,9 +16,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from antiphon.api.encoding import collected
 from antiphon.api.middleware import memory_budget
+from antiphon.api.middleware.body import BodyMiddleware
 from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LocalLimitTable
-from antiphon.api.middleware.memory_budget import REFUSALS, MemoryBudget, MemoryMiddleware
+from antiphon.api.middleware.memory_budget import REFUSALS, MemoryBudget
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
@@ -158,7 +159,7 @@ def test_all_is_free_again_however_a_request_ends(ending: str) -> None:
         size = MIB if ending == "refused" else 1000
         client = _Client(bytes(size), bytes(size), leaves=ending == "left early")
         scope = {"type": "http", "headers": [], "client": ("192.0.2.1", 1)}
-        middleware = MemoryMiddleware(app, budget, KeyRing([]))
+        middleware = BodyMiddleware(app, budget, KeyRing([]), max_bytes=2 * MIB, timeout_s=60)
         answering = asyncio.create_task(middleware(scope, client.receive, client.send))
         if ending == "left late":
             await collecting.wait()
