@@ -21,7 +21,8 @@
     │   └── MemoryShareError          429                          rate_limit_exceeded
     ├── UnavailableError              503  server_error            overloaded
     │   ├── MemoryFullError           503                          overloaded
-    │   └── ModelLoadingError         503                          model_loading
+    │   ├── ModelLoadingError         503                          model_loading
+    │   └── ReplicaLostError          503                          replica_lost
     ├── EngineError                   500  server_error            engine_error
     ├── StorageError                  500  server_error            storage_error
     │   └── StorageFullError          507                          insufficient_storage
@@ -282,6 +283,12 @@ class ModelLoadingError(UnavailableError):
     """The model is not in memory yet, or there is no room for it at the moment."""
 
     code = "model_loading"
+
+
+class ReplicaLostError(UnavailableError):
+    """The process that was to serve the request is gone, or does not answer."""
+
+    code = "replica_lost"
 
 
 class EngineError(AntiphonError):

@@ -1,7 +1,7 @@
 """The default fabric: every stage in this process, no broker, no second process."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -29,6 +29,16 @@ class LocalFabric:
         self._statuses: dict[StageHandle, StageStatus] = {}
         self._numbers = count()
         self._drains: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._open_remote: Callable[[StageHandle, StageRequest], StageStream] | None = None
+
+    @property
+    def handles(self) -> tuple[StageHandle, ...]:
+        """Of the stages that are loaded."""
+        return tuple(self._stages)
+
+    def use_remote(self, open: Callable[[StageHandle, StageRequest], StageStream]) -> None:
+        """Have streams of stages that are not loaded here opened by ``open``."""
+        self._open_remote = open
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
@@ -47,6 +57,8 @@ class LocalFabric:
         return handle
 
     def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
+        if self._open_remote is not None and handle not in self._stages:
+            return self._open_remote(handle, request)
         upstream: StageStream | None = None
         if request.upstream:
             *before, last = request.upstream

@@ -1,0 +1,1 @@
+"""How processes that serve one model talk: one multiplexed connection for each pair of them."""

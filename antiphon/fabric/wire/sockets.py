@@ -1,0 +1,192 @@
+"""Listening at an address and connecting to one, over Unix sockets, TCP, or TLS."""
+
+import asyncio
+import logging
+import os
+import ssl
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from antiphon.errors import ReplicaLostError, SettingsError
+from antiphon.fabric.wire.address import WireAddress
+from antiphon.fabric.wire.frames import WireLimits
+from antiphon.fabric.wire.handshake import answer, greet
+from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
+
+logger = logging.getLogger(__name__)
+
+MAX_UNPROVEN = 64
+"""Connections at once that have not shown yet that they know the token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireTls:
+    """Files in PEM form for TLS in both directions: each side checks the other's certificate.
+
+    Attributes:
+        certificate: of this process, and those above it.
+        key: of the certificate.
+        authority: certificates that the other side's must be signed by.
+    """
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+    def context(self, *, is_server: bool) -> ssl.SSLContext:
+        """Return what a connection is made with; names of hosts are checked by clients.
+
+        Raises:
+            SettingsError: a file is missing or wrong.
+        """
+        purpose = ssl.Purpose.CLIENT_AUTH if is_server else ssl.Purpose.SERVER_AUTH
+        try:
+            context = ssl.create_default_context(purpose, cafile=str(self.authority))
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"The files for TLS cannot be used: {error}") from error
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+Welcome = Callable[[RpcPeer], RpcHandlers]
+"""Returns what is done for a process that has connected and proved itself."""
+
+
+class RpcServer:
+    """Accepts connections, and serves each by handlers of its own.
+
+    Attributes:
+        peers: that are connected and have proved themselves.
+    """
+
+    def __init__(
+        self,
+        welcome: Welcome,
+        token: str,
+        *,
+        tls: WireTls | None = None,
+        limits: WireLimits | None = None,
+    ) -> None:
+        """Begin without an address.
+
+        Args:
+            welcome: called with each process that has connected.
+            token: that they must know.
+            tls: for addresses of TCP; ``None``: in the clear.
+            limits: of each connection.
+        """
+        self.peers: set[RpcPeer] = set()
+        self._welcome = welcome
+        self._token = token
+        self._tls = tls
+        self._limits = limits
+        self._unproven: set[RpcPeer] = set()
+        self._servers: list[tuple[asyncio.Server, WireAddress]] = []
+
+    async def serve(self, address: str) -> str:
+        """Listen at an address until `close`; return it with the port that was chosen.
+
+        Raises:
+            SettingsError: it is no address, its folder is open to others, or TCP without a token.
+            OSError: it is taken, or not ours.
+        """
+        bound = WireAddress.parse(address)
+        loop = asyncio.get_running_loop()
+        if bound.path is not None:
+            _make_private(bound.path.parent)
+            server = await loop.create_unix_server(self._accept, str(bound.path))
+        else:
+            if not self._token:
+                raise SettingsError(f"'{address}' needs a token: ANTIPHON_CLUSTER_TOKEN is empty.")
+            tls = None if self._tls is None else self._tls.context(is_server=True)
+            server = await loop.create_server(self._accept, bound.host, bound.port, ssl=tls)
+            bound = WireAddress(None, bound.host, server.sockets[0].getsockname()[1])
+        self._servers.append((server, bound))
+        return str(bound)
+
+    async def close(self) -> None:
+        """Stop listening, and end every connection."""
+        servers, self._servers = self._servers, []
+        for server, bound in servers:
+            server.close()
+            if bound.path is not None:
+                bound.path.unlink(missing_ok=True)
+        for peer in (*self.peers, *self._unproven):
+            peer.close()
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        peer = RpcPeer(
+            answer(self._token.encode()),
+            limits=self._limits,
+            on_proved=self._proved,
+            on_lost=self._lost,
+        )
+        if len(self._unproven) >= MAX_UNPROVEN:
+            logger.warning("a connection was refused: too many others have not proved themselves")
+            peer.connection.abort("Too many connections wait.")
+        else:
+            self._unproven.add(peer)
+        return peer.connection
+
+    def _proved(self, peer: RpcPeer) -> None:
+        self._unproven.discard(peer)
+        self.peers.add(peer)
+        peer.use(self._welcome(peer))
+
+    def _lost(self, peer: RpcPeer) -> None:
+        if peer in self._unproven:
+            logger.warning("a connection was refused: %s", peer.lost)
+        self._unproven.discard(peer)
+        self.peers.discard(peer)
+
+
+async def connect(
+    address: str,
+    token: str,
+    handlers: RpcHandlers | None = None,
+    *,
+    tls: WireTls | None = None,
+    limits: WireLimits | None = None,
+) -> RpcPeer:
+    """Connect to a process that listens at an address, and prove ourselves.
+
+    Args:
+        address: of the process.
+        token: of the cluster.
+        handlers: that serve the other side.
+        tls: for an address of TCP; ``None``: in the clear.
+        limits: of the connection.
+
+    Raises:
+        SettingsError: it is no address, or the files for TLS are wrong.
+        ReplicaLostError: nobody listens there, or it is no process of this cluster.
+    """
+    to = WireAddress.parse(address)
+    loop = asyncio.get_running_loop()
+    peer = RpcPeer(greet(token.encode()), handlers, limits)
+    context = None if tls is None else tls.context(is_server=False)
+    try:
+        async with asyncio.timeout((limits or WireLimits()).handshake_s):
+            if to.path is not None:
+                await loop.create_unix_connection(lambda: peer.connection, str(to.path))
+            else:
+                await loop.create_connection(lambda: peer.connection, to.host, to.port, ssl=context)
+            await peer.connection.ready
+    except (OSError, TimeoutError, ssl.SSLError) as error:
+        raise ReplicaLostError(f"{address} cannot be reached: {error or 'no answer'}") from error
+    finally:
+        if not peer.connection.is_proved:
+            peer.connection.abort("The caller gave up.")
+    return peer
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder that nobody else can enter, or see that it is one."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SettingsError(f"The folder of sockets '{folder}' is open to others: chmod 700 it.")
