@@ -6,90 +6,27 @@ controller forgets by being restarted, beats and leases bring back.
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.autoscaler import Autoscaler, AutoscalerLimits
-from antiphon.fabric.cluster import Replica
+from antiphon.fabric.cluster_members import (
+    NUM_BEATS,
+    ClusterLimits,
+    HostedStage,
+    ReplicaMember,
+)
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageSummary, StageView
-from antiphon.telemetry.stage_status import StageStatus
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLimits:
-    """Times of a controller.
+class ClusterState:
+    """Stages by id, and the front ends that use them; every time is of one monotonic clock.
 
     Attributes:
-        lease_s: after which a front end that says nothing is gone.
-        dead_after_s: without a beat, after which a replica is left out.
-        restart_after_s: without a beat, after which its process is killed and started again.
-        drain_s: that streams of a replica may take to end before it is stopped all the same.
-        retry_s: before the first attempt to load a stage again, which could be loaded before; each
-            further one waits twice as long, up to sixteen times this.
-        settle_s: that a restarted controller gives replicas to report themselves.
-        max_crashes: processes of one replica that may die while they load a stage that was never
-            ready anywhere.
+        num_changes: of all views so far, stages that came and went included.
     """
-
-    lease_s: float = 30.0
-    dead_after_s: float = 15.0
-    restart_after_s: float = 30.0
-    drain_s: float = 300.0
-    retry_s: float = 2.0
-    settle_s: float = 5.0
-    max_crashes: int = 3
-
-
-_NUM_BEATS = 2
-"""After a change, so many beats bring news of it for sure: one may have been under way."""
-
-
-@dataclass(slots=True)
-class _Member:
-    """A replica that there should be, whatever process it is in at the moment."""
-
-    name: str
-    seen_s: float | None = None
-    process: str = ""
-    num_failures: int = 0
-    retry_at_s: float | None = None
-    replica: Replica | None = None
-    status: StageStatus = field(default_factory=StageStatus)
-    num_beats_missing: int = 0  # before it is believed to be alive after a report
-    draining_since_s: float | None = None
-    num_beats_drained: int = 0
-
-    @property
-    def is_draining(self) -> bool:
-        return self.draining_since_s is not None
-
-    @property
-    def is_ready(self) -> bool:
-        return self.replica is not None and not self.num_beats_missing
-
-
-@dataclass(slots=True)
-class _Hosted:
-    """Stages of one engine, who uses them, and their replicas."""
-
-    hosting: Hosting
-    num_wanted: int
-    kept_until_s: float
-    scaler: Autoscaler | None
-    owners: set[str] = field(default_factory=set)
-    members: dict[str, _Member] = field(default_factory=dict)
-    view: StageView = field(default_factory=StageView)
-    was_ready: bool = False
-
-    @property
-    def active(self) -> list[_Member]:
-        return [each for each in self.members.values() if not each.is_draining]
-
-
-class ClusterState:
-    """Stages by id, and the front ends that use them; every time is of one monotonic clock."""
 
     def __init__(
         self,
@@ -98,6 +35,7 @@ class ClusterState:
         now_s: float,
         limits: ClusterLimits | None = None,
         is_restarted: bool = False,
+        first_version: int = 0,
     ) -> None:
         """Begin with nothing.
 
@@ -107,13 +45,16 @@ class ClusterState:
             limits: default: the defaults.
             is_restarted: whether there are replicas already, whose beats are waited for before
                 others are started.
+            first_version: of each view.
         """
         self._limits = limits or ClusterLimits()
         self._new_name = new_name
-        self._hosted: dict[str, _Hosted] = {}
+        self._first_version = first_version
+        self._hosted: dict[str, HostedStage] = {}
         self._stopped: set[str] = set()
         self._leases: dict[str, float] = {}
         self._ticked_s = now_s
+        self.num_changes = 0
         self._settled_s = now_s + self._limits.settle_s if is_restarted else now_s
 
     # ------------------------------------------------------------------ front ends
@@ -125,6 +66,7 @@ class ClusterState:
         hosted.owners.add(owner)
         if hosted.view.failure is not None:  # of an earlier attempt
             hosted.view = replace(hosted.view, failure=None)
+            self.num_changes += 1
         return hosting.id
 
     def release(self, owner: str, stage_id: str) -> None:
@@ -148,7 +90,7 @@ class ClusterState:
         hosted = self._hosted.get(stage_id)
         for member in hosted.members.values() if hosted else ():
             if member.replica is not None and member.replica.id == replica_id:
-                member.num_beats_missing = _NUM_BEATS
+                member.num_beats_missing = NUM_BEATS
         if hosted:
             self._refresh(hosted)
 
@@ -202,7 +144,7 @@ class ClusterState:
         hosted = self._hosting(beat.hosting, now_s)
         member = hosted.members.get(beat.name)
         if member is None:  # this controller has been restarted
-            member = hosted.members[beat.name] = _Member(beat.name)
+            member = hosted.members[beat.name] = ReplicaMember(beat.name)
             hosted.num_wanted = beat.num_wanted
         if beat.process != member.process:
             if member.process and member.replica is None and member.retry_at_s is None:
@@ -211,6 +153,7 @@ class ClusterState:
             member.retry_at_s = None
             member.num_beats_missing = 0
         member.seen_s = now_s
+        member.node = beat.node
         member.status = beat.status
         member.replica = beat.replica
         member.num_beats_missing = max(0, member.num_beats_missing - 1)
@@ -228,6 +171,21 @@ class ClusterState:
         """Names of all replicas that there should be."""
         return frozenset(name for each in self._hosted.values() for name in each.members)
 
+    def nodes_near(self, hosting: Hosting) -> tuple[str, ...]:
+        """Return the nodes that hold other stages of the same checkpoint, as beats named them."""
+        path = hosting.context.path
+        return tuple(
+            sorted(
+                {
+                    member.node
+                    for stage_id, each in self._hosted.items()
+                    if each.hosting.context.path == path and stage_id != hosting.id
+                    for member in each.active
+                    if member.node
+                }
+            )
+        )
+
     # ------------------------------------------------------------------ decisions
 
     def tick(self, now_s: float) -> list[ReplicaAction]:
@@ -241,13 +199,16 @@ class ClusterState:
             if not hosted.owners and now_s >= hosted.kept_until_s:
                 actions += [ReplicaAction("stop", name) for name in hosted.members]
                 del self._hosted[stage_id]
+                self.num_changes += 1
             else:
                 actions += self._tick_stage(stage_id, hosted, now_s)
                 self._refresh(hosted)
         self._stopped |= {each.name for each in actions if each.kind == "stop"}
         return actions
 
-    def _tick_stage(self, stage_id: str, hosted: _Hosted, now_s: float) -> Iterator[ReplicaAction]:
+    def _tick_stage(
+        self, stage_id: str, hosted: HostedStage, now_s: float
+    ) -> Iterator[ReplicaAction]:
         if hosted.scaler is not None:
             serving = [each.status for each in hosted.active if each.is_ready]
             hosted.num_wanted = hosted.scaler.wanted(serving, hosted.num_wanted, now_s)
@@ -257,7 +218,7 @@ class ClusterState:
             yield from self._match_number(stage_id, hosted, now_s)
 
     def _tick_member(
-        self, hosted: _Hosted, member: _Member, now_s: float
+        self, hosted: HostedStage, member: ReplicaMember, now_s: float
     ) -> Iterator[ReplicaAction]:
         silent_s = 0.0 if member.seen_s is None else now_s - member.seen_s
         if member.is_draining and self._is_drained(member, now_s):
@@ -273,16 +234,16 @@ class ClusterState:
         elif silent_s > self._limits.dead_after_s:
             member.replica = None
 
-    def _is_drained(self, member: _Member, now_s: float) -> bool:
+    def _is_drained(self, member: ReplicaMember, now_s: float) -> bool:
         if member.replica is None:
             return True
-        if member.num_beats_drained >= _NUM_BEATS and member.status.num_open == 0:
+        if member.num_beats_drained >= NUM_BEATS and member.status.num_open == 0:
             return True
         assert member.draining_since_s is not None
         return now_s - member.draining_since_s > self._limits.drain_s
 
     def _match_number(
-        self, stage_id: str, hosted: _Hosted, now_s: float
+        self, stage_id: str, hosted: HostedStage, now_s: float
     ) -> Iterator[ReplicaAction]:
         active = hosted.active
         for member in hosted.members.values():
@@ -291,7 +252,7 @@ class ClusterState:
                 active.append(member)
         for _ in range(hosted.num_wanted - len(active)):
             name = self._new_name(stage_id)
-            hosted.members[name] = _Member(name)
+            hosted.members[name] = ReplicaMember(name)
             yield ReplicaAction("start", name, hosted.hosting)
         # What serves nobody goes first, and of the others what serves fewest.
         active.sort(key=lambda each: (each.is_ready, each.status.num_open))
@@ -301,15 +262,16 @@ class ClusterState:
 
     # ------------------------------------------------------------------ details
 
-    def _hosting(self, hosting: Hosting, now_s: float) -> _Hosted:
+    def _hosting(self, hosting: Hosting, now_s: float) -> HostedStage:
         hosted = self._hosted.get(hosting.id)
         if hosted is None:
             limits = AutoscalerLimits.of(hosting.placement)
-            hosted = self._hosted[hosting.id] = _Hosted(
+            hosted = self._hosted[hosting.id] = HostedStage(
                 hosting=hosting,
                 num_wanted=hosting.placement.num_replicas,
                 kept_until_s=now_s + self._limits.lease_s,  # its front ends may not know us yet
                 scaler=None if limits is None else Autoscaler(limits, now_s=now_s),
+                view=StageView(version=self._first_version),
             )
         return hosted
 
@@ -319,7 +281,7 @@ class ClusterState:
         for hosted in self._hosted.values():
             hosted.owners.discard(owner)
 
-    def _on_crash(self, hosted: _Hosted, member: _Member) -> None:
+    def _on_crash(self, hosted: HostedStage, member: ReplicaMember) -> None:
         """Count a process that ended while it loaded; another one has begun."""
         member.num_failures += 1
         logger.warning("%s ended while it was loading", member.name)
@@ -331,7 +293,7 @@ class ClusterState:
             )
 
     def _on_load_failure(
-        self, hosted: _Hosted, member: _Member, failure: str, now_s: float
+        self, hosted: HostedStage, member: ReplicaMember, failure: str, now_s: float
     ) -> None:
         logger.error("%s could not be loaded: %s", member.name, failure)
         if not hosted.was_ready:
@@ -340,20 +302,15 @@ class ClusterState:
         member.num_failures += 1
         member.retry_at_s = now_s + wait_s
 
-    def _fail(self, hosted: _Hosted, failure: str) -> None:
+    def _fail(self, hosted: HostedStage, failure: str) -> None:
         """Tell all who wait for a stage that it cannot be loaded."""
         hosted.view = replace(hosted.view, failure=failure, version=hosted.view.version + 1)
+        self.num_changes += 1
 
-    def _refresh(self, hosted: _Hosted) -> None:
-        replicas = tuple(
-            replace(each.replica, is_draining=each.is_draining)
-            for each in hosted.members.values()
-            if each.replica is not None and each.is_ready
-        )
-        failure = None if replicas else hosted.view.failure
-        if (replicas, failure) != (hosted.view.replicas, hosted.view.failure):
-            version = hosted.view.version + 1
-            hosted.view = StageView(version=version, replicas=replicas, failure=failure)
+    def _refresh(self, hosted: HostedStage) -> None:
+        view = hosted.refreshed_view()
+        self.num_changes += view is not hosted.view
+        hosted.view = view
 
     def _forgive_own_stall(self, now_s: float) -> None:
         """Blame nobody for having been silent while this process did not run."""

@@ -46,6 +46,7 @@ class Beat:
         name: of the replica, kept when its process is restarted.
         hosting: what it was started for.
         process: unique; another one after a restart.
+        node: that its process runs on, as the cluster knows it.
         replica: once its stages are loaded.
         status: of its stages.
         failure: why they could not be loaded.
@@ -57,6 +58,7 @@ class Beat:
     hosting: Hosting
     process: str
     num_wanted: int
+    node: str = ""
     replica: Replica | None = None
     status: StageStatus = field(default_factory=StageStatus)
     failure: str | None = None

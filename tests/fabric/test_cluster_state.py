@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
-from antiphon.fabric.cluster_state import ClusterLimits, ClusterState
+from antiphon.fabric.cluster_members import ClusterLimits
+from antiphon.fabric.cluster_state import ClusterState
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction
 from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.telemetry.stage_status import StageStatus

@@ -1,0 +1,231 @@
+"""A cluster on Ray: stage processes are actors, which Ray places, restarts and accounts for."""
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any, Self, TypeVar
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from antiphon.concurrency import cancel_and_wait
+from antiphon.errors import AntiphonError, ModelLoadError, SettingsError
+from antiphon.fabric.base import Placement
+from antiphon.fabric.cluster import Replica
+from antiphon.fabric.cluster_members import ClusterLimits
+from antiphon.fabric.hosting import Hosting, StageSummary, StageView
+from antiphon.fabric.ray_controller import CONTROLLER, RayController
+from antiphon.models.spec import LoadContext, Ref, StageSpec
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_POLL_S = 20.0
+_RETRY_S = 0.5
+_NUM_RENEWALS = 6  # of a lease within its time
+
+
+class RayCluster:
+    """The `Cluster` of one front end, which is a driver of Ray; the actors outlive it.
+
+    Attributes:
+        token: of the connections between all processes of the cluster.
+    """
+
+    def __init__(self, controller: Any, start: Callable[[], Any], limits: ClusterLimits) -> None:
+        """Use `connect`."""
+        self.token = ""
+        self._controller = controller
+        self._start = start
+        self._limits = limits
+        self._owner = f"front-{uuid.uuid4().hex[:12]}"
+        self._hosted: dict[str, Hosting] = {}
+        self._counts: Counter[str] = Counter()
+        self._reports: set[asyncio.Task[None]] = set()
+        self._renewing = asyncio.create_task(self._renew_forever(), name="renew lease")
+
+    @classmethod
+    async def connect(
+        cls,
+        build: Ref,
+        *,
+        token: str | None = None,
+        address: str | None = None,
+        namespace: str = "antiphon",
+        limits: ClusterLimits | None = None,
+    ) -> Self:
+        """Connect this process to Ray, and start the cluster's controller if there is none.
+
+        Args:
+            build: a `StageBuilder`, for the replicas.
+            token: of the cluster's connections; the first front end's is that of the cluster.
+                ``None``: that of the cluster, or a new one.
+            address: of the Ray cluster; ``None``: as Ray finds it, else a new one on this host.
+            namespace: of Ray; clusters of different namespaces know nothing of each other.
+            limits: of the controller; default: the defaults.
+
+        Raises:
+            SettingsError: there is no such Ray cluster, or it has another token.
+        """
+        limits = limits or ClusterLimits()
+        own_token = token or secrets.token_hex(32)
+
+        def start() -> Any:
+            return (
+                ray.remote(RayController)
+                .options(
+                    name=CONTROLLER,
+                    namespace=namespace,
+                    lifetime="detached",
+                    get_if_exists=True,
+                    max_restarts=-1,
+                    num_cpus=0,
+                    max_concurrency=10_000,
+                )
+                .remote(own_token, build, limits)
+            )
+
+        await asyncio.to_thread(_init, address, namespace)
+        cluster = cls(await asyncio.to_thread(start), start, limits)
+        cluster.token = await cluster._call(lambda controller: controller.token.remote())
+        if token not in (None, cluster.token):
+            await cluster.close()
+            raise SettingsError(
+                "ANTIPHON_CLUSTER_TOKEN differs from that of the cluster's other front ends."
+            )
+        return cluster
+
+    async def host(
+        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+    ) -> str:
+        hosting = Hosting(tuple(specs), context, placement)
+        stage_id = hosting.id
+        self._counts[stage_id] += 1
+        self._hosted[stage_id] = hosting
+        try:
+            await self._until_ready(hosting)
+        except BaseException:
+            if self._forget(stage_id):
+                self._controller.release.remote(self._owner, stage_id)  # nobody waits for it
+            raise
+        return stage_id
+
+    async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
+        version = -1
+        while True:
+            view = await self._poll(stage_id, version)
+            if view is None:  # the controller has been restarted, and will be told again
+                version = -1
+                await asyncio.sleep(_RETRY_S)
+            elif view.version != version:
+                version = view.version
+                yield view.replicas
+
+    def report(self, stage_id: str, replica_id: str) -> None:
+        reporting = asyncio.create_task(
+            self._call(lambda controller: controller.report.remote(stage_id, replica_id))
+        )
+        self._reports.add(reporting)
+        reporting.add_done_callback(self._reports.discard)
+
+    async def scale(self, stage_id: str, num_replicas: int) -> None:
+        await self._call(lambda controller: controller.scale.remote(stage_id, num_replicas))
+
+    async def stages(self) -> tuple[StageSummary, ...]:
+        """Return all stages of the cluster, whoever hosts them."""
+        found: tuple[StageSummary, ...]
+        found = await self._call(lambda controller: controller.summaries.remote())
+        return found
+
+    async def release(self, stage_id: str) -> None:
+        if self._forget(stage_id):
+            await self._call(lambda each: each.release.remote(self._owner, stage_id))
+
+    async def close(self) -> None:
+        await cancel_and_wait(self._renewing, *self._reports)
+        for stage_id in tuple(self._hosted):
+            self._counts[stage_id] = 1
+            await self.release(stage_id)
+
+    def _forget(self, stage_id: str) -> bool:
+        """Count one user less; return whether that was the last one."""
+        self._counts[stage_id] -= 1
+        if self._counts[stage_id] > 0:
+            return False
+        del self._counts[stage_id]
+        del self._hosted[stage_id]
+        return True
+
+    async def _until_ready(self, hosting: Hosting) -> None:
+        version = -1
+        await self._call(lambda controller: controller.host.remote(self._owner, hosting))
+        while True:
+            view = await self._poll(hosting.id, version)
+            if view is None:
+                await self._call(lambda controller: controller.host.remote(self._owner, hosting))
+                continue
+            if view.replicas:
+                return
+            if view.failure is not None:
+                raise ModelLoadError(view.failure)
+            if view.version == version:
+                logger.warning(
+                    "no replica of '%s' is ready yet: it is loaded, or waits for a place in the"
+                    " cluster",
+                    hosting.name,
+                )
+            version = view.version
+
+    async def _poll(self, stage_id: str, version: int) -> StageView | None:
+        view: StageView | None
+        view = await self._call(lambda each: each.poll.remote(stage_id, version, _POLL_S))
+        return view
+
+    async def _renew_forever(self) -> None:
+        """Keep the lease; host again what a restarted controller does not know of."""
+        while True:
+            await asyncio.sleep(self._limits.lease_s / _NUM_RENEWALS)
+            known = await self._call(lambda controller: controller.renew.remote(self._owner))
+            for stage_id, hosting in tuple(self._hosted.items()):
+                if stage_id not in known:
+                    await self._host_again(hosting)
+
+    async def _host_again(self, hosting: Hosting) -> None:
+        await self._call(lambda controller: controller.host.remote(self._owner, hosting))
+
+    async def _call(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Call the controller, again if it is restarted meanwhile: all of its calls may repeat.
+
+        Raises:
+            AntiphonError: what the controller has raised.
+        """
+        while True:
+            try:
+                return await call(self._controller)
+            except RayTaskError as error:
+                if isinstance(error.cause, AntiphonError):
+                    raise error.cause from None
+                raise
+            except RayActorError as error:
+                logger.warning("the cluster's controller does not answer: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                self._controller = await asyncio.to_thread(self._start)
+
+
+def _init(address: str | None, namespace: str) -> None:
+    """Connect to Ray, unless this process is connected already; takes seconds."""
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(
+            address=address,
+            namespace=namespace,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+        )
+    except ConnectionError as error:
+        raise SettingsError(f"Cannot connect to Ray: {error}") from error

@@ -1,0 +1,194 @@
+"""The one small actor of a cluster on Ray that starts, watches and stops replicas.
+
+It is named, detached and restarted by Ray. Front ends and replicas call it; it calls nobody but Ray
+itself, so that nobody's silence holds it up.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError
+
+from antiphon.fabric.cluster_members import ClusterLimits
+from antiphon.fabric.cluster_state import ClusterState
+from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageSummary, StageView
+from antiphon.fabric.ray_placement import actor_options
+from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
+from antiphon.models.spec import Ref
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONTROLLER = "antiphon-controller"
+"""Name of the controller within its namespace."""
+_TICK_S = 0.25
+_SEPARATOR = "/"
+
+
+class RayController:
+    """The actor: a `ClusterState`, a clock, and Ray's calls to start and to kill.
+
+    Its methods are what `RayCluster` calls; they raise what `ClusterState` raises.
+    """
+
+    def __init__(self, token: str, build: Ref, limits: ClusterLimits | None = None) -> None:
+        """Begin; called by Ray, also when it restarts the actor.
+
+        Args:
+            token: of the connections between all processes of the cluster.
+            build: a `StageBuilder`, for the replicas.
+            limits: default: the defaults.
+        """
+        self._token = token
+        self._build = build
+        context = ray.get_runtime_context()
+        self._namespace = context.namespace
+        self._me = context.current_actor
+        # Replicas that are there before us are those of a controller that died.
+        self._found = frozenset(self._replica_names())
+        self._state = ClusterState(
+            _new_name,
+            now_s=time.monotonic(),
+            limits=limits,
+            is_restarted=bool(self._found),
+            first_version=time.time_ns(),  # above all of an earlier controller
+        )
+        self._lease_s = (limits or ClusterLimits()).lease_s
+        self._began_s = time.monotonic()
+        self._changed = asyncio.Event()
+        self._ticking: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------ of front ends
+
+    async def token(self) -> str:
+        """Return the token of the cluster's connections."""
+        return self._token
+
+    async def host(self, owner: str, hosting: Hosting) -> str:
+        """Note that a front end uses stages, and start them; return their id."""
+        return self._after(lambda: self._state.host(owner, hosting, time.monotonic()))
+
+    async def release(self, owner: str, stage_id: str) -> None:
+        """Note that a front end does not use a stage any more."""
+        self._after(lambda: self._state.release(owner, stage_id))
+
+    async def renew(self, owner: str) -> frozenset[str]:
+        """Keep a front end's stages; return which are known as its own."""
+        return self._after(lambda: self._state.renew(owner, time.monotonic()))
+
+    async def poll(self, stage_id: str, version: int, wait_s: float) -> StageView | None:
+        """Return a stage's view when it is not ``version``, at the latest after ``wait_s``.
+
+        ``None``: the stage is not known (any more).
+        """
+        self._ensure_ticking()
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + wait_s
+        while True:
+            view = self._state.view(stage_id)
+            left_s = end_s - loop.time()
+            if view is None or view.version != version or left_s <= 0:
+                return view
+            changed = self._changed
+            try:
+                await asyncio.wait_for(changed.wait(), left_s)
+            except TimeoutError:
+                continue
+
+    async def report(self, stage_id: str, replica_id: str) -> None:
+        """Leave a replica out that does not answer a front end, until it beats again."""
+        self._after(lambda: self._state.report(stage_id, replica_id))
+
+    async def scale(self, stage_id: str, num_replicas: int) -> None:
+        """Set how many replicas a stage has.
+
+        Raises:
+            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
+        """
+        self._after(lambda: self._state.scale(stage_id, num_replicas))
+
+    async def summaries(self) -> tuple[StageSummary, ...]:
+        """Return all stages, for people."""
+        return self._state.summaries()
+
+    # ------------------------------------------------------------------ of replicas
+
+    async def beat(self, beat: Beat) -> int:
+        """Take in what a replica says of itself; return how many of its stage there should be."""
+        return self._after(lambda: self._state.beat(beat, time.monotonic()))
+
+    # ------------------------------------------------------------------ decisions
+
+    def _after(self, change: Callable[[], T]) -> T:
+        """Make a change, and wake front ends if it concerns them."""
+        self._ensure_ticking()
+        before = self._state.num_changes
+        result = change()
+        if self._state.num_changes != before:
+            self._changed.set()
+            self._changed = asyncio.Event()
+        return result
+
+    def _ensure_ticking(self) -> None:
+        """Begin to decide: Ray calls `__init__` outside of the event loop."""
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().create_task(self._tick_forever())
+
+    async def _tick_forever(self) -> None:
+        while True:
+            for action in self._after(lambda: self._state.tick(time.monotonic())):
+                await asyncio.to_thread(self._do, action)
+            if self._found and time.monotonic() - self._began_s > self._lease_s:
+                await asyncio.to_thread(self._stop_unknown)
+            await asyncio.sleep(_TICK_S)
+
+    def _do(self, action: ReplicaAction) -> None:
+        """Do what the state has decided; blocks for some milliseconds."""
+        logger.warning("%s %s", action.kind, action.name)
+        try:
+            match action.kind:
+                case "start":
+                    assert action.hosting is not None
+                    self._start(action.name, action.hosting)
+                case "stop":
+                    ray.kill(self._actor(action.name), no_restart=True)
+                case "restart":
+                    ray.kill(self._actor(action.name), no_restart=False)
+        except ValueError:  # there is no such actor any more
+            logger.warning("there is no actor %s to %s", action.name, action.kind)
+        except RayError as error:
+            logger.warning("cannot %s %s: %s", action.kind, action.name, error)
+
+    def _start(self, name: str, hosting: Hosting) -> None:
+        task = ReplicaTask(name=name, hosting=hosting, build=self._build, token=self._token)
+        options = actor_options(hosting, near=self._state.nodes_near(hosting))
+        ray.remote(RayReplica).options(
+            name=name, namespace=self._namespace, lifetime="detached", max_restarts=-1, **options
+        ).remote(task, self._me)
+
+    def _actor(self, name: str) -> Any:
+        return ray.get_actor(name, namespace=self._namespace)
+
+    def _replica_names(self) -> list[str]:
+        found = ray.util.list_named_actors(all_namespaces=True)
+        return [
+            each["name"]
+            for each in found
+            if each["namespace"] == self._namespace and _SEPARATOR in each["name"]
+        ]
+
+    def _stop_unknown(self) -> None:
+        """Stop replicas of an earlier controller that have never reported to this one."""
+        for name in self._found - self._state.names:
+            self._do(ReplicaAction("stop", name))
+        self._found = frozenset()
+
+
+def _new_name(stage_id: str) -> str:
+    return f"{stage_id}{_SEPARATOR}{uuid.uuid4().hex[:8]}"

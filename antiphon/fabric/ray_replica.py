@@ -1,0 +1,121 @@
+"""A replica of a stage as a Ray actor, which Ray places and restarts.
+
+Ray carries no data: the actor's process listens like any other stage process, and beats once a
+second to the controller.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from antiphon.errors import ModelLoadError
+from antiphon.fabric.base import StageHandle
+from antiphon.fabric.cluster import Replica
+from antiphon.fabric.hosting import Beat, Hosting
+from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.ray_placement import own_placement
+from antiphon.fabric.wire.stage_server import StageServer
+from antiphon.models.spec import Ref
+from antiphon.telemetry.stage_status import StageStatus
+
+logger = logging.getLogger(__name__)
+
+BEAT_S = 1.0
+"""Between two beats; half of it is how long news of a replica wait at the mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaTask:
+    """What a replica's process is to do; data.
+
+    Attributes:
+        name: of the replica.
+        hosting: what it loads.
+        build: a `StageBuilder`.
+        token: of the cluster's connections.
+    """
+
+    name: str
+    hosting: Hosting
+    build: Ref
+    token: str = field(repr=False)
+
+
+class RayReplica:
+    """The actor: an event loop of its own in a thread, so that no Ray call ever waits for it."""
+
+    def __init__(self, task: ReplicaTask, controller: Any) -> None:
+        """Begin to load; called by Ray, in a fresh process each time.
+
+        Args:
+            task: what is to be done.
+            controller: the handle of the `RayController`.
+        """
+        self._task = task
+        self._controller = controller
+        self._process = f"{task.name}/{uuid.uuid4().hex[:12]}"
+        self._node = ray.get_runtime_context().get_node_id()
+        self._host = ray.util.get_node_ip_address()
+        self._num_wanted = task.hosting.placement.num_replicas
+        self._replica: Replica | None = None
+        self._failure: str | None = None
+        self._fabric = LocalFabric(task.build.resolve())
+        self._handle: StageHandle | None = None
+        threading.Thread(target=self._run, name="stage", daemon=True).start()
+
+    def ping(self) -> str:
+        """Return the id of this process; answers although the stages are still being loaded."""
+        return self._process
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException:
+            logger.exception("%s ends", self._task.name)
+            raise
+        finally:
+            os._exit(1)  # Ray starts another process: half of one would be worse than none
+
+    async def _serve(self) -> None:
+        beating = asyncio.create_task(self._beat_forever())
+        server = StageServer(self._fabric, self._task.token)
+        address = await server.serve(f"tcp:{self._host}:0")
+        hosting = self._task.hosting
+        placement = own_placement(hosting)
+        try:
+            handle = await self._fabric.host(hosting.specs, hosting.context, placement)
+        except ModelLoadError as error:
+            self._failure = error.message
+        else:
+            self._handle = handle
+            self._replica = Replica(self._process, address, handle.id, self._host)
+        await beating
+
+    async def _beat_forever(self) -> None:
+        while True:
+            try:
+                self._num_wanted = await self._controller.beat.remote(self._beat())
+            except RayError as error:  # it is being restarted
+                logger.warning("%s cannot reach the controller: %s", self._task.name, error)
+            await asyncio.sleep(BEAT_S)
+
+    def _beat(self) -> Beat:
+        handle = self._handle
+        status = StageStatus() if handle is None else self._fabric.status(handle)
+        return Beat(
+            name=self._task.name,
+            hosting=self._task.hosting,
+            process=self._process,
+            num_wanted=self._num_wanted,
+            node=self._node,
+            replica=self._replica,
+            status=replace(status, stats=None),  # which front ends get from the stage itself
+            failure=self._failure,
+        )
