@@ -6,6 +6,7 @@ An unknown key in any of them is an error that suggests the nearest known one.
 
 import json
 import os
+import secrets
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -18,6 +19,10 @@ from antiphon.config import Settings
 from antiphon.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "ANTIPHON_"
+CLUSTER_TOKEN = "ANTIPHON_CLUSTER_TOKEN"
+"""The variable that holds what processes of one server prove themselves to each other with."""
+
+_NO_SETTINGS = ("ANTIPHON_CONFIG", CLUSTER_TOKEN)
 
 LIBRARY_DEFAULTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
 """oneDNN, PyTorch's convolutions on a CPU, keeps what it compiled for the last 1,024 shapes: every
@@ -64,6 +69,16 @@ def set_library_defaults() -> None:
         os.environ.setdefault(name, value)
 
 
+def cluster_token() -> str:
+    """Return the token of the server's processes; it is made if the environment has none."""
+    return os.environ.setdefault(CLUSTER_TOKEN, secrets.token_hex(32))
+
+
+def process_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a process that this one starts: its own, and ``more``."""
+    return {**os.environ, **(more or {})}
+
+
 def _known_keys() -> dict[str, tuple[str, str]]:
     """Return ``{"server.port": ("server", "port"), ...}``."""
     return {
@@ -97,7 +112,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[Entry]:
     return [
         _entry(key, _parse(value, shown.get(key, "")), source="environment", shown=shown)
         for key, value in environment.items()
-        if key.startswith(ENVIRONMENT_PREFIX) and key != "ANTIPHON_CONFIG"
+        if key.startswith(ENVIRONMENT_PREFIX) and key not in _NO_SETTINGS
     ]
 
 

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "placement": {"fabric", "engine", "models", "nn", "config", "errors"},
     "storage": {"types", "errors"},
     "voices": {"models", "audio", "storage", "types", "config", "errors", "concurrency"},
-    "fabric": {"models", "types", "errors", "telemetry", "concurrency"},
+    "fabric": {"models", "config_sources", *GROUND},
     "codec": {"engine", "models", "nn", "types"},
     "engine": {"models", "nn", *GROUND},
     "models": {"engine", "codec", "nn", "types", "errors", "config", "storage", "audio"},

@@ -5,26 +5,41 @@ from contextlib import AsyncExitStack
 
 from antiphon.config import Settings
 from antiphon.errors import SettingsError
-from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.base import Fabric
+from antiphon.fabric.choice import open_fabric
+from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.model_pool import ModelPool
+from antiphon.models.spec import Ref
 from antiphon.pipeline.speech.model import SpeechModel
-from antiphon.pipeline.stage import build_stage
 from antiphon.placement.settings_placement import ServerPlacement
 from antiphon.types import LoadProgress
 
+STAGE_BUILDER = Ref("antiphon.pipeline.stage:build_stage")
+"""Makes stages, in this process or in another."""
+
 
 async def load_models(
-    settings: Settings, progress: LoadProgress | None, stack: AsyncExitStack
+    settings: Settings,
+    progress: LoadProgress | None,
+    stack: AsyncExitStack,
+    cluster: Cluster | None = None,
 ) -> dict[str, SpeechModel]:
     """Load the served models, the default one first; ``stack`` closes them.
 
     Of a model that is not loaded at the start, only what reads requests is in memory.
 
+    Args:
+        settings: of the server.
+        progress: called, in other threads, with the progress of loading.
+        stack: of the server.
+        cluster: that runs the stages, shared with other front ends; ``None``: see `open_fabric`.
+
     Raises:
         ModelLoadError: one cannot be served.
         SettingsError: two have the same name, or the placement does not fit them.
     """
-    pool = _pool(settings)
+    fabric = await open_fabric(settings, STAGE_BUILDER, stack, cluster=cluster, progress=progress)
+    pool = _pool(settings, fabric)
     placement = await asyncio.to_thread(ServerPlacement.of, settings)
     models: dict[str, SpeechModel] = {}
     for source in settings.served():
@@ -53,11 +68,11 @@ async def warm_up(models: dict[str, SpeechModel]) -> None:
             await model.warm_up()
 
 
-def _pool(settings: Settings) -> ModelPool:
-    """Return the pool that loads all models into this process."""
+def _pool(settings: Settings, fabric: Fabric) -> ModelPool:
+    """Return the pool that loads all models into a fabric."""
     models = settings.models
     return ModelPool(
-        LocalFabric(build_stage),
+        fabric,
         max_loaded=models.max_loaded,
         max_bytes=int(models.max_gib * 2**30),
         idle_s=models.idle_s,

@@ -42,9 +42,16 @@ TALKATIVE = (
 )
 
 
-class _RequestIdFilter(logging.Filter):
+class _ContextFilter(logging.Filter):
+    """Adds the request's id, and the name of the process if it is one of several."""
+
+    def __init__(self, process: str | None) -> None:
+        super().__init__()
+        self._process = process
+
     def filter(self, record: logging.LogRecord) -> bool:
         record.request_id = request_id.get()
+        record.process_name = self._process
         return True
 
 
@@ -65,8 +72,11 @@ class _RedactingFormatter(logging.Formatter):
 class TextFormatter(_RedactingFormatter):
     """Lines for people; what a client has sent cannot begin a new one."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(request_id)s %(name)s: %(message)s")
+    def __init__(self, *, names_process: bool = False) -> None:
+        process = "%(process_name)s " if names_process else ""
+        super().__init__(
+            f"%(asctime)s %(levelname)-7s {process}%(request_id)s %(name)s: %(message)s"
+        )
 
     def formatted(self, record: logging.LogRecord) -> str:
         return "\n".join(_cut_bytes(line) for line in super().formatted(record).split("\n"))
@@ -81,10 +91,12 @@ class JsonFormatter(_RedactingFormatter):
 
     def formatted(self, record: logging.LogRecord) -> str:
         fields = vars(record).get("fields", {})
+        process = vars(record).get("process_name")
         members: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
+            **({"process": process} if process else {}),
             "request_id": vars(record).get("request_id", _NO_REQUEST),
             "message": _cut(record.getMessage(), _MAX_MESSAGE_CHARACTERS),
             **{name: _cut_field(value) for name, value in fields.items()},
@@ -98,16 +110,18 @@ class JsonFormatter(_RedactingFormatter):
         return _SURROGATE.sub("\ufffd", line)
 
 
-def configure_logging(level: str, format: str = "text") -> None:
+def configure_logging(level: str, format: str = "text", process: str | None = None) -> None:
     """Log to stderr, each event with the id of the request that it belongs to.
 
     Args:
         level: of the least serious event that is logged.
         format: ``text`` or ``json``.
+        process: name of this one, if several write to the same stream.
     """
     handler = logging.StreamHandler()
-    handler.addFilter(_RequestIdFilter())
-    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
+    handler.addFilter(_ContextFilter(process))
+    is_json, names_process = format == "json", process is not None
+    handler.setFormatter(JsonFormatter() if is_json else TextFormatter(names_process=names_process))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -1,0 +1,277 @@
+"""A cluster of one host: its stage processes are children of this process, which restarts them."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+from antiphon.errors import AntiphonError, ModelLoadError
+from antiphon.fabric.base import Placement
+from antiphon.fabric.child_process import ChildProcess
+from antiphon.fabric.cluster import Replica
+from antiphon.fabric.restarted_process import ProcessState, RestartedProcess
+from antiphon.fabric.stage_process import StageProcessPlan
+from antiphon.fabric.wire.stage_client import StageConnection
+from antiphon.models.spec import LoadContext, Ref, StageSpec
+from antiphon.types import LoadProgress
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S = 30.0
+"""How long requests of a replica that is removed may go on."""
+RETRY_S = 1.0
+"""Before stages that could not be loaded again are tried once more."""
+_LOOK_S = 0.2
+_MODULE = "antiphon.fabric.stage_process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessClusterOptions:
+    """What a process cluster needs to know.
+
+    Attributes:
+        builder: of stages, in their processes; see `StageBuilder`.
+        folder: of sockets; nobody else may enter it.
+        token: that processes prove themselves with.
+        environment: of all processes.
+        log_level: as in the settings.
+        log_format: as in the settings.
+        stall_s: a stage whose step takes longer is restarted.
+        progress: told of the progress of loading; ``None``: the context's own.
+    """
+
+    builder: Ref
+    folder: Path
+    token: str
+    environment: Mapping[str, str]
+    log_level: str = "info"
+    log_format: str = "text"
+    stall_s: float = 120.0
+    progress: LoadProgress | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _HostedStages:
+    """The stages of one engine, and the replicas of it."""
+
+    id: str
+    specs: tuple[StageSpec, ...]
+    context: LoadContext
+    placement: Placement
+    ready: "asyncio.Future[None]"
+    num_users: int = 0
+    replicas: dict[int, Replica] = field(default_factory=dict)
+    keepers: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, number: int, replica: Replica | None) -> None:
+        """Change what there is of a replica, and tell who watches."""
+        if replica is None:
+            self.replicas.pop(number, None)
+        else:
+            self.replicas[number] = replica
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+_ProcessKey = tuple[str, tuple[tuple[str, str], ...], int]
+
+
+class ProcessCluster:
+    """Starts a process for each device, and one more for each further replica on it."""
+
+    def __init__(self, options: ProcessClusterOptions) -> None:
+        """Begin without a process."""
+        self._options = options
+        self._numbers = count()
+        self._incarnations = count()
+        self._hosted: dict[str, _HostedStages] = {}
+        self._processes: dict[_ProcessKey, RestartedProcess] = {}
+        self._checks: set[asyncio.Task[None]] = set()
+
+    async def host(
+        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+    ) -> str:
+        hosted = self._find(specs, context, placement)
+        hosted.num_users += 1
+        try:
+            await asyncio.shield(hosted.ready)
+        except BaseException:
+            await self.release(hosted.id)
+            raise
+        return hosted.id
+
+    async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
+        hosted = self._hosted[stage_id]
+        while True:
+            changed = hosted.changed
+            yield tuple(hosted.replicas[number] for number in sorted(hosted.replicas))
+            await changed.wait()
+
+    def report(self, stage_id: str, replica_id: str) -> None:
+        hosted = self._hosted.get(stage_id)
+        for number, replica in () if hosted is None else tuple(hosted.replicas.items()):
+            if replica.id == replica_id and hosted is not None:
+                check = asyncio.create_task(self._processes[_key(hosted, number)].check())
+                self._checks.add(check)
+                check.add_done_callback(self._checks.discard)
+
+    async def scale(self, stage_id: str, num_replicas: int) -> None:
+        hosted = self._hosted[stage_id]
+        leaving = [number for number in hosted.keepers if number >= num_replicas]
+        for number in range(num_replicas):
+            self._keep(hosted, number)
+        await asyncio.gather(*(self._remove(hosted, number) for number in leaving))
+
+    async def release(self, stage_id: str) -> None:
+        hosted = self._hosted.get(stage_id)
+        if hosted is None:
+            return
+        hosted.num_users -= 1
+        if not hosted.num_users:
+            del self._hosted[stage_id]
+            for number in tuple(hosted.keepers):
+                await self._stop_keeping(hosted, number)
+            if hosted.ready.done() and not hosted.ready.cancelled():
+                hosted.ready.exception()  # retrieved: whoever hosted it has been told
+
+    async def close(self) -> None:
+        for hosted in tuple(self._hosted.values()):
+            hosted.num_users = 1
+            await self.release(hosted.id)
+
+    def processes(self) -> tuple[ProcessState, ...]:
+        """Return the states of all stage processes."""
+        return tuple(process.state for process in self._processes.values())
+
+    def _find(
+        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+    ) -> _HostedStages:
+        wanted = tuple(specs), replace(context, progress=None), placement
+        for hosted in self._hosted.values():
+            if (hosted.specs, replace(hosted.context, progress=None), hosted.placement) == wanted:
+                return hosted
+        name = "+".join(spec.name for spec in specs)
+        context = replace(context, progress=self._options.progress or context.progress)
+        ready = asyncio.get_running_loop().create_future()
+        id = f"{name}-{next(self._numbers)}"
+        hosted = _HostedStages(id, tuple(specs), context, placement, ready)
+        self._hosted[id] = hosted
+        for number in range(max(1, placement.num_replicas)):
+            self._keep(hosted, number)
+        return hosted
+
+    def _keep(self, hosted: _HostedStages, number: int) -> None:
+        """Have a replica from now on, if there is none of this number."""
+        if number in hosted.keepers:
+            return
+        process = self._process(_key(hosted, number))
+        process.num_users += 1
+        keeping = self._keep_alive(hosted, number, process)
+        hosted.keepers[number] = asyncio.create_task(keeping, name=f"keep {hosted.id}.{number}")
+
+    async def _keep_alive(
+        self, hosted: _HostedStages, number: int, process: RestartedProcess
+    ) -> None:
+        """Load a replica, and again whenever it has been lost."""
+        while True:
+            try:
+                connection = await process.connection()
+                placed = replace(hosted.placement, device=hosted.placement.device_of(number))
+                stage = await connection.host(hosted.specs, hosted.context, placed)
+            except AntiphonError as error:
+                if not hosted.ready.done():
+                    hosted.ready.set_exception(_load_error(hosted, error))
+                    return
+                logger.error("%s could not be loaded again: %s", hosted.id, error.message)
+                await asyncio.sleep(RETRY_S)
+                continue
+            hosted.put(number, self._replica(hosted, number, connection, stage))
+            if not hosted.ready.done():
+                hosted.ready.set_result(None)
+            cause = await process.broken(stage)
+            hosted.put(number, None)
+            logger.error("%s is lost, and loaded again: %s", hosted.id, cause)
+
+    def _replica(
+        self, hosted: _HostedStages, number: int, connection: StageConnection, stage: str
+    ) -> Replica:
+        return Replica(
+            id=f"{hosted.id}.{number}.{next(self._incarnations)}",
+            address=connection.address,
+            stage=stage,
+            host=socket.gethostname(),
+            device=_device(hosted, number),
+        )
+
+    async def _remove(self, hosted: _HostedStages, number: int) -> None:
+        """Let the requests of a replica end, then stop it."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + DRAIN_S
+        while (replica := hosted.replicas.get(number)) is not None and loop.time() < until_s:
+            if not replica.is_draining:
+                hosted.put(number, replace(replica, is_draining=True))
+            connection = await self._processes[_key(hosted, number)].connection()
+            await asyncio.sleep(_LOOK_S)
+            if not connection.status(replica.stage).num_open:
+                break
+        await self._stop_keeping(hosted, number)
+
+    async def _stop_keeping(self, hosted: _HostedStages, number: int) -> None:
+        keeper = hosted.keepers.pop(number, None)
+        if keeper is None:
+            return
+        keeper.cancel()
+        await asyncio.wait([keeper])
+        replica = hosted.replicas.get(number)
+        hosted.put(number, None)
+        key = _key(hosted, number)
+        process = self._processes[key]
+        process.num_users -= 1
+        if not process.num_users:
+            del self._processes[key]
+            await process.stop()
+        elif replica is not None:
+            await process.release(replica.stage)
+
+    def _process(self, key: _ProcessKey) -> RestartedProcess:
+        if key not in self._processes:
+            device, environment, number = key
+            name = f"engine-{device.replace(':', '')}" + (f"-{number}" if number else "")
+            taken = {process.name for process in self._processes.values()}
+            name = name if name not in taken else f"{name}-{len(taken)}"
+            options = self._options
+
+            async def launch() -> ChildProcess:
+                address = f"unix:{options.folder}/{name}-{next(self._incarnations)}.sock"
+                plan = StageProcessPlan(
+                    name=name,
+                    address=address,
+                    token=options.token,
+                    builder=options.builder,
+                    log_level=options.log_level,
+                    log_format=options.log_format,
+                )
+                variables = {**options.environment, **dict(environment)}
+                return await ChildProcess.start(name, _MODULE, plan, environment=variables)
+
+            self._processes[key] = RestartedProcess(name, launch, options.token, options.stall_s)
+        return self._processes[key]
+
+
+def _device(hosted: _HostedStages, number: int) -> str:
+    return hosted.placement.device_of(number) or hosted.context.device
+
+
+def _key(hosted: _HostedStages, number: int) -> _ProcessKey:
+    """Return what tells processes apart: replica 0 of all stages of a device share one."""
+    return _device(hosted, number), hosted.placement.environment, number
+
+
+def _load_error(hosted: _HostedStages, error: AntiphonError) -> AntiphonError:
+    if isinstance(error, ModelLoadError):
+        return error
+    return ModelLoadError(f"The stages {hosted.id} could not be loaded: {error.message}")

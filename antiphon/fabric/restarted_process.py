@@ -1,0 +1,178 @@
+"""One stage process of this host: started when it is needed, and again after it has died."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from antiphon.errors import ReplicaLostError
+from antiphon.fabric.child_process import ChildProcess
+from antiphon.fabric.wire.address import WireAddress
+from antiphon.fabric.wire.stage_client import StageConnection
+
+logger = logging.getLogger(__name__)
+
+STOP_S = 8.0
+"""How long a stage process may take to end."""
+HEALTHY_S = 60.0
+"""A process that has lived for so long is restarted at once when it dies."""
+MAX_BACKOFF_S = 30.0
+_FIRST_BACKOFF_S = 0.5
+_LOOK_S = 1.0
+_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """A process of a server as its metrics show it; data.
+
+    Attributes:
+        name: of the process.
+        pid: its number, or the last one that it had.
+        is_up: whether it runs.
+        num_restarts: times that it was started again.
+    """
+
+    name: str
+    pid: int
+    is_up: bool
+    num_restarts: int
+
+
+Launch = Callable[[], Awaitable[ChildProcess]]
+"""Starts the process; it tells the address at which it listens."""
+
+
+class RestartedProcess:
+    """Gives connections to the process that runs at the time.
+
+    Attributes:
+        name: for people.
+        num_users: who need it; kept by its owner.
+    """
+
+    def __init__(self, name: str, launch: Launch, token: str, stall_s: float) -> None:
+        """Start nothing yet.
+
+        Args:
+            name: for people.
+            launch: starts the process.
+            token: of the cluster.
+            stall_s: a process one of whose steps takes longer is ended.
+        """
+        self.name = name
+        self.num_users = 0
+        self._launch = launch
+        self._token = token
+        self._stall_s = stall_s
+        self._turn = asyncio.Lock()
+        self._child: ChildProcess | None = None
+        self._connection: StageConnection | None = None
+        self._num_starts = 0
+        self._num_quick_deaths = 0
+        self._started_s = 0.0
+
+    @property
+    def state(self) -> ProcessState:
+        """What metrics show."""
+        child = self._child
+        num_restarts = max(0, self._num_starts - 1)
+        if child is None:
+            return ProcessState(self.name, 0, is_up=False, num_restarts=num_restarts)
+        return ProcessState(self.name, child.pid, child.is_running, num_restarts)
+
+    async def connection(self) -> StageConnection:
+        """Return a connection to it; start it if it does not run, after a pause if it dies often.
+
+        Raises:
+            EngineError: it has ended before it listened.
+            ReplicaLostError: it does not answer.
+        """
+        async with self._turn:
+            if self._connection is not None and self._connection.lost is None:
+                return self._connection
+            await self._end(0.0)
+            await asyncio.sleep(self._backoff_s())
+            self._started_s = asyncio.get_running_loop().time()
+            self._num_starts += 1
+            self._child = await self._launch()
+            address = await self._child.told()
+            self._connection = await StageConnection.connect(address, self._token)
+            logger.info("%s runs, with the pid %d", self.name, self._child.pid)
+            return self._connection
+
+    async def broken(self, stage: str) -> str:
+        """Wait until the process has died, or a stage of it works no more; return what happened."""
+        connection = self._connection
+        if connection is None:
+            return "it does not run"
+        while connection.lost is None:
+            status = connection.status(stage)
+            if status.failure is not None:
+                break
+            if (stalled_s := status.stalled_s()) > self._stall_s:
+                await self.kill()
+                return f"a step has taken {stalled_s:.0f} seconds"
+            with suppress(TimeoutError):
+                await asyncio.wait_for(connection.closed.wait(), _LOOK_S)
+        else:
+            return await self._cause()
+        await self.kill()
+        return status.failure
+
+    async def release(self, stage: str) -> None:
+        """Unload stages, if it runs."""
+        if self._connection is not None:
+            with suppress(ReplicaLostError):
+                await self._connection.release(stage)
+
+    async def check(self) -> None:
+        """End the process if it does not answer."""
+        connection = self._connection
+        if connection is None or connection.lost is not None:
+            return
+        try:
+            await asyncio.wait_for(connection.release(""), _ANSWER_S)  # of nothing
+        except TimeoutError:
+            logger.error("%s does not answer, and is ended", self.name)
+            await self.kill()
+        except ReplicaLostError:
+            return
+
+    async def kill(self) -> None:
+        """End it at once."""
+        await self._end(0.0)
+
+    async def stop(self) -> None:
+        """End it in good order."""
+        async with self._turn:
+            await self._end(STOP_S)
+
+    async def _end(self, grace_s: float) -> None:
+        connection, self._connection = self._connection, None
+        if self._child is not None:
+            await self._child.stop(grace_s)
+        if connection is not None:
+            connection.close()
+            if (path := WireAddress.parse(connection.address).path) is not None:
+                path.unlink(missing_ok=True)  # it was killed
+
+    async def _cause(self) -> str:
+        """Say how the process has ended, if it has."""
+        if self._child is not None:
+            with suppress(TimeoutError):
+                status = await asyncio.wait_for(self._child.wait(), _LOOK_S)
+                how = f"by signal {-status}" if status < 0 else f"with status {status}"
+                return f"its process has ended {how}"
+        return "the connection to its process was lost"
+
+    def _backoff_s(self) -> float:
+        """Return how long to wait before the next start."""
+        if not self._num_starts:
+            return 0.0
+        lived_s = asyncio.get_running_loop().time() - self._started_s
+        self._num_quick_deaths = 0 if lived_s > HEALTHY_S else self._num_quick_deaths + 1
+        if self._num_quick_deaths < 2:
+            return 0.0
+        return float(min(MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (self._num_quick_deaths - 2)))

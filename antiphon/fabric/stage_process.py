@@ -1,0 +1,70 @@
+"""A process that holds stages, which a cluster starts as a child of its own."""
+
+import asyncio
+import gc
+import logging
+import signal
+from dataclasses import dataclass
+
+from antiphon.fabric.child_process import begin, tell
+from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.wire.stage_server import StageServer
+from antiphon.models.spec import Ref
+from antiphon.telemetry.logs import configure_logging
+
+logger = logging.getLogger(__name__)
+
+FULL_COLLECTION_RATIO = 100
+"""Collections of the middle generation for each full one, which holds up every stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageProcessPlan:
+    """What a stage process is told when it begins; data.
+
+    Attributes:
+        name: of the process, in logs.
+        address: to listen at.
+        token: of the cluster.
+        builder: of stages; see `StageBuilder`.
+        log_level: as in the settings.
+        log_format: as in the settings.
+    """
+
+    name: str
+    address: str
+    token: str
+    builder: Ref
+    log_level: str = "info"
+    log_format: str = "text"
+
+
+async def serve_stages(plan: StageProcessPlan) -> None:
+    """Serve stages until SIGTERM; tell the parent the bound address as soon as there is one."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # the parent decides
+    fabric = LocalFabric(plan.builder.resolve())
+    server = StageServer(fabric, plan.token)
+    tell(await server.serve(plan.address))
+    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_RATIO)
+    await ended.wait()
+    await server.close()
+    for handle in fabric.handles:
+        await fabric.release(handle)
+
+
+def main() -> None:
+    """Run as a child process."""
+    plan: StageProcessPlan = begin()
+    configure_logging(plan.log_level, plan.log_format, process=plan.name)
+    try:
+        import uvloop as loops
+    except ImportError:
+        loops = asyncio  # type: ignore[misc]
+    loops.run(serve_stages(plan))
+
+
+if __name__ == "__main__":
+    main()

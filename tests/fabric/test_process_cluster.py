@@ -1,0 +1,162 @@
+"""Stage processes of one host: started, shared, restarted, and gone when nobody needs them."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from antiphon.config_sources import process_environment
+from antiphon.errors import ModelLoadError, ReplicaLostError
+from antiphon.fabric.base import Placement, StageRequest
+from antiphon.fabric.cluster import Cluster, Replica
+from antiphon.fabric.cluster_service import ClusterClient, ClusterServer
+from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
+from antiphon.fabric.runtime_folder import runtime_folder
+from antiphon.fabric.wire.stage_client import StageConnection
+from antiphon.models.registry import resolve
+from antiphon.models.spec import LoadContext, Ref
+from antiphon.types import AudioChunk, SpeechRequest
+from tests.servers import DEADLINE_S
+
+TOKEN = "token of the tests"
+CONTEXT = LoadContext(device="cpu")
+
+
+@asynccontextmanager
+async def started() -> AsyncGenerator[tuple[ProcessCluster, str], None]:
+    """Give a cluster, and the folder of its sockets."""
+    with runtime_folder() as folder:
+        options = ProcessClusterOptions(
+            builder=Ref("antiphon.pipeline.stage:build_stage"),
+            folder=folder,
+            token=TOKEN,
+            environment=process_environment(),
+            log_level="warning",
+        )
+        cluster = ProcessCluster(options)
+        try:
+            yield cluster, str(folder)
+        finally:
+            await cluster.close()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, DEADLINE_S))
+
+
+async def replicas(cluster: Cluster, stage_id: str, number: int) -> tuple[Replica, ...]:
+    """Return the replicas as soon as there are so many."""
+    async with aclosing(cluster.watch(stage_id)) as changes:
+        async for found in changes:
+            if len(found) == number:
+                return found
+    raise AssertionError("the watch has ended")
+
+
+async def spoken(replica: Replica) -> bytes:
+    """Return what a replica says."""
+    family, _ = resolve("toy")
+    task = family.tasks["speech"]
+    prompter = task.prompter.resolve()(CONTEXT)
+    request = SpeechRequest("Hello there.", sampling=task.sampling)
+    prompt = prompter.build(request, prompter.capabilities.voices[0], 7)
+    connection = await StageConnection.connect(replica.address, TOKEN)
+    try:
+        samples = b""
+        async with aclosing(connection.open(replica.stage, StageRequest("a", prompt))) as items:
+            async for item in items:
+                if isinstance(item, AudioChunk):
+                    samples += item.samples.tobytes()
+        return samples
+    finally:
+        connection.close()
+
+
+def pipeline() -> Any:
+    return resolve("toy")[0].tasks["speech"].pipeline
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            server = ClusterServer(cluster, TOKEN)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            stack.push_async_callback(server.close)
+            one, two = [await ClusterClient.connect(address, TOKEN) for _ in range(2)]
+            ids = [await each.host(pipeline(), CONTEXT, Placement()) for each in (one, two)]
+            assert len(set(ids)) == 1
+            [replica] = await replicas(two, ids[0], 1)
+            assert await spoken(replica)
+            [state] = await one.processes()
+            assert state.is_up
+            await one.close()
+            with pytest.raises(ReplicaLostError):
+                await one.processes()
+            assert await spoken(replica), "the other needs it"
+            await two.release(ids[0])
+            assert await two.processes() == ()
+            assert not is_running(state.pid)
+            await two.close()
+            assert sorted(os.listdir(folder)) == ["cluster.sock", "lock"]
+
+    run(test())
+
+
+def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
+    async def test() -> None:
+        async with started() as (cluster, folder):
+            stage_id = await cluster.host(pipeline(), CONTEXT, Placement())
+            [before] = await replicas(cluster, stage_id, 1)
+            expected = await spoken(before)
+            for _ in range(3):
+                [state] = cluster.processes()
+                os.kill(state.pid, signal.SIGKILL)
+                await replicas(cluster, stage_id, 0)
+                [after] = await replicas(cluster, stage_id, 1)
+                assert after.id != before.id
+                assert await spoken(after) == expected
+                before = after
+            assert [each.num_restarts for each in cluster.processes()] == [3]
+            assert len(os.listdir(folder)) == 2, "the sockets of the dead are gone"
+
+    run(test())
+
+
+def test_replicas_are_added_and_drained() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            stage_id = await cluster.host(pipeline(), CONTEXT, Placement(num_replicas=2))
+            found = await replicas(cluster, stage_id, 2)
+            assert len({each.address for each in found}) == 2
+            sounds = {await spoken(each) for each in found}
+            assert len(sounds) == 1
+            await cluster.scale(stage_id, 1)
+            assert await replicas(cluster, stage_id, 1) == found[:1]
+            assert len(cluster.processes()) == 1
+
+    run(test())
+
+
+def test_what_cannot_be_loaded_is_told_and_leaves_no_process() -> None:
+    async def test() -> None:
+        async with started() as (cluster, _):
+            with pytest.raises(ModelLoadError):
+                await cluster.host(
+                    pipeline(), CONTEXT, Placement(environment=(("PYTHONHOME", "/"),))
+                )
+            assert cluster.processes() == ()
+
+    run(test())
