@@ -112,6 +112,45 @@ def check(
         raise typer.Exit(1)
 
 
+@placement.command()
+def translate(
+    file: Annotated[Path, typer.Argument(help="vLLM-Omni's stage configs.", show_default=False)],
+    model: Annotated[str, typer.Argument(help="The model that it is for.", show_default=False)],
+) -> None:
+    """Print the placement that stage configs of vLLM-Omni are; the report goes to stderr."""
+    import yaml
+
+    typer.echo(yaml.safe_dump(_translated(file, model), sort_keys=False), nl=False)
+
+
+def with_stage_configs(settings: "Settings") -> "Settings":
+    """Return settings whose placement is made of their stage configs; tells what they became.
+
+    Raises:
+        SettingsError: they cannot be read, or are not those of the model.
+    """
+    server = settings.server
+    if server.stage_configs is None:
+        return settings
+    text = json.dumps(_translated(server.stage_configs, settings.model.source))
+    update = {"placement": (text, *server.placement), "stage_configs": None}
+    return settings.model_copy(update={"server": server.model_copy(update=update)})
+
+
+def _translated(file: Path, model: str | None) -> dict[str, Any]:
+    """Return what stage configs say as a placement, and print what became of each entry."""
+    from antiphon.models.registry import resolve
+    from antiphon.pipeline.speech.model import SPEECH
+    from antiphon.placement.stage_configs import translate
+
+    family, _ = resolve(model)
+    told = translate(file, family.tasks[SPEECH].pipeline)
+    for remark in sorted(told.remarks, key=lambda each: not each.is_translated):
+        sign = "->" if remark.is_translated else "no meaning here:"
+        typer.echo(f"{remark.entry} {sign} {remark.meaning}", err=True)
+    return told.values
+
+
 def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, StageKind]]":
     """Return the engines of all served models, and the kinds of their stages.
 

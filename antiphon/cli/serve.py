@@ -78,6 +78,15 @@ class ServeFlags:
         flag("Entry of the placement, as stage.talker.replicas=2; repeatable.", "none", "--set"),
         "server.placement_set",
     ] = None
+    stage_configs: Annotated[
+        Path | None,
+        flag(
+            "Stage configs of vLLM-Omni, which are translated.",
+            "none",
+            *("--stage-configs-path", "--deploy-config"),
+        ),
+        "server.stage_configs",
+    ] = None
     log_level: Annotated[
         str | None, flag("debug, info, warning or error.", SETTING), "server.log_level"
     ] = None
@@ -90,12 +99,14 @@ def serve(flags: ServeFlags) -> None:
 
     All settings can also come from the environment or a file: see `antiphon config`.
     """
+    from antiphon.cli.placement import with_stage_configs
     from antiphon.config_sources import load_settings, set_library_defaults
     from antiphon.models.registry import resolve
     from antiphon.placement.settings_placement import resolved
 
     set_library_defaults()
-    settings = resolved(load_settings(settings_of(flags), file=flags.config))
+    settings = load_settings(settings_of(flags), file=flags.config)
+    settings = resolved(with_stage_configs(settings))
     for model in settings.served():
         resolve(model.source)  # a wrong name fails before anything heavy is imported
 

@@ -36,7 +36,7 @@ class Document:
 
     def under(self, other: "Document") -> "Document":
         """Return this one with ``other`` laid over it: mappings are merged, all else replaced."""
-        values = _merged(self.values, other.values)
+        values = merged(self.values, other.values)
         return Document(values, {**self.places, **other.places})
 
     def place_of(self, path: KeyPath) -> str:
@@ -161,13 +161,14 @@ def _take_places(node: Node, path: KeyPath, source: str, places: dict[KeyPath, s
             places[*path, name] = f"{source}:{key.start_mark.line + 1}"
 
 
-def _merged(below: Any, above: Any) -> Any:
+def merged(below: Any, above: Any) -> Any:
+    """Return one value laid over another: mappings are merged by key, all else is replaced."""
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
-    merged = dict(below)
+    both = dict(below)
     for key, value in above.items():
-        merged[key] = _merged(merged[key], value) if key in merged else value
-    return merged
+        both[key] = merged(both[key], value) if key in both else value
+    return both
 
 
 def _entry(text: str) -> Document:

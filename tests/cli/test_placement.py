@@ -50,3 +50,15 @@ def test_list_names_every_profile(run: Run) -> None:
 
     table = run("placement", "list").stdout
     assert all(name in table for name in profiles())
+
+
+def test_translate_prints_a_placement_that_can_be_read_again(run: Run, tmp_path: Path) -> None:
+    configs = tmp_path / "stages.yaml"
+    configs.write_text("stages: [{stage_id: 0, devices: '1', enforce_eager: true}]")
+    told = run("placement", "translate", str(configs), "toy")
+    assert "stage 0: devices: 1 -> devices: cuda:1" in told.stderr
+    assert "stage 0: enforce_eager: True no meaning here: " in told.stderr
+    path = tmp_path / "placement.yaml"
+    path.write_text(told.stdout, encoding="utf-8")
+    values = json.loads(run("placement", "show", str(path), "--json").stdout)
+    assert values["stages"]["talker"] == {"devices": ["cuda:1"]}

@@ -1,0 +1,258 @@
+"""Translates vLLM-Omni's stage configs into a placement, and tells what became of each entry.
+
+Two layouts exist: deploy files (``stages`` with flat entries, ``connectors``, ``base_config``),
+and the older ones (``stage_args``, each with ``runtime`` and ``engine_args``, and a ``runtime`` for
+all with ``connectors`` and ``edges``). Stages have numbers there, which are those of the pipeline
+here, in order.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from antiphon.errors import SettingsError
+from antiphon.models.spec import StageKind, StageSpec
+from antiphon.placement.documents import merged, parse
+from antiphon.placement.untranslated import why_not
+
+_DTYPES = {"auto": "auto", "bfloat16": "bfloat16", "float32": "float32", "float": "float32"}
+_JOINED = ("devices", "replicas", "environment")
+_MAX_BASES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What became of an entry.
+
+    Attributes:
+        entry: where it stands in the file, and its value.
+        meaning: what it is here, or why it is nothing.
+        is_translated: whether the placement says it.
+    """
+
+    entry: str
+    meaning: str
+    is_translated: bool
+
+
+@dataclass(slots=True)
+class Translation:
+    """A placement made of stage configs.
+
+    Attributes:
+        values: the placement, as a file would say it.
+        remarks: one for each entry that was found.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
+
+    def take(self, entry: str, value: Any, meaning: str) -> None:
+        """Note that an entry has become something."""
+        self.remarks.append(Remark(f"{entry}: {_shown(value)}", meaning, True))
+
+    def drop(self, entry: str, value: Any, why: str) -> None:
+        """Note that an entry is nothing here."""
+        self.remarks.append(Remark(f"{entry}: {_shown(value)}", why, False))
+
+
+def translate(path: Path, pipeline: Sequence[StageSpec]) -> Translation:
+    """Translate a file for a model.
+
+    Args:
+        path: of the file.
+        pipeline: the model's stages, first to last.
+
+    Raises:
+        SettingsError: it cannot be read, has no stages, or others than the model.
+    """
+    values = _read(path)
+    told = Translation()
+    stages = _numbered(values, path)
+    if too_many := [number for number in stages if number >= len(pipeline)]:
+        raise SettingsError(
+            f"{path}: there is a stage {too_many[0]}, but this model's stages are"
+            f" {', '.join(f'{n} ({spec.name})' for n, spec in enumerate(pipeline))}."
+        )
+    sections = {
+        pipeline[number].name: dict(_section(stage, f"stage {number}", told))
+        for number, stage in sorted(stages.items())
+    }
+    decoders = [spec.name for spec in pipeline if spec.kind is StageKind.DECODER]
+    for name, settings in _connectors(values):
+        chunks = dict(_chunks(settings, name, told))
+        for decoder in decoders:
+            sections[decoder] = {**sections.get(decoder, {}), **chunks}
+    _whole_file(values, told)
+    _join(sections, pipeline, told)
+    told.values = {"fabric": "process", "stages": {k: v for k, v in sections.items() if v}}
+    return told
+
+
+def _read(path: Path, depth: int = 0) -> dict[str, Any]:
+    try:
+        values = parse(path.read_text(encoding="utf-8"), str(path)).values
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    base = values.pop("base_config", None)
+    if base is None:
+        return values
+    below = path.parent / str(base)
+    if depth >= _MAX_BASES or not below.is_file():
+        raise SettingsError(f"{path}: base_config: there is no file '{below}', or too many follow.")
+    inherited = _read(below, depth + 1)
+    both: dict[str, Any] = merged(inherited, values)
+    if "stages" in inherited and "stages" in values:  # lists are merged by stage_id
+        by_id = {_stage_id(each, n): each for n, each in enumerate(inherited["stages"])}
+        for number, stage in enumerate(values["stages"]):
+            key = _stage_id(stage, number)
+            by_id[key] = merged(by_id.get(key, {}), stage)
+        both["stages"] = list(by_id.values())
+    return both
+
+
+def _numbered(values: Mapping[str, Any], path: Path) -> dict[int, dict[str, Any]]:
+    """Return the stages of either layout by number, their entries flat."""
+    stages = values.get("stages") or values.get("stage_args")
+    if not isinstance(stages, list) or not all(isinstance(each, dict) for each in stages):
+        raise SettingsError(f"{path}: no list 'stages' (or 'stage_args'): no stage configs.")
+    return {
+        _stage_id(each, number): {
+            **{key: value for key, value in each.items() if key not in ("runtime", "engine_args")},
+            **(each.get("engine_args") or {}),
+            **(each.get("runtime") or {}),
+        }
+        for number, each in enumerate(stages)
+    }
+
+
+def _stage_id(stage: Mapping[str, Any], number: int) -> int:
+    said = stage.get("stage_id", number)
+    if not isinstance(said, int) or said < 0:
+        raise SettingsError(f"stage_id: {said!r} is no number of a stage.")
+    return said
+
+
+def _section(stage: Mapping[str, Any], where: str, told: Translation) -> Iterator[tuple[str, Any]]:
+    """Yield what a section of a placement says of a stage."""
+    parallel = _number(stage.get("tensor_parallel_size") or 1, f"{where}: tensor_parallel_size")
+    for key, value in stage.items():
+        entry = f"{where}: {key}"
+        match key:
+            case "stage_id" | "model_stage" | "tensor_parallel_size" if parallel == 1:
+                continue
+            case "devices":
+                devices = _devices(value, parallel, entry)
+                told.take(entry, value, f"devices: {', '.join(devices)}")
+                yield "devices", devices
+            case "num_replicas":
+                told.take(entry, value, f"replicas: {value}")
+                yield "replicas", value
+            case "env" if isinstance(value, Mapping):
+                told.take(entry, value, "environment")
+                yield "environment", dict(value)
+            case "max_num_seqs" | "max_batch_size":
+                told.take(entry, value, f"max_batch: {value}")
+                yield "max_batch", value
+            case "gpu_memory_utilization":
+                told.take(entry, value, f"memory_fraction: {value}, which is a bound")
+                yield "memory_fraction", value
+            case "dtype" if value in _DTYPES:
+                told.take(entry, value, f"dtype: {_DTYPES[value]}")
+                yield "dtype", _DTYPES[value]
+            case _:
+                told.drop(entry, value, why_not(key))
+
+
+def _devices(value: Any, parallel: int, entry: str) -> list[str]:
+    """Return the device of each replica; of one that spans several, the first."""
+    names = [part.strip() for part in str(value).split(",") if part.strip()]
+    if not names or not all(name.isdigit() or name == "cpu" for name in names):
+        raise SettingsError(f"{entry}: '{value}' is no list of GPUs' numbers, as 0 or 0,1.")
+    return [name if name == "cpu" else f"cuda:{int(name)}" for name in names[::parallel]]
+
+
+def _connectors(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name and the settings of each connector, of either layout."""
+    runtime = values.get("runtime")
+    older = runtime.get("connectors") if isinstance(runtime, Mapping) else None
+    found = values.get("connectors") or older
+    for name, connector in found.items() if isinstance(found, Mapping) else ():
+        if isinstance(connector, Mapping):
+            kind = {"name": connector["name"]} if "name" in connector else {}
+            yield f"connector {name}", {**kind, **(connector.get("extra") or {})}
+
+
+def _chunks(
+    settings: Mapping[str, Any], where: str, told: Translation
+) -> Iterator[tuple[str, Any]]:
+    """Yield what a connector says of the codec's chunks."""
+    for key, value in settings.items():
+        entry = f"{where}: {key}"
+        if key == "initial_codec_chunk_frames" and value == 0:
+            told.drop(entry, value, "0 leaves the first chunk to the server: so it is here")
+        elif key in ("codec_chunk_frames", "initial_codec_chunk_frames"):
+            told.take(entry, value, f"{key}: {value}, or the codec's size below it")
+            yield key, value
+        elif key == "codec_chunk_ramp" and isinstance(value, list) and value:
+            ramp = [_number(each, entry) for each in value]
+            growth = max([2, *(ceil(b / a) for a, b in pairwise(ramp))])
+            told.take(
+                entry, value, f"the first and largest chunk, and codec_chunk_growth: {growth}"
+            )
+            yield "codec_chunk_growth", growth
+            yield "initial_codec_chunk_frames", ramp[0]
+            yield "codec_chunk_frames", max(ramp)
+        else:
+            told.drop(entry, value, why_not(key))
+
+
+def _whole_file(values: Mapping[str, Any], told: Translation) -> None:
+    handled = {"stages", "stage_args", "connectors"}
+    for key, value in values.items():
+        if key in handled:
+            continue
+        if key == "runtime" and isinstance(value, Mapping):
+            for inner, said in value.items():
+                if inner != "connectors":
+                    told.drop(f"runtime: {inner}", said, why_not(inner))
+        else:
+            told.drop(key, value, why_not(key))
+
+
+def _join(
+    sections: dict[str, dict[str, Any]], pipeline: Sequence[StageSpec], told: Translation
+) -> None:
+    """Let a decoder that is placed like the stage before share its engine, as it does here."""
+    for before, spec in pairwise(pipeline):
+        own, its = sections.get(spec.name), sections.get(before.name)
+        if spec.kind is not StageKind.DECODER or own is None or its is None:
+            continue
+        if any(own.get(key) != its.get(key) for key in _JOINED):
+            continue
+        fractions = [each["memory_fraction"] for each in (its, own) if "memory_fraction" in each]
+        if fractions:
+            its["memory_fraction"] = round(min(1.0, sum(fractions)), 4)
+        sections[spec.name] = {
+            key: value for key, value in own.items() if key.find("codec_chunk") >= 0
+        }
+        told.take(
+            f"stages {before.name} and {spec.name}",
+            "one device",
+            "they share an engine and its steps; its memory is that of both, its batch that of"
+            f" {before.name}",
+        )
+
+
+def _number(value: Any, entry: str) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise SettingsError(f"{entry}: {value!r} is no number from 1 on.")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
