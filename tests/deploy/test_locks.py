@@ -88,7 +88,7 @@ def test_locks_and_constraints_agree(path: Path) -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize(
-    ("name", "extras"), [("requirements.lock", ()), ("requirements-cuda.lock", ("torch",))]
+    ("name", "extras"), [("requirements.lock", ()), ("requirements-cuda.lock", ("torch", "ray"))]
 )
 def test_a_lock_has_all_that_the_project_needs(
     name: str, extras: tuple[str, ...], machine: str
