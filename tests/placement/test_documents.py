@@ -1,5 +1,6 @@
 """Placement files: merged as documented, and every mistake told with its place."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +57,23 @@ def test_later_files_win_entry_by_entry_and_single_entries_win_over_all(tmp_path
     assert (file.fabric, file.front_ends) == ("process", 2)
 
 
-@given(TREES, TREES, TREES)
-def test_merging_is_associative_and_the_later_one_is_in_force(
-    first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]
+def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not isinstance(tree, dict):
+        yield path, tree
+        return
+    for key, value in tree.items():
+        yield from leaves(value, (*path, key))
+
+
+@given(TREES, TREES)
+def test_all_of_the_later_one_is_in_force_and_the_rest_is_of_the_earlier(
+    below: dict[str, Any], above: dict[str, Any]
 ) -> None:
-    one, two, three = Document(first), Document(second), Document(third)
-    merged = one.under(two).under(three)
-    assert merged.values == one.under(two.under(three)).values
-    assert one.under(one).values == first
-    for key, value in third.items():
-        if not isinstance(value, dict):
-            assert merged.values[key] == value
+    merged = Document(below).under(Document(above)).values
+    found, later = dict(leaves(merged)), dict(leaves(above))
+    assert found.items() >= later.items()
+    assert found.items() - later.items() <= dict(leaves(below)).items()
+    assert Document(below).under(Document(below)).values == below
 
 
 def test_a_file_extends_profiles_and_files_beside_it(tmp_path: Path) -> None:
