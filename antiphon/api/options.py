@@ -9,6 +9,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from antiphon.api.middleware import json_limits
+from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.peer_fields import NOT_SERVED
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
@@ -54,8 +55,9 @@ class FamilyOptions:
         if _AUDIO in known:
             members = _without_alias(members)
         values = {name: value for name, value in members.items() if name in known}
-        ignored = tuple(name for name in members if name not in known)
-        _refuse_not_served(ignored, body.extra_params or {}, task)
+        unknown = [name for name in members if name not in known]
+        _refuse_not_served(unknown, body.extra_params or {}, task)
+        ignored = tuple(name for name in unknown if name not in KokoroMembers.model_fields)
         recordings = {name: values.pop(name) for name in task.recordings if name in values}
         try:
             task.options.model_validate(values)

@@ -17,7 +17,6 @@ from antiphon.api.forms import FormRoute
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.api.options import FamilyOptions, ignored_headers
 from antiphon.api.schemas.error import ErrorBody
-from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.tagged_speech import open_tagged
@@ -86,8 +85,7 @@ async def create_speech(
     request = body.to_domain(speech_id)
     model = server.speech.model(request.model)
     native_hz, channels = model.capabilities.sample_rate_hz, model.capabilities.channels
-    unknown = FamilyOptions.of(body, model.task).ignored
-    ignored = [name for name in unknown if name not in KokoroMembers.model_fields]
+    ignored = FamilyOptions.of(body, model.task).ignored
     sample_rate_hz = request.sample_rate_hz or native_hz
     words = WordTimestampCollector() if request.word_timestamps else None
     unspoken = UnspokenCollector()

@@ -24,6 +24,7 @@ from antiphon.api.schemas.speech_jobs import (
 )
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
+from antiphon.api.tagged_speech import tagged_turns
 from antiphon.config import Settings
 from antiphon.errors import (
     InvalidRequestError,
@@ -31,14 +32,15 @@ from antiphon.errors import (
     UnavailableError,
     UnknownJobError,
 )
-from antiphon.pipeline.speech.job_plan import Chapter, JobPlan
+from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.jobs import JobRunner
+from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobLimits
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.types import Caller, new_seed
+from antiphon.types import Caller, SpeechRequest, new_seed
 
 PATH = "/v1/audio/speech/jobs"
 MAX_SEED = 2**63 - 1
@@ -99,16 +101,19 @@ async def create_job(
     """Put a text in the queue; what could not be spoken, or kept, is refused at once."""
     body.check_length(server.settings.jobs.max_input_characters)
     own = server.seen_by(Caller(caller.owner))  # an admin's job has no further rights
+    turns: list[SpeechRequest] = []
     for part in body.parts:
         speech = body.speech(part)
         request, model, options = checked_request(speech, speech.to_domain("check"), server)
+        turns += tagged_turns(speech, request, server)
         if request.word_timestamps:
             raise InvalidRequestError(
                 "Jobs give no word timestamps: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))
-    await own.speech.resolve_voice(replace(request, options=options.named), model)
+    for turn in {each.voice: each for each in turns}.values():
+        await own.speech.resolve_voice(replace(turn, options=options.named), model)
     text, plan = await jobs.workers.run(_complete, body.kept(new_seed(), options.ignored), own)
     job = await jobs.add(text, plan, caller.owner)
     return SpeechJobView.of(job, PATH)
@@ -229,21 +234,25 @@ def _plan_of(server: ServerState, job: Job) -> JobPlan:
 
 def _plan(body: SpeechJobBody, id: str, server: ServerState) -> JobPlan:
     """Say what a job does; chapters after the first have seeds of their own."""
-    chapters = []
+    chapters, speed = [], MAX_SPEED
     for index, part in enumerate(body.parts):
         speech = body.speech(part)
         request = replace(speech.to_domain(f"{id}-{index}"), is_live=False)
         assert request.seed is not None
         request = replace(request, seed=segment_seed(request.seed, index) & MAX_SEED)
         model = server.speech.model(request.model)
-        opened = partial(open_stream, speech, request, server)
-        chapters.append(Chapter(part.title, part.input, opened))
+        turns = tagged_turns(speech, request, server)
+        speed = min(speed, *(turn.speed for turn in turns))
+        parts = [
+            ChapterPart(turn.input, partial(open_stream, speech, turn, server)) for turn in turns
+        ]
+        chapters.append(Chapter(part.title, tuple(parts)))
     return JobPlan(
         chapters=tuple(chapters),
         format=speech.response_format,
         sample_rate_hz=request.sample_rate_hz or model.capabilities.sample_rate_hz,
         is_split=body.output == "chapters",
-        speed=request.speed,
+        speed=speed,
         model_rate_hz=model.capabilities.sample_rate_hz,
         channels=model.capabilities.channels,
     )

@@ -66,6 +66,15 @@ def test_a_job_is_the_speech_of_its_text(client: httpx.Client, format: str) -> N
     assert job["progress"]["fraction"] == 1.0
 
 
+def test_tags_change_voice_and_rate_in_a_job_too(client: httpx.Client) -> None:
+    text = "One. [voice:bass] Two. [rate:2] Three.[pause:0.1s]"
+    body = {"input": text, "seed": 9, "response_format": "wav", "volume_multiplier": 0.5}
+    job = done(client, **body)
+    speech = client.post("/v1/audio/speech", json={**body, "stream": False})
+    assert client.get(job["files"][0]["url"]).content == speech.content
+    assert job["progress"]["fraction"] == 1.0
+
+
 def test_a_job_without_a_seed_gets_one(client: httpx.Client) -> None:
     texts = [client.get(done(client, input="Words.")["files"][0]["url"]).content for _ in "ab"]
     assert texts[0] != texts[1]
@@ -151,6 +160,9 @@ def test_a_job_can_be_paused_resumed_cancelled_listed_and_deleted(client: httpx.
         ({"input": "x", "voice": "nobody"}, "voice"),
         ({"input": "x", "model": "none"}, "model"),
         ({"input": "x", "speed": 99}, "speed"),
+        ({"input": "x [voice:nobody] y"}, "voice"),
+        ({"input": "x [rate:99] y"}, "input"),
+        ({"input": "[voice:bass]"}, "input"),
         ({"input": "x", "language": "klingon"}, "language"),
         ({"input": "x" * 201}, "input"),
         ({"input": "x", "output": "tape"}, "output"),

@@ -6,10 +6,12 @@ from threading import Lock
 import numpy as np
 import torch
 
+from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.recording import Recording
+from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
@@ -34,6 +36,8 @@ class VoiceEncoder:
         assert config.speaker_encoder is not None, "only base checkpoints encode voices"
         self._device = resolve_device(context.device, context.memory_fraction)
         self._lock = Lock()
+        self._rate_hz = config.codec.sample_rate_hz
+        self._max_samples = (MAX_POSITIONS - MIN_BUDGET_FRAMES) * config.codec.samples_per_frame
         like = torch.empty(0, dtype=torch.float32, device=self._device)
         with speaker_encoder_weights(context.path, config, like=like) as weights:
             self._speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
@@ -58,8 +62,14 @@ class VoiceEncoder:
         """Return the speaker vector, float32 ``[D]``, or codes, int64 ``[num_frames, Q]``.
 
         Raises:
-            InvalidRequestError: the recording is too short.
+            InvalidRequestError: the recording is too short, or longer than any prompt could be.
         """
+        if len(recording.samples) > self._max_samples:
+            raise InvalidRequestError(
+                f"Invalid 'ref_audio': at most {self._max_samples / self._rate_hz:.0f} seconds"
+                " are allowed.",
+                param="ref_audio",
+            )
         with self._lock, exact_float32():
             samples = torch.tensor(recording.samples, device=self._device)
             if recording.wanted == "speaker":

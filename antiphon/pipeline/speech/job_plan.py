@@ -16,18 +16,24 @@ _KEPT_SAMPLE_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """A part of a job.
+class ChapterPart:
+    """What is spoken by one voice at one rate.
 
     Attributes:
-        title: for people.
         text: what it says.
         open: begins to speak it.
     """
 
-    title: str | None
     text: str
     open: Callable[[SegmentCheckpoints], SpeechStream]
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A part of a job; its ``title`` is for people."""
+
+    title: str | None
+    parts: tuple[ChapterPart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,7 @@ class JobPlan:
         format: of its files.
         sample_rate_hz: of its files.
         is_split: whether each chapter is a file.
-        speed: of speech.
+        speed: of speech, where it is slowest.
         model_rate_hz: at which segments are kept.
         channels: of the audio.
     """
@@ -60,8 +66,8 @@ class JobPlan:
         """
         pause_s = CHAPTER_PAUSE_S * len(self.chapters)
         num_text_bytes = 0
-        for chapter in self.chapters:
-            for piece in split_pauses(chapter.text):
+        for text in (part.text for chapter in self.chapters for part in chapter.parts):
+            for piece in split_pauses(text):
                 if isinstance(piece, Pause):
                     pause_s += piece.duration_s
                 else:

@@ -57,8 +57,8 @@ class JobAccount:
     usage: Usage = Usage()
     reason: FinishReason = "stop"
     unspoken: tuple[str, ...] = ()
-    share: float = 0.0  # of the chapters before this one
-    chapter_share: float = 1.0
+    share: float = 0.0  # of what comes before this part
+    part_share: float = 1.0
     num_segments: int = 0
     audio_s: float = 0.0
     num_damaged: int = 0
@@ -68,7 +68,7 @@ class JobAccount:
         self.num_segments += 1
         self.num_damaged += done.was_damaged
         self.audio_s += done.audio_s
-        fraction = min(1.0, self.share + self.chapter_share * done.fraction)
+        fraction = min(1.0, self.share + self.part_share * done.fraction)
         if fraction >= self.progress.fraction:
             self.progress = JobProgress(
                 fraction=fraction, num_segments=self.num_segments, audio_s=self.audio_s
@@ -113,22 +113,24 @@ async def speak_job(plan: JobPlan, place: JobPlace, account: JobAccount) -> JobR
         is_split=plan.is_split,
         spend=budget.spend,
     )
-    num_characters = sum(len(chapter.text) for chapter in plan.chapters)
+    num_characters = sum(len(part.text) for chapter in plan.chapters for part in chapter.parts)
     try:
         for index, chapter in enumerate(plan.chapters):
-            account.chapter_share = len(chapter.text) / num_characters
-            checkpoints = SegmentCheckpoints(
-                place.folder / str(index), workers, account.segment_done, spend=budget.spend
-            )
             await workers.run(files.begin_chapter)
-            async with aclosing(chapter.open(checkpoints)) as events:
-                async for event in events:
-                    if isinstance(event, AudioChunk):
-                        await workers.run(files.write, event.samples)
-                    else:
-                        account.ended(event)
+            for number, part in enumerate(chapter.parts):
+                account.part_share = len(part.text) / num_characters
+                folder = place.folder / (f"{index}-{number}" if number else str(index))
+                checkpoints = SegmentCheckpoints(
+                    folder, workers, account.segment_done, spend=budget.spend
+                )
+                async with aclosing(part.open(checkpoints)) as events:
+                    async for event in events:
+                        if isinstance(event, AudioChunk):
+                            await workers.run(files.write, event.samples)
+                        else:
+                            account.ended(event)
+                account.share += account.part_share
             await workers.run(files.end_chapter, chapter.title)
-            account.share += account.chapter_share
         kept = await workers.run(files.hand_over, place.media, place.media_folder)
     finally:
         files.close()

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 from antiphon.config import ModelSettings
 from antiphon.errors import UnknownVoiceError
@@ -42,6 +44,19 @@ class SpeechModel(LoadedTask):
     def capabilities(self) -> SpeechCapabilities:
         """What the loaded checkpoint can do."""
         return self.prompter.capabilities
+
+    async def prepare_to_encode(self, options: Mapping[str, Any]) -> None:
+        """Load the stages if ``options`` have a recording, which its prompts ask the encoder for.
+
+        Prompts are built in worker threads, where loading would keep others waiting.
+
+        Raises:
+            ModelLoadingError: they are not loaded in time; loading goes on.
+            ModelLoadError: they cannot be served.
+        """
+        if any(isinstance(options.get(name), np.ndarray) for name in self.task.recordings):
+            async with self._pool.held(self._stages):
+                pass
 
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.

@@ -157,6 +157,7 @@ class Synthesis:
         """Return what all segments have in common, once the voice is there."""
         if self._segment_context is None:
             request, voice = await self._shared.resolve_voice()
+            await self._shared.model.prepare_to_encode(request.options)
             self._segment_context = SegmentContext(
                 request=request,
                 voice=voice,

@@ -247,6 +247,7 @@ class VoiceService:
         else:
             rate_hz = model.capabilities.sample_rate_hz
             samples = await self._recordings.load(voice.content, rate_hz)
+            await model.prepare_to_encode({model.task.recordings[0]: samples})
             made = await self.workers.run(_heard, samples, voice, model)
         await self.workers.run(_try, made, model)
         return made

@@ -12,6 +12,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
+from antiphon.models.qwen3_tts.recording import Recording
 from antiphon.models.qwen3_tts.voice_encoder import VoiceEncoder
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
@@ -160,3 +161,11 @@ def tune(seed: int) -> Samples:
     for hz in rng.uniform(80, 4000, 6):
         samples += 0.1 * np.sin(2 * np.pi * hz * times_s * (1 + 0.1 * times_s))
     return samples.astype(np.float32)
+
+
+def test_what_no_prompt_could_hold_is_not_encoded(path: Path) -> None:
+    encoder = VoiceEncoder(LoadContext(path, "cpu", "float32"))
+    long = np.zeros(330 * 24_000, np.float32)
+    with pytest.raises(InvalidRequestError, match="at most 312 seconds") as caught:
+        encoder.encode(Recording(long, "speaker"))
+    assert caught.value.param == "ref_audio"

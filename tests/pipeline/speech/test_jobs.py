@@ -16,7 +16,7 @@ from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import EngineError, StorageFullError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
-from antiphon.pipeline.speech.job_plan import Chapter, JobPlan
+from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.jobs import JobRunner
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
@@ -78,7 +78,7 @@ class Shop:
 
     def plan(self, job: Job | None = None) -> JobPlan:
         chapters = [
-            Chapter(request.id, request.input, partial(self.speech.stream, request))
+            Chapter(request.id, (ChapterPart(request.input, partial(self.speech.stream, request)),))
             for request in REQUESTS
         ]
         return JobPlan(
