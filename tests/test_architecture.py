@@ -36,7 +36,7 @@ MAY_IMPORT = {
         *GROUND,
     },
     "web": set[str](),
-    "api": {"pipeline", "storage", "voices", "audio", "models", "__init__", *GROUND},
+    "api": {"pipeline", "fabric", "storage", "voices", "audio", "models", "__init__", *GROUND},
     "__init__": {"offline", "models", "types"},
     "offline": {
         *("pipeline", "models", "voices", "audio"),

@@ -29,6 +29,7 @@ from antiphon.api.adapters import ADAPTERS
 from antiphon.api.adapters.errors import ServiceErrorMiddleware
 from antiphon.api.description import DescribedApi
 from antiphon.api.errors import ErrorMiddleware, raised_by_framework
+from antiphon.api.front_end import FrontEnd
 from antiphon.api.loop_lag import LoopLag
 from antiphon.api.middleware.access_log import AccessLogMiddleware
 from antiphon.api.middleware.base import (
@@ -44,7 +45,7 @@ from antiphon.api.middleware.connection_limits import (
 )
 from antiphon.api.middleware.failed_keys import FailedKeys
 from antiphon.api.middleware.keys import KeyRing
-from antiphon.api.middleware.limit_table import LimitTable, LocalLimitTable
+from antiphon.api.middleware.limit_table import LimitTable
 from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.middleware.memory_trim import MemoryTrimmer
 from antiphon.api.middleware.methods import MethodMiddleware, raise_again
@@ -90,7 +91,11 @@ EXPOSED_HEADERS = (
 
 
 def create_app(
-    settings: Settings, *, pages: Sequence[Route] = (), progress: LoadProgress | None = None
+    settings: Settings,
+    *,
+    pages: Sequence[Route] = (),
+    progress: LoadProgress | None = None,
+    front_end: FrontEnd | None = None,
 ) -> FastAPI:
     """Return the server; the model is loaded when it starts, before any request.
 
@@ -98,17 +103,19 @@ def create_app(
         settings: of everything.
         pages: routes that are not part of the API.
         progress: called in other threads while models load.
+        front_end: which one this is of several; ``None``: the only one.
 
     Raises:
         SettingsError: the API keys cannot be read.
         ModelLoadError: from the start-up, not from here: the model cannot be served.
     """
-    guards = _guards(settings, Metrics(), LocalLimitTable())
+    front_end = front_end or FrontEnd()
+    guards = _guards(settings, Metrics(front_end.metrics), front_end.table)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with AsyncExitStack() as stack:
-            app.state.server = server = await _start(settings, guards, progress, stack)
+            app.state.server = server = await _start(settings, guards, progress, front_end, stack)
             described.loaded_tasks = server.tasks
             app.state.jobs = await start_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)
@@ -176,14 +183,21 @@ def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
 
 
 async def _start(
-    settings: Settings, guards: Guards, progress: LoadProgress | None, stack: AsyncExitStack
+    settings: Settings,
+    guards: Guards,
+    progress: LoadProgress | None,
+    front_end: FrontEnd,
+    stack: AsyncExitStack,
 ) -> ServerState:
     """Load models and warm them in the background; ``stack`` undoes it all in reverse order."""
-    models = await load_models(settings, progress, stack)
+    cluster = None if front_end.connect is None else await front_end.connect()
+    if cluster is not None:
+        guards.metrics.processes = cluster.processes
+    models = await load_models(settings, progress, stack, cluster)
     guards.metrics.engines = lambda: [
         (model.name, *each) for model in models.values() for each in model.engine_stats()
     ]
-    stack.callback(LoopLag(guards.metrics.event_loop_lag_s).stop)
+    stack.callback(LoopLag(guards.metrics.event_loop_lag_s.labels(front_end.index)).stop)
     recordings = Recordings(settings.references)
     stack.callback(recordings.close)
     uploaded = VoiceService(settings.data, recordings)

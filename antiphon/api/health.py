@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
 from antiphon import __version__
@@ -46,4 +46,4 @@ async def index() -> dict[str, Any]:
 @router.get("/metrics", response_class=Response)
 async def metrics(server: Server) -> Response:
     """Give the metrics in Prometheus's text format."""
-    return Response(generate_latest(server.speech.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(await server.speech.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -1,6 +1,9 @@
 """What ``antiphon serve`` says once it listens: its addresses, its voices and a first call."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,22 +16,43 @@ _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8
 
 
-def announce(server: ServerState, port: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """What is said of a server that listens; data.
+
+    Attributes:
+        url: of its page.
+        rows: what there is to know, by name.
+        has_keys: whether a call needs a key.
+    """
+
+    url: str
+    rows: Mapping[str, str]
+    has_keys: bool
+
+    @classmethod
+    def of(cls, server: ServerState, port: int) -> Self:
+        """Describe a server that listens on a port."""
+        url = f"http://{_reachable(server.settings.server.host)}:{port}"
+        model, *more = server.speech.models.values()
+        rows = {
+            "Page": url,
+            "API": f"{url}/v1",
+            "Model": f"{model.name}: {model.family.title}",
+            **({"More": ", ".join(each.name for each in more)} if more else {}),
+            "Voices": _voices(model),
+        }
+        return cls(url, rows, has_keys=bool(server.guards.keys))
+
+
+def announce(banner: Banner) -> None:
     """Print the address of a server that listens, on stdout."""
-    url = f"http://{_reachable(server.settings.server.host)}:{port}"
-    model, *more = server.speech.models.values()
-    rows = {
-        "Page": url,
-        "API": f"{url}/v1",
-        "Model": f"{model.name}: {model.family.title}",
-        **({"More": ", ".join(each.name for each in more)} if more else {}),
-        "Voices": _voices(model),
-    }
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"\n[bold]Antiphon {__version__}[/] is listening. Ctrl-C stops it.\n")
-    for name, value in rows.items():
+    for name, value in banner.rows.items():
         console.print(f"  [bold]{name:<8}[/]{escape(value)}")
-    console.print("\n" + escape(_first_call(f"{url}/v1", has_keys=bool(server.guards.keys))) + "\n")
+    first_call = _first_call(f"{banner.url}/v1", has_keys=banner.has_keys)
+    console.print("\n" + escape(first_call) + "\n")
 
 
 def _reachable(host: str) -> str:

@@ -68,6 +68,14 @@ class ServeFlags:
     data_dir: Annotated[
         Path | None, flag("Folder of uploaded voices.", "the user's data folder"), "data.dir"
     ] = None
+    front_ends: Annotated[
+        int | None,
+        flag("HTTP processes that share the port; 0: one process is the server.", SETTING),
+        "server.front_ends",
+    ] = None
+    fabric: Annotated[
+        str | None, flag("Where stages run: local, process or ray.", SETTING), "server.fabric"
+    ] = None
     placement: Annotated[
         list[str] | None,
         flag("Profile or YAML file that says what runs where; repeatable.", "none"),
@@ -110,6 +118,11 @@ def serve(flags: ServeFlags) -> None:
     for model in settings.served():
         resolve(model.source)  # a wrong name fails before anything heavy is imported
 
-    from antiphon.cli.uvicorn_server import run
+    if settings.server.front_ends:
+        from antiphon.cli.front_ends import run_front_ends
 
-    run(settings)
+        run_front_ends(settings)
+    else:
+        from antiphon.cli.uvicorn_server import run
+
+        run(settings)

@@ -6,16 +6,19 @@ import logging
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import FrameType
 
 import uvicorn
 
 from antiphon.api.app import create_app
+from antiphon.api.front_end import FrontEnd
 from antiphon.api.state import ServerState
 from antiphon.api.transport.connections import max_open_connections
 from antiphon.api.transport.protocols import uvicorn_options
-from antiphon.cli.banner import announce
+from antiphon.api.transport.shared_listener import SharedListener
+from antiphon.cli.banner import Banner, announce
 from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
@@ -39,12 +42,28 @@ QUIET_TICKS = 5
 """Tenths of a second without any work, after which a server that drains has drained."""
 
 
-class _Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """Enters the app's lifespan itself: what fails while loading is raised, not logged."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        front_end: FrontEnd | None = None,
+        on_started: Callable[[Banner], None] = announce,
+    ) -> None:
+        """Load nothing yet.
+
+        Args:
+            settings: of everything.
+            front_end: which one this is of several; ``None``: the only one.
+            on_started: called when it listens.
+        """
         self._show: LoadProgress | None = None
-        self._app = create_app(settings, pages=page_routes(), progress=self._show_progress)
+        self._front_end = front_end
+        self._on_started = on_started
+        self._app = create_app(
+            settings, pages=page_routes(), progress=self._show_progress, front_end=front_end
+        )
         self._settings = settings
         self._loaded = AsyncExitStack()
         self._drained_by_s: float | None = None
@@ -60,7 +79,7 @@ class _Server(uvicorn.Server):
                 server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_S,
                 **uvicorn_options(
-                    settings.limits,
+                    front_end.share_of(settings.limits) if front_end else settings.limits,
                     self._app.state.guards.metrics,
                     max_open=max_open_connections(settings.limits),
                 ),
@@ -69,17 +88,36 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets
-        with shown_progress("loading", logger.info) as self._show:
-            await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
-        self._show = None
+        port: int = sockets[0].getsockname()[1]
+        await self._load()
         gc.collect()
         if not self._settings.models.unloads:
             gc.freeze()  # what stays need not be gone over, which would hold up every stream
         # A full collection goes over all that open streams hold: 500 objects for each WebSocket,
         # 190 ms with 480 of them, every ten seconds by default.
         gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_RATIO)
-        await super().startup(sockets)
-        announce(self._state, sockets[0].getsockname()[1])
+        if self._front_end is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            self.servers += [SharedListener(sockets, self._protocol)]  # type: ignore[list-item]
+        self._on_started(Banner.of(self._state, port))
+
+    async def _load(self) -> None:
+        lifespan = self._app.router.lifespan_context(self._app)
+        if self._front_end is not None:  # the parent shows the progress of all
+            await self._loaded.enter_async_context(lifespan)
+            return
+        with shown_progress("loading", logger.info) as self._show:
+            await self._loaded.enter_async_context(lifespan)
+        self._show = None
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        """Return what serves a connection, as uvicorn makes it."""
+        protocol: asyncio.BaseProtocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     @property
     def _state(self) -> ServerState:
@@ -154,6 +192,13 @@ class _NoFalseAlarms(logging.Filter):
         return not (record.exc_info and isinstance(record.exc_info[1], cut))
 
 
+def configure(settings: Settings, process: str | None = None) -> None:
+    """Configure the logs and traces of a process; ``process`` names it, if it is one of several."""
+    configure_logging(settings.server.log_level, settings.server.log_format, process)
+    tracing.switch(on=settings.server.traces)
+    logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
+
+
 def run(settings: Settings) -> None:
     """Serve until Ctrl-C or SIGTERM; both end the process well.
 
@@ -161,12 +206,10 @@ def run(settings: Settings) -> None:
         SettingsError: the address cannot be listened on.
         ModelLoadError: the model cannot be served.
     """
-    configure_logging(settings.server.log_level, settings.server.log_format)
-    tracing.switch(on=settings.server.traces)
-    logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
+    configure(settings)
     sockets = bind(settings.server)
     try:
-        _Server(settings).run(sockets)
+        ApiServer(settings).run(sockets)
     except KeyboardInterrupt:
         return  # raised again by uvicorn, after everything has been closed
     finally:

@@ -1,29 +1,35 @@
 """A cluster served to other processes, so that several front ends share its stages."""
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.process_cluster import ProcessCluster
-from antiphon.fabric.restarted_process import ProcessState
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.process_state import ProcessState
 
-logger = logging.getLogger(__name__)
+OtherProcesses = Callable[[], Sequence[ProcessState]]
 
 
 class ClusterServer:
     """Serves a cluster; what a process has hosted is released when its connection ends."""
 
-    def __init__(self, cluster: ProcessCluster, token: str) -> None:
-        """Begin without an address; ``token`` is what clients must know."""
+    def __init__(self, cluster: ProcessCluster, token: str, others: OtherProcesses = tuple) -> None:
+        """Begin without an address.
+
+        Args:
+            cluster: that is served.
+            token: what clients must know.
+            others: returns the states of the server's other processes.
+        """
         self._cluster = cluster
+        self._others = others
         self._server = RpcServer(self._welcome, token)
         self._releases: set[asyncio.Task[None]] = set()
 
@@ -50,12 +56,15 @@ class ClusterServer:
                 "host": client.host,
                 "scale": self._cluster.scale,
                 "release": client.release,
-                "processes": client.processes,
+                "processes": self._processes,
             },
             streams={"watch": self._cluster.watch},
             notices={"report": self._cluster.report},
             on_lost=on_lost,
         )
+
+    async def _processes(self) -> tuple[ProcessState, ...]:
+        return (*self._others(), *self._cluster.processes())
 
 
 class _Client:
@@ -80,9 +89,6 @@ class _Client:
     async def release_all(self) -> None:
         for stage_id in tuple(self._num_hosted.elements()):
             await self.release(stage_id)
-
-    async def processes(self) -> tuple[ProcessState, ...]:
-        return self._cluster.processes()
 
 
 class ClusterClient:
@@ -121,7 +127,7 @@ class ClusterClient:
         await self._peer.call("release", stage_id)
 
     async def processes(self) -> tuple[ProcessState, ...]:
-        """Return the states of all stage processes."""
+        """Return the states of all processes of the server, front ends too."""
         states: tuple[ProcessState, ...] = await self._peer.call("processes")
         return states
 

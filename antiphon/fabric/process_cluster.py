@@ -12,10 +12,11 @@ from antiphon.errors import AntiphonError, ModelLoadError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.cluster import Replica
-from antiphon.fabric.restarted_process import ProcessState, RestartedProcess
+from antiphon.fabric.restarted_process import RestartedProcess
 from antiphon.fabric.stage_process import StageProcessPlan
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.models.spec import LoadContext, Ref, StageSpec
+from antiphon.telemetry.process_state import ProcessState
 from antiphon.types import LoadProgress
 
 logger = logging.getLogger(__name__)

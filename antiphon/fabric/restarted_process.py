@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from antiphon.errors import ReplicaLostError
 from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.wire.address import WireAddress
 from antiphon.fabric.wire.stage_client import StageConnection
+from antiphon.telemetry.process_state import ProcessState
 
 logger = logging.getLogger(__name__)
 
@@ -17,27 +17,37 @@ STOP_S = 8.0
 """How long a stage process may take to end."""
 HEALTHY_S = 60.0
 """A process that has lived for so long is restarted at once when it dies."""
-MAX_BACKOFF_S = 30.0
-_FIRST_BACKOFF_S = 0.5
+MAX_PAUSE_S = 30.0
+_FIRST_PAUSE_S = 0.5
 _LOOK_S = 1.0
 _ANSWER_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessState:
-    """A process of a server as its metrics show it; data.
+class RestartPauses:
+    """How long to wait before a process that has died is started again."""
 
-    Attributes:
-        name: of the process.
-        pid: its number, or the last one that it had.
-        is_up: whether it runs.
-        num_restarts: times that it was started again.
-    """
+    def __init__(self) -> None:
+        """Begin with a process that never ran."""
+        self.num_starts = 0
+        self._num_quick_deaths = 0
+        self._started_s = 0.0
 
-    name: str
-    pid: int
-    is_up: bool
-    num_restarts: int
+    async def wait(self) -> None:
+        """Return when it may be started: at once, unless it has died early more than once."""
+        loop = asyncio.get_running_loop()
+        if self.num_starts:
+            lived_s = loop.time() - self._started_s
+            self._num_quick_deaths = 0 if lived_s > HEALTHY_S else self._num_quick_deaths + 1
+            if self._num_quick_deaths > 1:
+                pause_s = _FIRST_PAUSE_S * 2 ** (self._num_quick_deaths - 2)
+                await asyncio.sleep(min(MAX_PAUSE_S, pause_s))
+        self._started_s = loop.time()
+        self.num_starts += 1
+
+    @property
+    def num_restarts(self) -> int:
+        """Starts after the first one."""
+        return max(0, self.num_starts - 1)
 
 
 Launch = Callable[[], Awaitable[ChildProcess]]
@@ -69,15 +79,13 @@ class RestartedProcess:
         self._turn = asyncio.Lock()
         self._child: ChildProcess | None = None
         self._connection: StageConnection | None = None
-        self._num_starts = 0
-        self._num_quick_deaths = 0
-        self._started_s = 0.0
+        self._pauses = RestartPauses()
 
     @property
     def state(self) -> ProcessState:
         """What metrics show."""
         child = self._child
-        num_restarts = max(0, self._num_starts - 1)
+        num_restarts = self._pauses.num_restarts
         if child is None:
             return ProcessState(self.name, 0, is_up=False, num_restarts=num_restarts)
         return ProcessState(self.name, child.pid, child.is_running, num_restarts)
@@ -93,9 +101,7 @@ class RestartedProcess:
             if self._connection is not None and self._connection.lost is None:
                 return self._connection
             await self._end(0.0)
-            await asyncio.sleep(self._backoff_s())
-            self._started_s = asyncio.get_running_loop().time()
-            self._num_starts += 1
+            await self._pauses.wait()
             self._child = await self._launch()
             address = await self._child.told()
             self._connection = await StageConnection.connect(address, self._token)
@@ -166,13 +172,3 @@ class RestartedProcess:
                 how = f"by signal {-status}" if status < 0 else f"with status {status}"
                 return f"its process has ended {how}"
         return "the connection to its process was lost"
-
-    def _backoff_s(self) -> float:
-        """Return how long to wait before the next start."""
-        if not self._num_starts:
-            return 0.0
-        lived_s = asyncio.get_running_loop().time() - self._started_s
-        self._num_quick_deaths = 0 if lived_s > HEALTHY_S else self._num_quick_deaths + 1
-        if self._num_quick_deaths < 2:
-            return 0.0
-        return float(min(MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** (self._num_quick_deaths - 2)))

@@ -4,11 +4,23 @@ Labels take few values: models by their served names, kinds of voices, formats, 
 written in the API's description. Nothing that a client makes up becomes a label.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from antiphon.telemetry.engine_metrics import EngineCollector, Engines
+from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
 from antiphon.telemetry.stream_stats import StreamMetrics
 
 _HTTP_BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
@@ -18,15 +30,22 @@ _LAG_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 class Metrics:
     """Prometheus metrics in a registry of their own, so that several servers share a process.
 
+    Front ends of one server share theirs by files (prometheus_client's multiprocess mode): each
+    counts for itself, and any of them can say what all have counted, those too that have died.
+
     Attributes:
         engines: returns the latest statistics of all engines when the metrics are scraped.
+        processes: returns the states of the server's processes, if there are several.
         observe: measures a stream; see `StreamMetrics.observe`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Path | None = None) -> None:
+        """Count from zero; ``shared`` is the folder of the files, ``None`` in a single process."""
+        self._shared = shared
         self.registry = registry = CollectorRegistry()
         self.observe = StreamMetrics(registry).observe
         self.engines: Callable[[], Engines] = tuple
+        self.processes: Callable[[], Awaitable[Sequence[ProcessState]]] = _no_processes
         registry.register(EngineCollector(lambda: self.engines()))
         ProcessCollector(registry=registry)
 
@@ -34,7 +53,8 @@ class Metrics:
             return Counter(f"antiphon_{name}", text, labels, registry=registry)
 
         def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"antiphon_{name}", text, registry=registry)
+            mode: Literal["livesum"] = "livesum"
+            return Gauge(f"antiphon_{name}", text, registry=registry, multiprocess_mode=mode)
 
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(f"antiphon_{name}", text, labels, registry=registry, buckets=buckets)
@@ -49,7 +69,9 @@ class Metrics:
         text = "Connections that were cut, by reason."
         self.connections_cut = counter("connections_cut", text, "reason")
         text = "How late the event loop comes to what is due."
-        self.event_loop_lag_s = histogram("event_loop_lag_seconds", text, _LAG_BUCKETS_S)
+        self.event_loop_lag_s = histogram(
+            "event_loop_lag_seconds", text, _LAG_BUCKETS_S, "front_end"
+        )
         text = "HTTP requests and WebSockets, by the owner of their key."
         self.owner_requests = counter("owner_requests", text, "owner")
         text = "Jobs that were completed or have failed."
@@ -59,3 +81,18 @@ class Metrics:
         text = "Requests that failed, by the code in their answer."
         self.errors = counter("errors", text, "code", "stage")
         self.memory_reserved = gauge("memory_reserved_bytes", "Memory that requests hold.")
+
+    async def exposition(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        if self._shared is None:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        engines = tuple(self.engines())
+        registry.register(EngineCollector(lambda: engines))
+        registry.register(ProcessStateCollector(await self.processes()))
+        MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
+        return await asyncio.to_thread(generate_latest, registry)
+
+
+async def _no_processes() -> Sequence[ProcessState]:
+    return ()

@@ -169,9 +169,10 @@ class StreamMetrics:
             return kind(f"vllm_omni:{name}", text, labels, registry=registry, **more)
 
         latency, factor = {"buckets": _LATENCY_BUCKETS_S}, {"buckets": _FACTOR_BUCKETS}
+        now = {"multiprocess_mode": "livesum"}  # of the front ends that live
         fault = ("voice", "format", "stage")
-        self._active = ours(Gauge, "speech_active", "Streams open now.")
-        self._waiting = ours(Gauge, "speech_waiting", "Those without audio so far.")
+        self._active = ours(Gauge, "speech_active", "Streams open now.", **now)
+        self._waiting = ours(Gauge, "speech_waiting", "Those without audio so far.", **now)
         self._ended = ours(Counter, "speech_ended", "Streams ended, by reason.", "reason")
         self._failed = ours(Counter, "speech_failed", "Streams that failed.", *fault)
         self._aborted = ours(Counter, "speech_aborted", "Streams whose listener left.", *fault)
@@ -187,8 +188,9 @@ class StreamMetrics:
 
         latency, factor = {"buckets": _OMNI_BUCKETS_S}, {"buckets": _OMNI_FACTOR_BUCKETS}
         text = "Requests whose audio is being made."
-        self._omni_running = omni(Gauge, "num_requests_running", text)
-        self._omni_waiting = omni(Gauge, "num_requests_waiting", "Requests without audio so far.")
+        self._omni_running = omni(Gauge, "num_requests_running", text, **now)
+        text = "Requests without audio so far."
+        self._omni_waiting = omni(Gauge, "num_requests_waiting", text, **now)
         text = "From a request to its end."
         self._omni_latency_s = omni(Histogram, "e2e_request_latency_s", text, **latency)
         text = "Requests completed."

@@ -1,0 +1,79 @@
+"""Accepts connections at sockets that other front ends of the same server listen on, too.
+
+The sockets are inherited from one parent, rather than bound by each process with SO_REUSEPORT: a
+connection waits in one queue, from which whichever process has time takes it. A front end that dies
+or hangs takes no waiting connection with it, and the port stays taken while it is restarted.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 2048
+_PAUSE_S = 1.0
+"""After which a process that has no descriptors left tries again; others may have some."""
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class SharedListener:
+    """Takes one connection in each turn of the loop, so that a burst is shared out evenly."""
+
+    def __init__(
+        self, sockets: Sequence[socket.socket], make_protocol: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        """Listen, on the running loop; ``make_protocol`` is called for each connection."""
+        self._loop = asyncio.get_running_loop()
+        self._sockets = list(sockets)
+        self._make_protocol = make_protocol
+        self._opening: set[asyncio.Task[object]] = set()
+        for each in self._sockets:
+            each.setblocking(False)
+            each.listen(BACKLOG)
+            self._loop.add_reader(each, self._accept, each)
+
+    def close(self) -> None:
+        """Accept nothing more; others go on."""
+        sockets, self._sockets = self._sockets, []
+        for each in sockets:
+            self._loop.remove_reader(each)
+
+    async def wait_closed(self) -> None:
+        """Return when what was accepted has its protocol."""
+        if self._opening:
+            await asyncio.wait(self._opening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            connection, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another process was faster, or the client has gone
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            logger.warning("no connection can be accepted for a moment: %s", error)
+            self._loop.remove_reader(listening)
+            self._loop.call_later(_PAUSE_S, self._resume, listening)
+            return
+        connection.setblocking(False)
+        if connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        opening = self._loop.connect_accepted_socket(self._make_protocol, connection)
+        task: asyncio.Task[object] = self._loop.create_task(opening)
+        self._opening.add(task)
+        task.add_done_callback(partial(self._opened, connection))
+
+    def _opened(self, connection: socket.socket, task: "asyncio.Task[object]") -> None:
+        self._opening.discard(task)
+        if task.cancelled() or (error := task.exception()) is not None:
+            connection.close()
+            if not task.cancelled():
+                logger.info("a connection could not be opened: %s", error)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)

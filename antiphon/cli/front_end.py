@@ -1,0 +1,75 @@
+"""One front end of several: an HTTP server in a process of its own, which a parent starts."""
+
+import socket
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from antiphon.config import Settings
+from antiphon.errors import AntiphonError
+from antiphon.fabric.child_process import begin, tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEndPlan:
+    """What a front end is told when it begins; data.
+
+    Attributes:
+        name: of the process, in logs.
+        settings: of everything.
+        index: of this front end, from 0.
+        number: of front ends.
+        sockets: descriptors of the sockets that all of them listen on.
+        table: descriptor of the memory in which limits count.
+        metrics: folder of the metrics that they share.
+        cluster: address of the `ClusterServer` of their parent.
+        token: of the cluster.
+    """
+
+    name: str
+    settings: Settings
+    index: int
+    number: int
+    sockets: tuple[int, ...]
+    table: int
+    metrics: Path
+    cluster: str
+    token: str
+
+
+def run_front_end(plan: FrontEndPlan) -> None:
+    """Serve until SIGTERM or SIGINT; tell the parent the banner, or the error that ends it.
+
+    Raises:
+        AntiphonError: it cannot serve.
+    """
+    from antiphon.api.front_end import FrontEnd
+    from antiphon.api.middleware.shared_limit_table import SharedLimitTable
+    from antiphon.cli.uvicorn_server import ApiServer, configure
+    from antiphon.fabric.cluster_service import ClusterClient
+
+    configure(plan.settings, plan.name)
+    front_end = FrontEnd(
+        index=plan.index,
+        number=plan.number,
+        table=SharedLimitTable(plan.table, plan.index, plan.number),
+        metrics=plan.metrics,
+        connect=partial(ClusterClient.connect, plan.cluster, plan.token),
+    )
+    sockets = [socket.socket(fileno=each) for each in plan.sockets]
+    ApiServer(plan.settings, front_end, tell).run(sockets)
+
+
+def main() -> None:
+    """Run as a child process."""
+    plan: FrontEndPlan = begin()
+    try:
+        run_front_end(plan)
+    except AntiphonError as error:
+        tell(error)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Several HTTP front ends on one port, and the engines behind them: the parent of all processes.
+
+It holds the port and the memory in which limits are counted, starts what dies again, and hands
+signals on. It never looks at a request.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from antiphon.api.middleware.shared_limit_table import SharedLimitTable, make_shared_memory
+from antiphon.cli.banner import Banner, announce
+from antiphon.cli.front_end import FrontEndPlan
+from antiphon.cli.listen import bind
+from antiphon.cli.progress import shown_progress
+from antiphon.cli.uvicorn_server import (
+    GRACEFUL_SHUTDOWN_S,
+    LAST_RESORT_S,
+    configure,
+)
+from antiphon.cli.watchdog import Watchdog
+from antiphon.concurrency import cancel_and_wait
+from antiphon.config import Settings
+from antiphon.config_sources import cluster_token, process_environment
+from antiphon.errors import AntiphonError
+from antiphon.fabric.child_process import ChildProcess
+from antiphon.fabric.cluster_service import ClusterServer
+from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
+from antiphon.fabric.restarted_process import STOP_S, RestartPauses
+from antiphon.fabric.runtime_folder import runtime_folder
+from antiphon.pipeline.model_loading import STAGE_BUILDER
+from antiphon.telemetry.process_state import ProcessState
+
+logger = logging.getLogger(__name__)
+
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Read by prometheus_client when it is imported: metrics are kept in files of this folder."""
+_MODULE = "antiphon.cli.front_end"
+
+
+class FrontEndProcess:
+    """One front end: started, and started again when it dies."""
+
+    def __init__(
+        self, plan: FrontEndPlan, table: SharedLimitTable, environment: dict[str, str]
+    ) -> None:
+        """Start nothing yet; ``table`` is cleared of what a dead process has counted."""
+        self._plan = plan
+        self._table = table
+        self._environment = environment
+        self._pauses = RestartPauses()
+        self._child: ChildProcess | None = None
+        self.is_stopping = False
+        self.started: asyncio.Future[Banner] = asyncio.get_running_loop().create_future()
+
+    @property
+    def state(self) -> ProcessState:
+        """What metrics show."""
+        child = self._child
+        return ProcessState(
+            name=self._plan.name,
+            pid=0 if child is None else child.pid,
+            is_up=child is not None and child.is_running,
+            num_restarts=self._pauses.num_restarts,
+        )
+
+    async def keep_alive(self) -> None:
+        """Run it until `is_stopping`; `started` gets its banner, or what keeps it from starting."""
+        while not self.is_stopping:
+            await self._pauses.wait()
+            self._child = await self._start()
+            try:
+                news = await self._child.told()
+            except AntiphonError as error:
+                news = error
+            self._note(news)
+            status = await self._child.wait()
+            self._forget(self._child)
+            if not self.is_stopping:
+                how = f"by signal {-status}" if status < 0 else f"with status {status}"
+                logger.error("%s has ended %s, and is started again", self._plan.name, how)
+
+    def send_signal(self, number: int) -> None:
+        """Hand a signal on."""
+        if self._child is not None:
+            self._child.send_signal(number)
+
+    async def stop(self) -> None:
+        """End it at once."""
+        self.is_stopping = True
+        if self._child is not None:
+            await self._child.stop(0.0)
+
+    async def _start(self) -> ChildProcess:
+        return await ChildProcess.start(
+            self._plan.name,
+            _MODULE,
+            self._plan,
+            environment=self._environment,
+            descriptors=(*self._plan.sockets, self._plan.table),
+        )
+
+    def _note(self, news: Banner | AntiphonError) -> None:
+        if isinstance(news, AntiphonError):
+            if self.started.done() and not self.is_stopping:
+                logger.error("%s cannot serve: %s", self._plan.name, news.message)
+            elif not self.started.done():
+                self.started.set_exception(news)
+        elif not self.started.done():
+            self.started.set_result(news)
+
+    def _forget(self, child: ChildProcess) -> None:
+        """Clear what it has counted and will never take back."""
+        self._table.clear_column(self._plan.index)
+        mark_process_dead(child.pid, str(self._plan.metrics))  # type: ignore[no-untyped-call]
+
+
+class FrontEnds:
+    """All front ends, and the cluster that runs the stages."""
+
+    def __init__(self, settings: Settings, sockets: Sequence[socket.socket]) -> None:
+        """Start nothing yet; ``sockets`` are bound."""
+        self._settings = settings
+        self._sockets = sockets
+        self._processes: list[FrontEndProcess] = []
+        self._ended = asyncio.Event()  # by a signal
+        self._watchdog = Watchdog(0.0)
+
+    async def serve(self) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Raises:
+            AntiphonError: a front end cannot serve.
+        """
+        async with AsyncExitStack() as stack:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
+            with shown_progress("loading", logger.info) as show:
+                options = ProcessClusterOptions(
+                    builder=STAGE_BUILDER,
+                    folder=stack.enter_context(runtime_folder()),
+                    token=cluster_token(),
+                    environment=process_environment(),
+                    log_level=self._settings.server.log_level,
+                    log_format=self._settings.server.log_format,
+                    stall_s=self._settings.limits.stall_s,
+                    progress=show,
+                )
+                cluster = ProcessCluster(options)
+                stack.push_async_callback(cluster.close)
+                await self._start(options, cluster, stack)
+                keeping = [asyncio.create_task(each.keep_alive()) for each in self._processes]
+                stack.push_async_callback(self._stop_all, keeping)
+                banner = await self._all_started()
+            if banner is not None:
+                announce(banner)
+                await self._ended.wait()
+                await asyncio.wait(keeping)
+
+    async def _start(
+        self, options: ProcessClusterOptions, cluster: ProcessCluster, stack: AsyncExitStack
+    ) -> None:
+        """Make all that front ends need."""
+        number = self._settings.server.front_ends
+        server = ClusterServer(cluster, options.token, self._states)
+        stack.push_async_callback(server.close)
+        address = await server.serve(f"unix:{options.folder}/cluster.sock")
+        memory = make_shared_memory(number)
+        stack.callback(os.close, memory)
+        metrics = options.folder / "metrics"
+        metrics.mkdir()
+        environment = process_environment({METRICS_VARIABLE: str(metrics)})
+        for index in range(number):
+            plan = FrontEndPlan(
+                name=f"front-end-{index}",
+                settings=self._settings,
+                index=index,
+                number=number,
+                sockets=tuple(each.fileno() for each in self._sockets),
+                table=memory,
+                metrics=metrics,
+                cluster=address,
+                token=options.token,
+            )
+            table = SharedLimitTable(memory, index, number)
+            self._processes.append(FrontEndProcess(plan, table, environment))
+
+    async def _all_started(self) -> Banner | None:
+        """Return the banner once all front ends listen; ``None`` if a signal comes first."""
+        started = asyncio.gather(*(each.started for each in self._processes))
+        ended = asyncio.create_task(self._ended.wait())
+        await asyncio.wait((started, ended), return_when=asyncio.FIRST_COMPLETED)
+        await cancel_and_wait(ended)
+        if not started.done():
+            started.cancel()
+            return None
+        return started.result()[0]
+
+    async def _stop_all(self, keeping: Sequence["asyncio.Task[None]"]) -> None:
+        """End what still runs."""
+        await asyncio.gather(*(each.stop() for each in self._processes))
+        await cancel_and_wait(*keeping)
+
+    def _states(self) -> tuple[ProcessState, ...]:
+        parent = ProcessState("parent", os.getpid(), is_up=True, num_restarts=0)
+        return (parent, *(each.state for each in self._processes))
+
+    def _on_signal(self, number: int) -> None:
+        """Hand a signal on: the first one drains, or gives a few seconds; a second one cuts."""
+        self._ended.set()
+        grace_s = float(GRACEFUL_SHUTDOWN_S)
+        if number == signal.SIGTERM:
+            grace_s = self._settings.limits.grace_s
+        self._watchdog.end_within(grace_s + LAST_RESORT_S + 2 * STOP_S)
+        for each in self._processes:
+            each.is_stopping = True
+            each.send_signal(number)
+
+
+def run_front_ends(settings: Settings) -> None:
+    """Serve with several front ends until Ctrl-C or SIGTERM; both end all processes well.
+
+    Raises:
+        SettingsError: the address cannot be listened on.
+        ModelLoadError: the model cannot be served.
+    """
+    configure(settings, "parent")
+    sockets = bind(settings.server)
+    try:
+        asyncio.run(_serve(settings, sockets))
+    finally:
+        for each in sockets:
+            each.close()
+
+
+async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
+    await FrontEnds(settings, sockets).serve()
