@@ -22,6 +22,7 @@ class WireConnection(asyncio.BufferedProtocol):
 
     Attributes:
         ready: set when the handshake has succeeded; the error if it has not.
+        gone: set when nothing of it is left, its socket included.
         num_writes: so far, for tests and measurements.
     """
 
@@ -44,16 +45,18 @@ class WireConnection(asyncio.BufferedProtocol):
             limits: default: those of `WireLimits`.
         """
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()
         self.num_writes = 0
+        self._loop = asyncio.get_running_loop()
         self._limits = limits or WireLimits()
         self._handshake: Handshake | None = handshake
         self._num_awaited = 0  # bytes that the handshake needs next
         self._proved = proved
         self._received = received
         self._lost = lost
-        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        # From now on, since a connection whose TLS fails is never made.
+        self._timer = self._loop.call_later(self._limits.handshake_s, self._handshake_is_late)
         self._reason = ""
         self._inbox = FrameReader(self._limits)
         self._outbox = FrameWriter(self._limits)
@@ -66,6 +69,11 @@ class WireConnection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """Whether messages can be sent."""
         return self._transport is not None and not self._reason
+
+    @property
+    def num_waiting_bytes(self) -> int:
+        """Bytes that were written and that the other side has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def is_proved(self) -> bool:
@@ -99,18 +107,22 @@ class WireConnection(asyncio.BufferedProtocol):
 
     def close(self, reason: str = "It was closed.") -> None:
         """End the connection; what has been sent in this turn still leaves."""
-        if not self.is_open:
+        if self._reason:
             return
         self._flush()
         self._end(reason)
-        assert self._transport is not None
-        self._transport.close()
+        if self._transport is not None:
+            self._transport.close()
+        else:
+            self.gone.set()
 
     def abort(self, reason: str) -> None:
         """End the connection at once."""
         self._end(reason)
         if self._transport is not None:
             self._transport.abort()
+        else:
+            self.gone.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
@@ -118,8 +130,6 @@ class WireConnection(asyncio.BufferedProtocol):
         if self._reason:  # it was refused before it was made
             self._transport.abort()
             return
-        self._timer = self._loop.call_later(self._limits.handshake_s, self._handshake_is_late)
-        assert self._handshake is not None
         self._take_step(None)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -127,6 +137,7 @@ class WireConnection(asyncio.BufferedProtocol):
         if self._handshake is not None:
             why += " in the handshake (has it another ANTIPHON_CLUSTER_TOKEN?)"
         self._end(f"The connection broke: {why}.")
+        self.gone.set()
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -167,7 +178,6 @@ class WireConnection(asyncio.BufferedProtocol):
         self._num_awaited = step.num_bytes
         if not step.num_bytes:
             self._handshake = None
-            assert self._timer is not None
             self._timer.cancel()
             self._plan_look()
             self.ready.set_result(None)
@@ -212,8 +222,7 @@ class WireConnection(asyncio.BufferedProtocol):
         if self._reason:
             return
         self._reason = reason
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if not self.ready.done():
             self.ready.set_exception(ConnectionError(reason))
             self.ready.exception()  # retrieved, so that the loop does not report it as lost

@@ -121,7 +121,7 @@ class FrameReader:
     def __init__(self, limits: WireLimits) -> None:
         """Begin with nothing."""
         self._limits = limits
-        self._scratch = memoryview(bytearray(2 * limits.max_frame_bytes + 2 * _FRAME.size))
+        self._scratch = _unzeroed(2 * (limits.max_frame_bytes + _FRAME.size))
         self._begin = self._end = 0  # of what is unread in it
         self._large: memoryview | None = None
         self._num_large_bytes = 0  # of it that are there
@@ -207,8 +207,7 @@ class FrameReader:
         if kind == _LARGE and self._large is None:
             if not 0 < num_bytes <= self._limits.max_message_bytes:
                 raise ForeignDataError(f"a message of {num_bytes} bytes is too large")
-            # Not zeroed, which would take long: every byte of it is written before it is read.
-            self._large = memoryview(np.empty(num_bytes, np.uint8))  # type: ignore[arg-type]
+            self._large = _unzeroed(num_bytes)
             self._num_large_bytes = 0
         elif kind == _PART and self._large is not None and num_bytes:
             if num_bytes > len(self._large) - self._num_large_bytes:
@@ -216,3 +215,8 @@ class FrameReader:
             self._num_part_bytes = num_bytes
         elif kind != _PING or num_bytes:
             raise ForeignDataError(f"a frame has an unknown kind, {kind}, or a wrong length")
+
+
+def _unzeroed(num_bytes: int) -> memoryview:
+    """Return memory that costs nothing yet; what is read of it was written before."""
+    return memoryview(np.empty(num_bytes, np.uint8))  # type: ignore[arg-type]

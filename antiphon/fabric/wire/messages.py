@@ -2,7 +2,8 @@
 
 A message is a head (its length, kind, form, number of separate buffers, and the id of a call or
 stream), a body, and the separate buffers, each after a padding to 16 bytes from the message's
-beginning. Audio, of which there is most, has a form of its own: a few numbers and the samples.
+beginning. Audio, of which there is most, has a form of its own: a few numbers, the rest of the
+chunk pickled if there is any, and the samples.
 """
 
 import pickle
@@ -20,10 +21,10 @@ from antiphon.types import AudioChunk
 Buffer: TypeAlias = bytes | memoryview
 _ALIGNMENT = 16
 _HEAD = struct.Struct("<IBBHQ")  # bytes in all, kind, form, number of buffers, id
-_AUDIO = struct.Struct("<IIII")  # sample rate, frames, samples, channels (0: one dimension)
+_AUDIO = struct.Struct("<IIIII")  # sample rate, frames, samples, channels (0: one dimension), rest
 _NUMBER = struct.Struct("<I")
 _IS_LITTLE = sys.byteorder == "little"
-_NO_SAMPLES = np.dtype(np.float32)
+_FLOAT32 = np.dtype(np.float32)
 
 
 class MessageKind(IntEnum):
@@ -74,21 +75,19 @@ def encode(kind: MessageKind, id: int, value: object = None) -> tuple[int, list[
 
 def _is_plain(chunk: AudioChunk) -> bool:
     samples = chunk.samples
-    return (
-        _IS_LITTLE
-        and samples.dtype is _NO_SAMPLES
-        and samples.flags.c_contiguous
-        and not (chunk.words or chunk.unspoken or chunk.frames)
-    )
+    return _IS_LITTLE and samples.dtype is _FLOAT32 and samples.flags.c_contiguous
 
 
 def _encode_audio(kind: MessageKind, id: int, chunk: AudioChunk) -> tuple[int, list[Buffer]]:
     samples = chunk.samples
     channels = 0 if samples.ndim == 1 else samples.shape[1]
-    num_bytes = _HEAD.size + _AUDIO.size + samples.nbytes
+    rest = b""
+    if chunk.words or chunk.unspoken or chunk.frames:
+        rest = dumps((chunk.words, chunk.unspoken, chunk.frames))
+    num_bytes = _HEAD.size + _AUDIO.size + len(rest) + samples.nbytes
     head = _HEAD.pack(num_bytes, kind, _Form.AUDIO, 0, id)
-    head += _AUDIO.pack(chunk.sample_rate_hz, chunk.num_frames, len(samples), channels)
-    return num_bytes, [head, samples.data.cast("B") if samples.size else b""]
+    head += _AUDIO.pack(chunk.sample_rate_hz, chunk.num_frames, len(samples), channels, len(rest))
+    return num_bytes, [head + rest, samples.data.cast("B") if samples.size else b""]
 
 
 def _join(
@@ -155,13 +154,16 @@ def _value(form: int, num_buffers: int, body: memoryview, *, is_owned: bool) -> 
 
 
 def _decode_audio(body: memoryview) -> AudioChunk:
-    rate_hz, num_frames, num_samples, channels = _AUDIO.unpack_from(body)
-    samples = np.frombuffer(bytearray(body[_AUDIO.size :]), np.float32)
+    rate_hz, num_frames, num_samples, channels, num_rest_bytes = _AUDIO.unpack_from(body)
+    begin = _AUDIO.size + num_rest_bytes
+    samples = np.frombuffer(bytearray(body[begin:]), np.float32)
     if channels:
         samples = samples.reshape(num_samples, channels)
     if len(samples) != num_samples:
         raise ForeignDataError("a chunk's length is wrong")
-    return AudioChunk(samples, rate_hz, num_frames)
+    if not num_rest_bytes:
+        return AudioChunk(samples, rate_hz, num_frames)
+    return AudioChunk(samples, rate_hz, num_frames, *loads(body[_AUDIO.size : begin]))
 
 
 def _decode_pickle(num_buffers: int, body: memoryview, *, is_owned: bool) -> Any:

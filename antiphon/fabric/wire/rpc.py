@@ -7,7 +7,7 @@ one that is not read holds up nothing but itself.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 STREAM_WINDOW = 8
 """Items that a stream's maker may be ahead of its reader."""
+
+
+_FAILED = "The process that serves this failed; its log says why."
 
 
 def _nothing() -> None:
@@ -174,29 +177,56 @@ class RpcPeer:
             raise ReplicaLostError(self.lost.message)
 
     def _received(self, message: Message) -> None:
+        """Take a message; raises ForeignDataError if no peer of ours would send it."""
         kind, id, value = message
-        match kind:
-            case MessageKind.ITEM:
+        match kind, value:
+            case MessageKind.ITEM, _:
                 if (incoming := self._incoming.get(id)) is not None:
                     incoming.put(kind, value)
-            case MessageKind.CREDIT:
+            case MessageKind.CREDIT, int():
                 if (credits := self._credits.get(id)) is not None:
                     credits.add(value)
-            case MessageKind.END | MessageKind.ERROR | MessageKind.RESULT:
-                self._answered(kind, id, value)
-            case MessageKind.CLOSE:
+            case MessageKind.CLOSE, None:
                 if (task := self._tasks.get(id)) is not None:
                     task.cancel()
-            case MessageKind.NOTICE | MessageKind.CALL | MessageKind.OPEN:
-                self._serve(kind, id, value)
+            case (MessageKind.ERROR, AntiphonError()) | (MessageKind.END, None):
+                self._answered(kind, id, value)
+            case MessageKind.RESULT, _:
+                self._answered(kind, id, value)
+            case _, (str(method), tuple(arguments), *more):
+                self._asked(kind, id, method, arguments, more)
+            case _:
+                raise ForeignDataError(f"a message of the kind {kind.name} makes no sense")
+
+    def _asked(
+        self, kind: MessageKind, id: int, method: str, arguments: tuple[Any, ...], more: list[Any]
+    ) -> None:
+        """Begin what the other side asks for."""
+        serving: Coroutine[Any, Any, None]
+        match kind, more:
+            case MessageKind.NOTICE, []:
+                # In a turn of the loop, as streams begin in one: they run in the order of their
+                # arrival then, and an error is the loop's to report.
+                if (notice := self._handlers.notices.get(method)) is not None:
+                    self._loop.call_soon(partial(notice, *arguments))
+                return
+            case MessageKind.CALL, [] if id not in self._tasks:
+                serving = self._send_result(id, method, arguments)
+            case MessageKind.OPEN, [int(window)] if id not in self._tasks:
+                credits = self._credits[id] = _Credits(self._loop, window)
+                serving = self._send_items(id, method, arguments, credits)
+            case _:
+                raise ForeignDataError(f"a message of the kind {kind.name} makes no sense")
+        task = self._tasks[id] = self._loop.create_task(serving, name=f"serve {method}")
+        task.add_done_callback(partial(self._served, id))
 
     def _answered(self, kind: MessageKind, id: int, value: Any) -> None:
         if (incoming := self._incoming.pop(id, None)) is not None:
             incoming.put(kind, value)
-        elif kind is MessageKind.RESULT:
-            self._settle(id, value, None)
         elif kind is MessageKind.ERROR:
             self._settle(id, None, value)
+        else:
+            self._settle(id, value, None)
 
     def _settle(self, id: int, value: Any, error: BaseException | None) -> None:
         result = self._results.pop(id, None)
@@ -206,25 +236,6 @@ class RpcPeer:
             result.set_result(value)
         else:
             result.set_exception(error)
-
-    def _serve(self, kind: MessageKind, id: int, value: Any) -> None:
-        """Begin what the other side asks for.
-
-        Notices run in a turn of the loop, as streams begin in one: in the order of their arrival,
-        and an error in one of them is the loop's to report.
-        """
-        method, arguments, *window = value
-        if kind is MessageKind.NOTICE:
-            if (notice := self._handlers.notices.get(method)) is not None:
-                self._loop.call_soon(partial(notice, *arguments))
-            return
-        if kind is MessageKind.OPEN:
-            credits = self._credits[id] = _Credits(self._loop, window[0])
-            serving = self._send_items(id, method, arguments, credits)
-        else:
-            serving = self._send_result(id, method, arguments)
-        task = self._tasks[id] = self._loop.create_task(serving, name=f"serve {method}")
-        task.add_done_callback(partial(self._served, id))
 
     async def _send_result(self, id: int, method: str, arguments: tuple[Any, ...]) -> None:
         value = await self._handlers.calls[method](*arguments)
@@ -250,12 +261,12 @@ class RpcPeer:
             return
         if not isinstance(error, AntiphonError):
             logger.error("'%s' failed", task.get_name(), exc_info=error)
-            error = EngineError("The model failed.")
+            error = EngineError(_FAILED)
         try:
             self.connection.send(MessageKind.ERROR, id, error)
         except ForeignDataError:
             logger.exception("an error cannot be sent")
-            self.connection.send(MessageKind.ERROR, id, EngineError("The model failed."))
+            self.connection.send(MessageKind.ERROR, id, EngineError(_FAILED))
 
     def _lost(self, reason: str) -> None:
         self.lost = ReplicaLostError(reason)

@@ -6,6 +6,7 @@ import os
 import ssl
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +18,14 @@ from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 
 logger = logging.getLogger(__name__)
 
+_CLOSE_S = 2.0
 MAX_UNPROVEN = 64
 """Connections at once that have not shown yet that they know the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireTls:
-    """Files in PEM form for TLS in both directions: each side checks the other's certificate.
+    """Files in PEM form for TLS, in which each side checks the other's certificate.
 
     Attributes:
         certificate: of this process, and those above it.
@@ -36,7 +38,10 @@ class WireTls:
     authority: Path
 
     def context(self, *, is_server: bool) -> ssl.SSLContext:
-        """Return what a connection is made with; names of hosts are checked by clients.
+        """Return what a connection is made with.
+
+        Whoever has a certificate of the authority belongs to the cluster; names of hosts are not
+        checked, since those of pods change.
 
         Raises:
             SettingsError: a file is missing or wrong.
@@ -48,6 +53,7 @@ class WireTls:
         except (OSError, ssl.SSLError) as error:
             raise SettingsError(f"The files for TLS cannot be used: {error}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -84,7 +90,7 @@ class RpcServer:
         self._token = token
         self._tls = tls
         self._limits = limits
-        self._unproven: set[RpcPeer] = set()
+        self._unproven: dict[RpcPeer, None] = {}  # in order of arrival
         self._servers: list[tuple[asyncio.Server, WireAddress]] = []
 
     async def serve(self, address: str) -> str:
@@ -115,8 +121,14 @@ class RpcServer:
             server.close()
             if bound.path is not None:
                 bound.path.unlink(missing_ok=True)
-        for peer in (*self.peers, *self._unproven):
+        closing = [*self.peers, *self._unproven]
+        for peer in closing:
             peer.close()
+        for peer in closing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):  # for what was sent to be read
+                    await peer.connection.gone.wait()
+            peer.connection.abort("It was closed.")
 
     def _accept(self) -> asyncio.BaseProtocol:
         peer = RpcPeer(
@@ -125,22 +137,21 @@ class RpcServer:
             on_proved=self._proved,
             on_lost=self._lost,
         )
-        if len(self._unproven) >= MAX_UNPROVEN:
-            logger.warning("a connection was refused: too many others have not proved themselves")
-            peer.connection.abort("Too many connections wait.")
-        else:
-            self._unproven.add(peer)
+        self._unproven[peer] = None
+        if len(self._unproven) > MAX_UNPROVEN:  # a process of ours is through in no time
+            oldest = next(iter(self._unproven))
+            oldest.connection.abort("Too many connections have not proved themselves.")
         return peer.connection
 
     def _proved(self, peer: RpcPeer) -> None:
-        self._unproven.discard(peer)
+        del self._unproven[peer]
         self.peers.add(peer)
         peer.use(self._welcome(peer))
 
     def _lost(self, peer: RpcPeer) -> None:
         if peer in self._unproven:
             logger.warning("a connection was refused: %s", peer.lost)
-        self._unproven.discard(peer)
+        self._unproven.pop(peer, None)
         self.peers.discard(peer)
 
 

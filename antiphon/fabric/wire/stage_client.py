@@ -43,6 +43,7 @@ class StageConnection:
         self.address = address
         self._peer: RpcPeer
         self._statuses: dict[str, StageStatus] = {}
+        self._greeted = asyncio.Event()
 
     @classmethod
     async def connect(
@@ -66,8 +67,14 @@ class StageConnection:
             ReplicaLostError: nobody listens there, or it is no process of this cluster.
         """
         made = cls(address)
-        handlers = RpcHandlers(notices={"status": made._note_status})
+        handlers = RpcHandlers(
+            notices={"status": made._note_status, "greeted": made._greeted.set},
+            on_lost=made._greeted.set,
+        )
         made._peer = await connect(address, token, handlers, tls=tls, limits=limits)
+        await made._greeted.wait()  # all statuses have come
+        if made.lost is not None:
+            raise made.lost
         return made
 
     @property

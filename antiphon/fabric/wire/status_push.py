@@ -47,6 +47,7 @@ class StatusPusher:
         self.push()
         for handle, status in self._sent.items():
             peer.notify("status", handle.id, status, time.monotonic())
+        peer.notify("greeted")
 
     def _send(self, handle: StageHandle, status: StageStatus | None) -> None:
         for peer in self._peers:

@@ -1,0 +1,65 @@
+"""Two ends of a connection in one process, for tests."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from antiphon.fabric.wire.frames import WireLimits
+from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
+from antiphon.fabric.wire.sockets import RpcServer, connect
+
+DEADLINE_S = 60.0
+TOKEN = "a token"
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test within its deadline."""
+
+    async def timed() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await main()
+
+    asyncio.run(timed())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when a condition holds."""
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def turns(number: int = 20) -> None:
+    """Let everything that is ready run."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def connected(
+    folder: Path,
+    handlers: RpcHandlers,
+    *,
+    limits: WireLimits | None = None,
+    client_handlers: RpcHandlers | None = None,
+) -> AsyncGenerator[tuple[RpcPeer, RpcPeer], None]:
+    """Connect a client to a server that serves these; yield both ends, the client's first."""
+    server = RpcServer(lambda _: handlers, TOKEN, limits=limits)
+    address = await server.serve(f"unix:{folder}/wire/socket")
+    client = await connect(address, TOKEN, client_handlers, limits=limits)
+    try:
+        await until(lambda: bool(server.peers))
+        (there,) = server.peers
+        yield client, there
+    finally:
+        client.close()
+        await server.close()
+
+
+def calls(**methods: Callable[..., Awaitable[Any]]) -> RpcHandlers:
+    return RpcHandlers(calls=methods)
+
+
+def streams(**methods: Callable[..., AsyncGenerator[Any, None]]) -> RpcHandlers:
+    return RpcHandlers(streams=methods)
