@@ -6,12 +6,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from antiphon.config import ModelSettings, Settings
 from tests import faulty
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
+
+# An example may take as long as a busy machine needs.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # httpx waits for five seconds unless a call says otherwise: less than a busy machine may need.
 DEFAULT_TIMEOUT_CONFIG.connect = DEFAULT_TIMEOUT_CONFIG.pool = DEADLINE_S

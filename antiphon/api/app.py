@@ -49,7 +49,7 @@ from antiphon.api.middleware.limit_table import LimitTable
 from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.middleware.memory_trim import MemoryTrimmer
 from antiphon.api.middleware.methods import MethodMiddleware, raise_again
-from antiphon.api.middleware.origins import HostMiddleware, OriginMiddleware, PageMiddleware, Reach
+from antiphon.api.middleware.origins import PageMiddleware, Reach, ReachMiddleware
 from antiphon.api.middleware.rate_limit import RateLimitMiddleware, RateLimits
 from antiphon.api.options import IGNORED_HEADER
 from antiphon.api.speech_jobs import start_jobs
@@ -169,8 +169,7 @@ def _add_middleware(app: FastAPI, settings: Settings, guards: Guards) -> None:
     failed = FailedKeys(limits.key_failures_per_minute, guards.table)
     app.add_middleware(ApiKeyMiddleware, keys=guards.keys, failed=failed)
     reach = Reach.of(server, asks_for_keys=bool(guards.keys))
-    app.add_middleware(OriginMiddleware, reach=reach)
-    app.add_middleware(HostMiddleware, reach=reach)
+    app.add_middleware(ReachMiddleware, reach=reach)
     app.add_middleware(ConnectionLimitMiddleware, limits=guards.connections, keys=guards.keys)
     app.add_middleware(ErrorMiddleware, metrics=guards.metrics)
     app.add_middleware(ServiceErrorMiddleware)

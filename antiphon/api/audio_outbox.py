@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 from antiphon.api.encoding import ChunkObserver, EncodedStream, FileEncoding
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
+from antiphon.api.sockets import Socket
 from antiphon.api.state import ServerState
 from antiphon.audio.encode import AudioFormat, with_header
 from antiphon.errors import InputTooLongError, RateLimitError
@@ -149,6 +150,20 @@ class AudioOutbox:
             action = await waiting.get()
             await action()
             waiting.task_done()
+
+
+class SpokenConversation:
+    """What conversations with one outbox share; see `antiphon.api.sockets.Conversation`."""
+
+    def __init__(self, socket: Socket, outbox: AudioOutbox) -> None:
+        self._socket = socket
+        self._outbox = outbox
+
+    async def finish(self) -> None:
+        await self._outbox.finish()
+
+    async def close(self) -> None:
+        await self._outbox.close()
 
 
 async def _played(stream: EncodedStream, listener: Listener, encoding: FileEncoding) -> None:

@@ -7,14 +7,18 @@ from starlette.types import Scope
 
 from antiphon.api.middleware.keys import KeyRing
 
+_NAME = "antiphon.caller_name"
 _HOST_BITS = 64
 """One household has so many IPv6 addresses."""
 
 
 def caller_of(scope: Scope, keys: KeyRing) -> str:
-    """Return whose a request is: a key's, or else an address's."""
-    owner = keys.owner(Headers(scope=scope))
-    return f"key {owner}" if owner else f"address {address_of(scope)}"
+    """Return whose a request is: a key's, or else an address's; found out once a request."""
+    if _NAME not in scope:
+        owner = keys.owner(Headers(scope=scope))
+        scope[_NAME] = f"key {owner}" if owner else f"address {address_of(scope)}"
+    name: str = scope[_NAME]
+    return name
 
 
 def address_of(scope: Scope) -> str:

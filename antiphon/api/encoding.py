@@ -128,21 +128,37 @@ class FileEncoding:
                 await cancel_and_wait(opening)
             encoder.close()  # quick, and the workers may have been closed by now
 
+    async def collected(
+        self, events: SpeechStream, observers: Sequence[ChunkObserver] = ()
+    ) -> tuple[list[bytes], Ended]:
+        """Return the pieces of a whole file, whose header has its true length, and how it ended.
 
-def encoded(
-    events: SpeechStream,
-    format: AudioFormat,
-    sample_rate_hz: int,
-    workers: Workers,
-    observers: Sequence[ChunkObserver] = (),
-    channels: int = 1,
-) -> EncodedStream:
-    """Return a stream as the pieces of a file, to be sent while they are made.
+        What is collected counts for the request until it ends, or until it is given back.
 
-    Raises:
-        UnavailableError: the server stopped the stream.
-    """
-    return FileEncoding(format, sample_rate_hz, workers, channels).pieces(events, observers)
+        Raises:
+            UnavailableError: the server stopped the stream.
+            RequestTooLargeError: the file is larger than what one request may hold.
+            MemoryShareError: the caller's requests hold too much.
+            MemoryFullError: all requests together do.
+        """
+        assert self.is_whole, "a header is written with the length of its file"
+        pieces: list[bytes] = []
+        ended: Ended | None = None
+        num_bytes = 0
+        try:
+            async with aclosing(self.pieces(events, observers)) as stream:
+                async for item in stream:
+                    if isinstance(item, Ended):
+                        ended = item
+                    else:
+                        memory_budget.reserve(len(item))
+                        num_bytes += len(item)
+                        pieces.append(item)
+        finally:
+            if ended is None:
+                memory_budget.release(num_bytes)
+        assert ended is not None, "a stream ends with one Ended"
+        return with_header(pieces, self.header), ended
 
 
 async def _encoded_event(
@@ -155,41 +171,3 @@ async def _encoded_event(
     if event.reason not in ("stop", "length"):
         raise UnavailableError("The server is stopping.")
     return encoder.finish() if max_at_once else await workers.run(encoder.finish)
-
-
-async def collected(
-    events: SpeechStream,
-    format: AudioFormat,
-    sample_rate_hz: int,
-    workers: Workers,
-    observers: Sequence[ChunkObserver] = (),
-    channels: int = 1,
-) -> tuple[list[bytes], Ended]:
-    """Return the pieces of a whole file, whose header has its true length, and how it ended.
-
-    What is collected counts for the request until it ends, or until it is given back.
-
-    Raises:
-        UnavailableError: the server stopped the stream.
-        RequestTooLargeError: the file is larger than what one request may hold.
-        MemoryShareError: the caller's requests hold too much.
-        MemoryFullError: all requests together do.
-    """
-    encoding = FileEncoding(format, sample_rate_hz, workers, channels, is_whole=True)
-    pieces: list[bytes] = []
-    ended: Ended | None = None
-    num_bytes = 0
-    try:
-        async with aclosing(encoding.pieces(events, observers)) as stream:
-            async for item in stream:
-                if isinstance(item, Ended):
-                    ended = item
-                else:
-                    memory_budget.reserve(len(item))
-                    num_bytes += len(item)
-                    pieces.append(item)
-    finally:
-        if ended is None:
-            memory_budget.release(num_bytes)
-    assert ended is not None, "a stream ends with one Ended"
-    return with_header(pieces, encoding.header), ended

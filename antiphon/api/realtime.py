@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
-from antiphon.api.audio_outbox import AudioOutbox
+from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.realtime_events import (
@@ -51,13 +51,12 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
     await converse(socket, conversation, conversation.greeting())
 
 
-class RealtimeConversation:
+class RealtimeConversation(SpokenConversation):
     """Follows the messages of one connection."""
 
     def __init__(self, socket: Socket, server: ServerState, model: SpeechModel) -> None:
-        self._socket = socket
+        super().__init__(socket, AudioOutbox(server))
         self._speech = server.speech
-        self._outbox = AudioOutbox(server)
         self._model = model
         self._id = new_id("sess")
         self._output = Output()
@@ -70,7 +69,6 @@ class RealtimeConversation:
         return event("session.created", session=self._session())
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
-        """See `Conversation.receive`."""
         event_id, type = message.get("event_id"), message.get("type")
         self._event_id = event_id if isinstance(event_id, str) else None
         if type == "session.update":
@@ -91,16 +89,7 @@ class RealtimeConversation:
         return False
 
     async def refuse(self, error: WireError) -> None:
-        """See `Conversation.refuse`."""
         await self._socket.send(error_event(error, self._event_id))
-
-    async def finish(self) -> None:
-        """See `Conversation.finish`."""
-        await self._outbox.finish()
-
-    async def close(self) -> None:
-        """See `Conversation.close`."""
-        await self._outbox.close()
 
     async def _update(self, output: Output) -> None:
         changed = self._changed(output)

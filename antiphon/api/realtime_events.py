@@ -67,7 +67,6 @@ class SpokenResponse:
         await self._send("response.created", response=self._response("in_progress", []))
 
     async def begin(self) -> None:
-        """See `Listener.begin`."""
         item = self._item("in_progress", [])
         await self._send_placed("response.output_item.added", item=item)
         await self._send("conversation.item.added", previous_item_id=None, item=item)
@@ -76,12 +75,10 @@ class SpokenResponse:
         await self._send_content("response.output_audio_transcript.delta", delta=self._text)
 
     async def on_audio(self, piece: bytes) -> None:
-        """See `Listener.on_audio`."""
         delta = base64.b64encode(self._format.finished(piece)).decode()
         await self._send_content("response.output_audio.delta", delta=delta)
 
     async def end(self, ended: Ended) -> None:
-        """See `Listener.end`."""
         part = {"type": "audio", "transcript": self._text}
         item = self._item("completed", [{"type": "output_audio", "transcript": self._text}])
         await self._send_content("response.output_audio.done")
@@ -93,7 +90,6 @@ class SpokenResponse:
         await self._over(self._response("completed", [item], ended.usage))
 
     async def fail(self, error: WireError) -> None:
-        """See `Listener.fail`."""
         details = {"type": "failed", "error": error.body()["error"]}
         await self._over({**self._response("failed", []), "status_details": details})
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from antiphon.api.delivery import EVENT_STREAM, Delivery
 from antiphon.api.deps import Server, SpeechId
-from antiphon.api.encoding import EncodedStream, collected, encoded
+from antiphon.api.encoding import EncodedStream, FileEncoding
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import FormRoute
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
@@ -100,19 +100,18 @@ async def create_speech(
         **ignored_headers(ignored, settings),
     }
     media_type = format.content_type(sample_rate_hz, channels)
-    encoder = (events, format, sample_rate_hz, server.encoders, observers, channels)
     delivery = body.delivery(accept, settings.stream_means)
-    if delivery is Delivery.WHOLE:
+    is_whole = delivery is Delivery.WHOLE
+    encoding = FileEncoding(format, sample_rate_hz, server.encoders, channels, is_whole=is_whole)
+    if is_whole:
 
         async def collect() -> tuple[list[bytes], dict[str, str]]:
-            encoding = collected(*encoder)
-            pieces, ended = await encoding
+            pieces, ended = await encoding.collected(events, observers)
             more = {} if words is None else words.headers()
             return pieces, {FINISH_REASON: ended.reason, **more, **unspoken_headers(ended.unspoken)}
 
         return WholeResponse(collect, headers, media_type)
-    encoding = encoded(*encoder)
-    pieces = until_first("first audio", encoding)
+    pieces = until_first("first audio", encoding.pieces(events, observers))
     if delivery is Delivery.RAW:
         return _raw_response(pieces, headers, media_type, unspoken)
     return StreamedResponse(

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from antiphon.api.deps import Server, SpeechId
-from antiphon.api.encoding import collected
+from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
 from antiphon.api.options import checked_request, ignored_headers
@@ -152,8 +152,8 @@ async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) ->
     events = open_tagged(body, request, server)
     observers = () if words is None else (words.add,)
     format = body.response_format
-    collecting = collected(events, format, rate_hz, server.encoders, observers, channels)
-    pieces, ended = await collecting
+    encoding = FileEncoding(format, rate_hz, server.encoders, channels, is_whole=True)
+    pieces, ended = await encoding.collected(events, observers)
     memory_budget.count_as_base64(sum(map(len, pieces)))
     return SpeechBatchResult(
         index=index,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
-from antiphon.api.audio_outbox import AudioOutbox
+from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.options import FamilyOptions
@@ -106,20 +106,18 @@ class _Text:
         return opened
 
 
-class SpeechConversation:
+class SpeechConversation(SpokenConversation):
     """Follows the messages of one connection."""
 
     def __init__(self, socket: Socket, server: ServerState) -> None:
-        self._socket = socket
+        super().__init__(socket, AudioOutbox(server))
         self._server = server
-        self._outbox = AudioOutbox(server)
         self._config: SessionConfig | None = None
         self._request = SpeechRequest("")
         self._text: _Text | None = None
         self._num_texts = 0
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
-        """See `Conversation.receive`."""
         type = message.get("type")
         if type == "session.close":
             self._complete()
@@ -148,16 +146,7 @@ class SpeechConversation:
         return False
 
     async def refuse(self, error: WireError) -> None:
-        """See `Conversation.refuse`."""
         await self._socket.send(error_message(error))
-
-    async def finish(self) -> None:
-        """See `Conversation.finish`."""
-        await self._outbox.finish()
-
-    async def close(self) -> None:
-        """See `Conversation.close`."""
-        await self._outbox.close()
 
     async def _configure(self, message: Mapping[str, Any]) -> None:
         if self._text is not None:

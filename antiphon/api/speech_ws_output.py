@@ -54,7 +54,6 @@ class SpeechFileOutput:
         self._has_words = has_words
 
     async def begin(self) -> None:
-        """See `Listener.begin`."""
         self._has_begun = True
         start = {
             "type": "audio.start",
@@ -68,17 +67,14 @@ class SpeechFileOutput:
         await self._socket.send(start)
 
     async def on_audio(self, piece: bytes) -> None:
-        """See `Listener.on_audio`."""
         for start in range(0, len(piece), MAX_FRAME_BYTES):
             await self._deliver(piece[start : start + MAX_FRAME_BYTES])
 
     async def end(self, ended: Ended) -> None:
-        """See `Listener.end`."""
         self._unspoken = unspoken_member(ended.unspoken)
         await self._done(error=False, finish_reason=ended.reason)
 
     async def fail(self, error: WireError) -> None:
-        """See `Listener.fail`."""
         message = {**error_message(error), **self._place}
         if self._num_bytes:
             message |= {"partial_audio": True, "action": "discard"}

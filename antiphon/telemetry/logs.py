@@ -32,13 +32,7 @@ _NO_REQUEST = "-"
 
 # At debug level these log bodies, WebSocket messages or headers, keys among them.
 TALKATIVE = (
-    "uvicorn",
-    "websockets",
-    "python_multipart",
-    "multipart",
-    "httpcore",
-    "httpcore2",
-    "httpx",
+    *("uvicorn", "websockets", "python_multipart", "multipart", "httpcore", "httpcore2", "httpx"),
 )
 
 

@@ -21,37 +21,10 @@ CONTINUITY_THRESHOLD_S = 0.1
 """A stream with fewer seconds of gaps counts as continuous, as in vLLM-Omni's benchmark."""
 
 _LATENCY_BUCKETS_S: tuple[float, ...] = (
-    0.005,
-    0.01,
-    0.02,
-    0.03,
-    0.05,
-    0.08,
-    0.12,
-    0.2,
-    0.35,
-    0.6,
-    1,
-    2,
-    5,
-    10,
-    30,
+    *(0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.35, 0.6, 1, 2, 5, 10, 30),
 )
 _FACTOR_BUCKETS: tuple[float, ...] = (
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.3,
-    0.5,
-    0.7,
-    0.85,
-    1,
-    1.2,
-    1.5,
-    2,
-    5,
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 5),
 )
 _OMNI_LABELS = ("model_name", "stage", "replica")
 _OMNI_PLACE = ("speech", "0")

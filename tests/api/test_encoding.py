@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from antiphon.api import encoding
-from antiphon.api.encoding import MAX_SAMPLES_AT_ONCE, encoded
+from antiphon.api.encoding import MAX_SAMPLES_AT_ONCE, FileEncoding
 from antiphon.audio.encode import AudioFormat, open_encoder
 from antiphon.concurrency import Workers
 from antiphon.errors import EngineError, UnavailableError
@@ -87,7 +87,7 @@ def run(source: Source, spy: SpyEncoder, workers: Workers) -> list[bytes | Ended
     """Encode to the end, whatever it is, by when all must be closed."""
 
     async def collect() -> list[bytes | Ended]:
-        stream = encoded(source.stream(), AudioFormat.MP3, 24_000, workers)
+        stream = FileEncoding(AudioFormat.MP3, 24_000, workers).pieces(source.stream())
         try:
             return [item async for item in stream]
         finally:
@@ -123,7 +123,7 @@ def test_leaving_while_the_encoder_opens_closes_it_too(
 
     async def leave() -> None:
         spy.may_open.clear()
-        stream = encoded(source.stream(), AudioFormat.MP3, 24_000, workers)
+        stream = FileEncoding(AudioFormat.MP3, 24_000, workers).pieces(source.stream())
         first = asyncio.create_task(anext(stream))
         await asyncio.to_thread(spy.opening.wait)
         first.cancel()
@@ -144,7 +144,7 @@ def test_plain_samples_wait_for_no_thread(format: AudioFormat) -> None:
     async def collect() -> bytes:
         busy = Workers("busy", 1)
         busy.close()  # whatever is handed to it is refused
-        stream = encoded(Source().stream(), format, 24_000, busy)
+        stream = FileEncoding(format, 24_000, busy).pieces(Source().stream())
         return b"".join([item async for item in stream if not isinstance(item, Ended)])
 
     encoder = open_encoder(format, 24_000)
@@ -168,7 +168,7 @@ def test_a_chunk_too_long_for_the_event_loop_goes_to_a_thread(workers: Workers) 
         yield Ended("stop")
 
     async def num_bytes() -> int:
-        stream = encoded(source(), AudioFormat.PCM, 24_000, Noted("noted", 1))
+        stream = FileEncoding(AudioFormat.PCM, 24_000, Noted("noted", 1)).pieces(source())
         return sum([len(item) async for item in stream if not isinstance(item, Ended)])
 
     assert asyncio.run(num_bytes()) == 2 * (2 * MAX_SAMPLES_AT_ONCE + 1)

@@ -11,7 +11,7 @@ from types import AsyncGeneratorType
 import httpx
 import pytest
 
-from antiphon.api.encoding import encoded
+from antiphon.api.encoding import FileEncoding
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import ModelSettings, SpeechSettings
@@ -80,7 +80,9 @@ def test_a_chunk_passes_few_generators(
             events = synthesis.events()
         else:
             events = speech.stream(SpeechRequest("Hello there, this goes on.", seed=0))
-        async with aclosing(encoded(events, AudioFormat.PCM, 24_000, workers)) as pieces:
+        async with aclosing(
+            FileEncoding(AudioFormat.PCM, 24_000, workers).pieces(events)
+        ) as pieces:
             await anext(pieces)
             opened = generators()
             for name in before:

@@ -14,7 +14,7 @@ from antiphon import __version__
 from antiphon.api.adapters.errors import DEEPGRAM
 from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_voice
-from antiphon.api.audio_outbox import AudioOutbox
+from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
@@ -181,14 +181,13 @@ class _Voice:
         await self.socket.send(_told("Error", error))
 
 
-class SpeakConversation:
+class SpeakConversation(SpokenConversation):
     """Follows Speak, Flush, Clear and Close."""
 
     def __init__(
         self, socket: Socket, outbox: AudioOutbox, request: SpeechRequest, format: WireFormat
     ) -> None:
-        self._socket = socket
-        self._outbox = outbox
+        super().__init__(socket, outbox)
         self._request = request
         self._format = format
         self._utterance: Utterance | None = None
@@ -223,12 +222,6 @@ class SpeakConversation:
 
     async def refuse(self, error: WireError) -> None:
         await self._socket.send(_told("Warning", error))
-
-    async def finish(self) -> None:
-        await self._outbox.finish()
-
-    async def close(self) -> None:
-        await self._outbox.close()
 
     def _speak(self, text: str) -> None:
         if self._utterance is None:

@@ -7,13 +7,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from antiphon.api.encoding import ChunkObserver, EncodedStream, collected, encoded
+from antiphon.api.encoding import ChunkObserver, FileEncoding
 from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.concurrency import Workers
 from antiphon.types import Ended, SpeechStream
 
 JSON_LINES = "application/x-ndjson"
@@ -35,7 +34,7 @@ def file_response(
     def written(item: bytes | Ended) -> bytes:
         return b"" if isinstance(item, Ended) else next(prefixes, b"") + format.finished(item)
 
-    pieces = _pieces(events, format, server)
+    pieces = _encoding(format, server).pieces(events)
     return StreamedResponse(pieces, headers or {}, format.media_type, write=written)
 
 
@@ -55,7 +54,7 @@ def json_lines(
     def written(item: bytes | Ended) -> bytes:
         return last_line() if isinstance(item, Ended) else line(format.finished(item))
 
-    pieces = _pieces(events, format, server, observers)
+    pieces = _encoding(format, server).pieces(events, observers)
     return StreamedResponse(pieces, headers or {}, media_type, write=written)
 
 
@@ -67,7 +66,8 @@ async def json_whole(
     observers: Sequence[ChunkObserver] = (),
 ) -> tuple[list[bytes], dict[str, str]]:
     """Return one JSON object with a whole file, and no headers: for `WholeResponse`."""
-    pieces, _ = await collected(*_encoding(events, format, server, observers))
+    encoding = _encoding(format, server, is_whole=True)
+    pieces, _ = await encoding.collected(events, observers)
     memory_budget.count_as_base64(sum(map(len, pieces)))
     audio = b"".join(map(format.finished, pieces))
     return [await server.encoders.run(line, audio)], {}
@@ -79,23 +79,9 @@ def json_line(audio_member: str, audio: bytes, members: Mapping[str, Any]) -> by
     return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _pieces(
-    events: SpeechStream,
-    format: WireFormat,
-    server: ServerState,
-    observers: Sequence[ChunkObserver] = (),
-) -> EncodedStream:
-    return encoded(*_encoding(events, format, server, observers))
-
-
-def _encoding(
-    events: SpeechStream,
-    format: WireFormat,
-    server: ServerState,
-    observers: Sequence[ChunkObserver],
-) -> tuple[SpeechStream, AudioFormat, int, Workers, Sequence[ChunkObserver], int]:
-    """Return the arguments of `encoded`; bare samples are mono in the protocols of others."""
+def _encoding(format: WireFormat, server: ServerState, *, is_whole: bool = False) -> FileEncoding:
+    """Return how a file is encoded; bare samples are mono in the protocols of others."""
     capabilities = server.speech.model(None).capabilities
     rate_hz = format.sample_rate_hz or capabilities.sample_rate_hz
     channels = 1 if format.coded_as is AudioFormat.PCM else capabilities.channels
-    return events, format.coded_as, rate_hz, server.encoders, observers, channels
+    return FileEncoding(format.coded_as, rate_hz, server.encoders, channels, is_whole=is_whole)

@@ -68,39 +68,30 @@ class Reach:
         return _is_own_name(name) or (_is_address(name) and not ip_address(name).is_global)
 
 
-class HostMiddleware:
-    """Refuses requests to names that are not the server's; probes are answered all the same."""
+class ReachMiddleware:
+    """Refuses requests to names that are not the server's, and what pages of others ask for.
+
+    Probes are answered by any name, and reading is left to CORS: browsers send all else anyway.
+    """
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
         self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] not in PROBES:
-            host = Headers(scope=scope).get("Host")
-            if host and not self._reach.answers_to(host):
-                raise HTTPException(
-                    403,
-                    f"This server is not called {ascii(host)[:100]}: name it in"
-                    " server.allowed_hosts, or ask for keys",
-                )
-        await self._app(scope, receive, send)
-
-
-class OriginMiddleware:
-    """Refuses what pages of others ask for, but for reading: browsers send it all the same."""
-
-    def __init__(self, app: ASGIApp, reach: Reach) -> None:
-        self._app = app
-        self._reach = reach
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket" or scope.get("method", "GET") not in _READING:
-            headers = Headers(scope=scope)
-            origin = headers.get("Origin")
-            is_own = origin is None or _netloc(origin) == headers.get("Host")
-            if origin is not None and not is_own and not self._reach.admits(origin):
-                what = "connect" if scope["type"] == "websocket" else "call"
+        headers = Headers(scope=scope)
+        host, origin = headers.get("Host"), headers.get("Origin")
+        if host and scope["path"] not in PROBES and not self._reach.answers_to(host):
+            raise HTTPException(
+                403,
+                f"This server is not called {ascii(host)[:100]}: name it in"
+                " server.allowed_hosts, or ask for keys",
+            )
+        is_socket = scope["type"] == "websocket"
+        if origin is not None and (is_socket or scope["method"] not in _READING):
+            is_own = _netloc(origin) == host
+            if not is_own and not self._reach.admits(origin):
+                what = "connect" if is_socket else "call"
                 raise HTTPException(403, f"Pages of {ascii(origin)[:100]} may not {what}")
         await self._app(scope, receive, send)
 

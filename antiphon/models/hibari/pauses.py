@@ -23,14 +23,11 @@ _WINDOW_ENERGY = WINDOW_SAMPLES * 3 / 8  # of a Hann window
 _HARMONIC_FILL = 0.15
 
 
-def with_natural_pauses(frames: AcousticFrames) -> AcousticFrames:
-    """Cut or fill up the silence on both sides to exactly ``LEAD_FRAMES`` and ``PAUSE_FRAMES``."""
-    start, stop = natural_span(frames)
-    return frames if (start, stop) == (0, frames.num_frames) else frames.cut(start, stop)
-
-
 def natural_span(frames: AcousticFrames) -> tuple[int, int]:
-    """Return the frames from where to before where; both may be outside."""
+    """Return the frames from where to before where there is sound, and natural silence around it.
+
+    Both may be outside of the frames: silence is missing there.
+    """
     (audible,) = np.nonzero(level_dbfs(frames) > _AUDIBLE_DBFS)
     if len(audible) == 0:
         return 0, frames.num_frames

@@ -182,16 +182,24 @@ class LanguageModel:
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: Reaches) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
         noise = self._noise(inputs)
-        rows = self._talker_sampling.rows(inputs.slots, sampling[0])
+        self._sample_first(hidden, inputs, frames, noise[0], sampling[0])
+        rows = self._predictor_sampling.rows(inputs.slots, sampling[1])
+        drawn = (frames.codes, frames.scores)
+        self.predictor.complete(hidden, drawn, rows, noise[1], self._frame_cache)
+        return frames
+
+    def _sample_first(
+        self, hidden: Tensor, inputs: Inputs, frames: Frames, noise: Tensor, reach: SamplingReach
+    ) -> None:
+        """Draw group 0."""
+        rows = self._talker_sampling.rows(inputs.slots, reach)
         occurred = self.has_occurred[inputs.slots]
         logits = self.talker.head(hidden).float()
         logits = penalize_repetition(logits, occurred, rows.repetition_penalty)
         logits = self.talker.forbid(logits, inputs.frames < MIN_NEW_TOKENS)
-        frames.codes[:, 0], frames.scores[:, 0] = sample(logits, rows, noise[0])
+        frames.codes[:, 0], frames.scores[:, 0] = sample(logits, rows, noise)
         said = torch.ones((), dtype=torch.bool, device=self._device)
         self.has_occurred.index_put_((inputs.slots, frames.codes[:, 0]), said)
-        self._complete(hidden, inputs, frames, noise[1], sampling[1])
-        return frames
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes = frames.codes[:, :-1]
@@ -201,15 +209,6 @@ class LanguageModel:
         self.slots.advance(inputs.slots, inputs.positions, inputs.frames)
         outcome = torch.where(codes[:, 0] == self._codec_tokens.eos, STOP, FRAME)
         frames.codes[:, -1] = torch.where(frames.scores.isfinite().all(dim=1), outcome, FAULT)
-
-    def _complete(
-        self, hidden: Tensor, inputs: Inputs, frames: Frames, noise: Tensor, reach: SamplingReach
-    ) -> None:
-        """Draw the groups after the first."""
-        rows = self._predictor_sampling.rows(inputs.slots, reach)
-        self.predictor.complete(
-            hidden, (frames.codes, frames.scores), rows, noise, self._frame_cache
-        )
 
     def _noise(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
         """Return the noise of group 0, and of the groups after it."""
@@ -234,11 +233,11 @@ class FusedLanguageModel(LanguageModel):
         norm = self.talker.transformer.first_norm
         return Inputs(slots, *frame.embed(slots, self.pending, text, counts, norm))
 
-    def sample(self, hidden: Tensor, inputs: Inputs, sampling: Reaches) -> Frames:
+    def _sample_first(
+        self, hidden: Tensor, inputs: Inputs, frames: Frames, noise: Tensor, reach: SamplingReach
+    ) -> None:
         from antiphon.nn.kernels import frame
 
-        frames = Frames.empty(len(inputs.slots), self.slots)
-        noise = self._noise(inputs)
         rules = frame.SamplingRules(
             self._talker_sampling.parameters,
             self.has_occurred,
@@ -248,9 +247,7 @@ class FusedLanguageModel(LanguageModel):
             MIN_NEW_TOKENS,
         )
         first = (frames.codes[:, 0], frames.scores[:, 0])
-        frame.sample(self.talker.head(hidden), inputs.slots, rules, noise[0], *first)
-        self._complete(hidden, inputs, frames, noise[1], sampling[1])
-        return frames
+        frame.sample(self.talker.head(hidden), inputs.slots, rules, noise, *first)
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         from antiphon.nn.kernels import frame

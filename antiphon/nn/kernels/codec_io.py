@@ -53,26 +53,12 @@ def begin_frames(
     sums = tables.new_empty(num_rows, num_frames, width)
     is_early = overlaps(codes)
     _begin_frames[(num_rows * num_frames,)](
-        codes,
-        tables,
-        radians,
-        slots,
-        turns,
-        positions,
-        rows.turns,
-        rows.starts,
-        rows.rotation,
-        sums,
-        num_frames,
-        NUM_TABLES=num_tables,
-        TABLE_SIZE=table_size,
-        WIDTH=width,
-        HALF=half,
-        BLOCK=triton.next_power_of_2(width),
-        OVERLAPS=is_early,
-        launch_pdl=is_early,
-        num_warps=4,
-    )
+        codes, tables, radians, slots, turns, positions, rows.turns, rows.starts, rows.rotation,
+        sums, num_frames,
+        NUM_TABLES=num_tables, TABLE_SIZE=table_size, WIDTH=width, HALF=half,
+        BLOCK=triton.next_power_of_2(width), OVERLAPS=is_early,
+        launch_pdl=is_early, num_warps=4,
+    )  # fmt: skip
     return sums, rows
 
 
@@ -98,27 +84,12 @@ def depthwise_norm(
     num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
     is_early = overlaps(x)
     _depthwise_norm[(num_columns + num_keepers,)](
-        x,
-        rows.memory,
-        rows.slots,
-        rows.turns,
-        conv.weight,
-        conv.bias,
-        *norm,
-        result,
-        num_columns,
-        length,
-        rows.memory.stride(0),
-        conv.offset,
-        epsilon,
-        WIDTH=width,
-        BEFORE=conv.weight.shape[0] - 1,
-        BLOCK=triton.next_power_of_2(width),
-        KEPT=KEPT_CHANNELS,
-        OVERLAPS=is_early,
-        launch_pdl=is_early,
-        num_warps=4,
-    )
+        x, rows.memory, rows.slots, rows.turns, conv.weight, conv.bias, *norm, result, num_columns,
+        length, rows.memory.stride(0), conv.offset, epsilon,
+        WIDTH=width, BEFORE=conv.weight.shape[0] - 1, BLOCK=triton.next_power_of_2(width),
+        KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
+        launch_pdl=is_early, num_warps=4,
+    )  # fmt: skip
     return result
 
 
@@ -141,26 +112,12 @@ def samples(x: Tensor, conv: ConvWeights, rows: Rows) -> Tensor:
     num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
     is_early = overlaps(x)
     _samples[(triton.cdiv(num_columns, _SAMPLES) + num_keepers,)](
-        x,
-        rows.memory,
-        rows.slots,
-        rows.turns,
-        conv.weight,
-        conv.bias,
-        result,
-        num_columns,
-        length,
-        rows.memory.stride(0),
-        conv.offset,
-        WIDTH=width,
-        BEFORE=conv.num_before,
-        COLUMNS=_SAMPLES,
-        CHANNELS=_SAMPLE_CHANNELS,
-        KEPT=KEPT_CHANNELS,
-        OVERLAPS=is_early,
-        launch_pdl=is_early,
-        num_warps=4,
-    )
+        x, rows.memory, rows.slots, rows.turns, conv.weight, conv.bias, result, num_columns, length,
+        rows.memory.stride(0), conv.offset,
+        WIDTH=width, BEFORE=conv.num_before, COLUMNS=_SAMPLES, CHANNELS=_SAMPLE_CHANNELS,
+        KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
+        launch_pdl=is_early, num_warps=4,
+    )  # fmt: skip
     return result
 
 

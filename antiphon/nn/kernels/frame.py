@@ -15,7 +15,7 @@ from torch import Tensor
 
 from antiphon.nn.kernels.fused_linear import PreNormState
 from antiphon.nn.kernels.pdl import await_others, overlaps
-from antiphon.nn.kernels.sampling import order_of_kth, order_of_share
+from antiphon.nn.kernels.sampling import best_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +64,11 @@ def embed(
     result = PreNormState(states, torch.empty_like(states), squares)
     positions, frames = torch.empty_like(index), torch.empty_like(index)
     _embed[(num_rows,)](
-        index,
-        pending,
-        ids,
-        table,
-        *counts,
-        norm,
-        result.states,
-        result.scaled,
-        squares,
-        positions,
-        frames,
-        ids.shape[1],
-        width,
-        BLOCK=triton.next_power_of_2(width),
-        PDL=overlaps(pending),
-        num_warps=4,
-        launch_pdl=overlaps(pending),
-    )
+        index, pending, ids, table, *counts, norm, result.states, result.scaled, squares, positions,
+        frames, ids.shape[1], width,
+        BLOCK=triton.next_power_of_2(width), PDL=overlaps(pending),
+        num_warps=4, launch_pdl=overlaps(pending),
+    )  # fmt: skip
     return result, positions, frames
 
 
@@ -106,26 +93,12 @@ def sample(
     vocab_size = logits.shape[1]
     block = triton.next_power_of_2(vocab_size)
     _sample[(len(index),)](
-        logits.contiguous(),
-        index,
-        rules.parameters,
-        rules.has_occurred,
-        rules.is_forbidden,
-        rules.frames,
-        noise,
-        codes,
-        scores,
-        vocab_size,
-        noise.stride(0),
-        codes.stride(0),
-        scores.stride(0),
-        rules.end,
-        rules.min_frames,
-        BLOCK=block,
-        PDL=overlaps(logits),
-        num_warps=max(1, min(8, block // 512)),
-        launch_pdl=overlaps(logits),
-    )
+        logits.contiguous(), index, rules.parameters, rules.has_occurred, rules.is_forbidden,
+        rules.frames, noise, codes, scores, vocab_size, noise.stride(0), codes.stride(0),
+        scores.stride(0), rules.end, rules.min_frames,
+        BLOCK=block, PDL=overlaps(logits),
+        num_warps=max(1, min(8, block // 512)), launch_pdl=overlaps(logits),
+    )  # fmt: skip
 
 
 def commit(
@@ -155,45 +128,20 @@ def commit(
     num_slots, width = pending.shape
     block = min(1024, triton.next_power_of_2(width))
     _commit[(num_rows, triton.cdiv(width, block))](
-        index,
-        codes,
-        scores,
-        end,
-        *table,
-        *counts,
-        pending,
-        frame_store,
-        num_slots,
-        width,
+        index, codes, scores, end, *table, *counts, pending, frame_store, num_slots, width,
         frame_store.shape[1],
-        NUM_GROUPS=num_groups,
-        GROUPS=triton.next_power_of_2(num_groups),
-        BLOCK=block,
+        NUM_GROUPS=num_groups, GROUPS=triton.next_power_of_2(num_groups), BLOCK=block,
         PDL=overlaps(pending),
-        num_warps=4,
-        launch_pdl=overlaps(pending),
-    )
+        num_warps=4, launch_pdl=overlaps(pending),
+    )  # fmt: skip
 
 
 @triton.jit
 def _embed(
-    index,
-    pending,
-    text,
-    table,
-    all_positions,
-    all_frames,
-    norm,
-    states,
-    scaled,
-    squares,
-    positions,
-    frames,
-    max_positions,
-    width,
-    BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    index, pending, text, table, all_positions, all_frames, norm, states, scaled, squares,
+    positions, frames, max_positions, width,
+    BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < width
@@ -216,24 +164,10 @@ def _embed(
 
 @triton.jit
 def _sample(
-    logits,
-    index,
-    parameters,
-    has_occurred,
-    is_forbidden,
-    frames,
-    noise,
-    codes,
-    scores,
-    vocab_size,
-    noise_stride,
-    code_stride,
-    score_stride,
-    end,
-    min_frames,
-    BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    logits, index, parameters, has_occurred, is_forbidden, frames, noise, codes, scores, vocab_size,
+    noise_stride, code_stride, score_stride, end, min_frames,
+    BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < vocab_size
@@ -254,14 +188,7 @@ def _sample(
     logit = tl.where(occurred, penalized, logit) + 0.0  # makes one of the two zeros
     allowed = inside & ~forbidden & ~((columns == end) & is_early)
     logit = tl.where(allowed, logit, -float("inf"))
-    smallest, order = order_of_kth(logit, inside, num_kept, 32)
-    is_greedy = heat == 0
-    score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
-    if share < 1.0:
-        smallest = order_of_share(score, order, inside & (order >= smallest), share, 32)
-    score = score + tl.where(is_greedy, 0.0, gumbel)
-    score = tl.where(inside & (order >= smallest), score, -float("inf"))
-    best, token = tl.max(score, axis=0, return_indices=True)
+    best, token = best_of(logit, inside, heat, num_kept, share, gumbel, 32)
     token = tl.minimum(token, vocab_size - 1)
     tl.store(codes + row * code_stride, token.to(tl.int64))
     tl.store(scores + row * score_stride, tl.where(is_bad, float("nan"), best))
@@ -270,24 +197,10 @@ def _sample(
 
 @triton.jit
 def _commit(
-    index,
-    codes,
-    scores,
-    end,
-    table,
-    offsets,
-    all_positions,
-    all_frames,
-    pending,
-    frame_store,
-    num_slots,
-    width,
-    num_kept,
-    NUM_GROUPS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    index, codes, scores, end, table, offsets, all_positions, all_frames, pending, frame_store,
+    num_slots, width, num_kept,
+    NUM_GROUPS: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -62,16 +62,10 @@ def scale(states: Tensor, norm: Tensor) -> PreNormState:
     scaled = torch.empty_like(states)
     squares = torch.empty(num_rows, 1, device=states.device)
     _scale[(num_rows,)](
-        states.contiguous(),
-        norm,
-        scaled,
-        squares,
-        width,
-        BLOCK=triton.next_power_of_2(width),
-        PDL=overlaps(states),
-        num_warps=4,
-        launch_pdl=overlaps(states),
-    )
+        states.contiguous(), norm, scaled, squares, width,
+        BLOCK=triton.next_power_of_2(width), PDL=overlaps(states),
+        num_warps=4, launch_pdl=overlaps(states),
+    )  # fmt: skip
     return PreNormState(states, scaled, squares)
 
 
@@ -218,28 +212,11 @@ def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.co
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _thin_product(
-    inputs,
-    squares,
-    weight,
-    states,
-    next_norm,
-    result,
-    scaled,
-    parts,
-    epsilon,
-    num_rows,
-    NUM_OUTPUTS: tl.constexpr,
-    NUM_INPUTS: tl.constexpr,
-    NUM_PARTS: tl.constexpr,
-    PARTS: tl.constexpr,
-    IS_NORMED: tl.constexpr,
-    IS_GATED: tl.constexpr,
-    IS_ADDED: tl.constexpr,
-    PDL: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK_OUTPUTS: tl.constexpr,
-    BLOCK_INPUTS: tl.constexpr,
-):
+    inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
+    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, NUM_PARTS: tl.constexpr,
+    PARTS: tl.constexpr, IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
+    PDL: tl.constexpr, ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr, BLOCK_INPUTS: tl.constexpr,
+):  # fmt: skip
     if PDL:
         cuda.gdc_launch_dependents()
     tile = tl.program_id(0)
@@ -302,28 +279,12 @@ def _thin_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _wide_product(
-    inputs,
-    squares,
-    weight,
-    states,
-    next_norm,
-    result,
-    scaled,
-    parts,
-    epsilon,
-    num_rows,
-    NUM_OUTPUTS: tl.constexpr,
-    NUM_INPUTS: tl.constexpr,
-    NUM_PARTS: tl.constexpr,
-    PARTS: tl.constexpr,
-    IS_NORMED: tl.constexpr,
-    IS_GATED: tl.constexpr,
-    IS_ADDED: tl.constexpr,
-    PDL: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_OUTPUTS: tl.constexpr,
+    inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
+    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, NUM_PARTS: tl.constexpr,
+    PARTS: tl.constexpr, IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
+    PDL: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr,
     BLOCK_INPUTS: tl.constexpr,
-):
+):  # fmt: skip
     if PDL:
         cuda.gdc_launch_dependents()
     tile = tl.program_id(0)

@@ -111,32 +111,12 @@ def _is_power_of_2(number: int) -> bool:
 
 @triton.jit(do_not_specialize=["num_rotations", "num_splits"])  # or rounding follows company
 def _decode(
-    joined,
-    query_weight,
-    key_weight,
-    epsilon,
-    cosines,
-    sines,
-    num_rotations,
-    kept,
-    kind_stride,
-    table,
-    table_stride,
-    slots,
-    positions,
-    parts,
-    weights,
-    num_splits,
-    NUM_KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    NEW: tl.constexpr,
-    ROWS: tl.constexpr,
-    HALF: tl.constexpr,
-    RUN: tl.constexpr,
-    SPLIT: tl.constexpr,
-    BLOCK_POSITIONS: tl.constexpr,
+    joined, query_weight, key_weight, epsilon, cosines, sines, num_rotations, kept, kind_stride,
+    table, table_stride, slots, positions, parts, weights, num_splits,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, NEW: tl.constexpr, ROWS: tl.constexpr,
+    HALF: tl.constexpr, RUN: tl.constexpr, SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
     PDL: tl.constexpr,
-):
+):  # fmt: skip
     if PDL:
         cuda.gdc_launch_dependents()
     HEAD_DIM: tl.constexpr = 2 * HALF
@@ -186,17 +166,10 @@ def _store_both(places, kind_stride, key, value, there):
 
 @triton.jit(do_not_specialize=["num_splits"])
 def _join_splits(
-    parts,
-    weights,
-    positions,
-    result,
-    num_splits,
-    NEW: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    SPLITS: tl.constexpr,
-    SPLIT: tl.constexpr,
+    parts, weights, positions, result, num_splits,
+    NEW: tl.constexpr, HEAD_DIM: tl.constexpr, SPLITS: tl.constexpr, SPLIT: tl.constexpr,
     PDL: tl.constexpr,
-):
+):  # fmt: skip
     await_others(PDL)
     token = tl.program_id(0).to(tl.int64)
     row = token * tl.num_programs(1) + tl.program_id(1)

@@ -50,7 +50,7 @@ def run_positions(table: Tensor, block_positions: int) -> int:
 
 
 @triton.jit
-def _rounded(value, kind):
+def rounded(value, kind):
     """Round to a type and go on in f32, as PyTorch does between its operations."""
     return value.to(kind).to(tl.float32)
 
@@ -70,25 +70,21 @@ def normed_and_rotated(heads, weight, cosines, sines, turns, there, epsilon, HAL
     partner = tl.load(heads[:, None] + partners, mask=there, other=0.0).to(tl.float32)
     if weight is not None:
         scale = tl.rsqrt(tl.sum(own * own, axis=1) / (2 * HALF) + epsilon)[:, None]
-        own = _rounded(own * scale, kind) * tl.load(weight + columns).to(tl.float32)
-        partner = _rounded(partner * scale, kind) * tl.load(weight + partners).to(tl.float32)
+        own = rounded(own * scale, kind) * tl.load(weight + columns).to(tl.float32)
+        partner = rounded(partner * scale, kind) * tl.load(weight + partners).to(tl.float32)
     partner = tl.where(columns < HALF, -partner, partner)
     angle = turns[:, None] * 2 * HALF + columns
     cosine = tl.load(cosines + angle, mask=there, other=0.0).to(tl.float32)
     sine = tl.load(sines + angle, mask=there, other=0.0).to(tl.float32)
-    turned = _rounded(_rounded(own, kind) * cosine, kind)
-    return (turned + _rounded(_rounded(partner, kind) * sine, kind)).to(kind)
+    turned = rounded(rounded(own, kind) * cosine, kind)
+    return (turned + rounded(rounded(partner, kind) * sine, kind)).to(kind)
 
 
 @triton.jit
 def offsets(
-    blocks,
-    positions,
-    there,
-    NUM_KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_POSITIONS: tl.constexpr,
-):
+    blocks, positions, there,
+    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
+):  # fmt: skip
     """Return where the keys of a slot's positions begin, given where its blocks are named."""
     block = tl.load(blocks + positions // BLOCK_POSITIONS, mask=there, other=0).to(tl.int64)
     return (block * BLOCK_POSITIONS + positions % BLOCK_POSITIONS) * NUM_KV_HEADS * HEAD_DIM
@@ -111,17 +107,9 @@ def take_in(query, key, value, visible, largest, total, sums):
 
 @triton.jit
 def attend_kept(
-    query,
-    limits,
-    keys,
-    kind_stride,
-    blocks,
-    start,
-    end,
-    NUM_KV_HEADS: tl.constexpr,
-    RUN: tl.constexpr,
-    BLOCK_POSITIONS: tl.constexpr,
-):
+    query, limits, keys, kind_stride, blocks, start, end,
+    NUM_KV_HEADS: tl.constexpr, RUN: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
+):  # fmt: skip
     """Begin a softmax with positions ``start`` to ``end - 1``, each row's up to its limit."""
     ROWS: tl.constexpr = query.shape[0]
     HEAD_DIM: tl.constexpr = query.shape[1]

@@ -36,14 +36,12 @@ def keep(
     _keep_token[(num_tokens, 2)](
         *projected.arguments,
         *(kept, kept.stride(0), table, table.stride(0), slots, positions, queries),
-        NUM_HEADS=shape.num_heads,
-        NUM_KV_HEADS=shape.num_kv_heads,
+        NUM_HEADS=shape.num_heads, NUM_KV_HEADS=shape.num_kv_heads,
         QUERY_ROWS=triton.next_power_of_2(shape.num_heads),
-        KEY_ROWS=triton.next_power_of_2(shape.num_kv_heads),
-        HALF=shape.head_dim // 2,
+        KEY_ROWS=triton.next_power_of_2(shape.num_kv_heads), HALF=shape.head_dim // 2,
         BLOCK_POSITIONS=kept.shape[2],
         num_warps=4,
-    )
+    )  # fmt: skip
     return queries
 
 
@@ -66,41 +64,20 @@ def attend_tiles(queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor) ->
     group = num_heads // num_kv_heads
     _attend_tile[(len(tiles), num_kv_heads)](
         *(queries, kept, kept.stride(0), table, table.stride(0), tiles, result),
-        NUM_KV_HEADS=num_kv_heads,
-        GROUP=group,
-        ROWS=triton.next_power_of_2(TILE_POSITIONS * group),
-        HEAD_DIM=head_dim,
-        RUN=run_positions(table, kept.shape[2]),
-        BLOCK_POSITIONS=kept.shape[2],
-        num_warps=4,
-        num_stages=2,
-    )
+        NUM_KV_HEADS=num_kv_heads, GROUP=group, ROWS=triton.next_power_of_2(TILE_POSITIONS * group),
+        HEAD_DIM=head_dim, RUN=run_positions(table, kept.shape[2]), BLOCK_POSITIONS=kept.shape[2],
+        num_warps=4, num_stages=2,
+    )  # fmt: skip
     return result
 
 
 @triton.jit(do_not_specialize=["num_rotations"])
 def _keep_token(
-    joined,
-    query_weight,
-    key_weight,
-    epsilon,
-    cosines,
-    sines,
-    num_rotations,
-    kept,
-    kind_stride,
-    table,
-    table_stride,
-    slots,
-    positions,
-    queries,
-    NUM_HEADS: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
-    QUERY_ROWS: tl.constexpr,
-    KEY_ROWS: tl.constexpr,
-    HALF: tl.constexpr,
-    BLOCK_POSITIONS: tl.constexpr,
-):
+    joined, query_weight, key_weight, epsilon, cosines, sines, num_rotations, kept, kind_stride,
+    table, table_stride, slots, positions, queries,
+    NUM_HEADS: tl.constexpr, NUM_KV_HEADS: tl.constexpr, QUERY_ROWS: tl.constexpr,
+    KEY_ROWS: tl.constexpr, HALF: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
+):  # fmt: skip
     HEAD_DIM: tl.constexpr = 2 * HALF
     token = tl.program_id(0).to(tl.int64)
     source = joined + token * (NUM_HEADS + 2 * NUM_KV_HEADS) * HEAD_DIM
@@ -133,20 +110,10 @@ def _keep_token(
 
 @triton.jit
 def _attend_tile(
-    queries,
-    kept,
-    kind_stride,
-    table,
-    table_stride,
-    tiles,
-    result,
-    NUM_KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    RUN: tl.constexpr,
-    BLOCK_POSITIONS: tl.constexpr,
-):
+    queries, kept, kind_stride, table, table_stride, tiles, result,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    RUN: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
+):  # fmt: skip
     tile = tiles + tl.program_id(0) * 4
     kv_head = tl.program_id(1)
     count = tl.load(tile + 3).to(tl.int32)

@@ -8,11 +8,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import cuda
 
-
-@triton.jit
-def _rounded(value, kind):
-    """Round to a type and go on in f32, as PyTorch does between its operations."""
-    return value.to(kind).to(tl.float32)
+from antiphon.nn.kernels.paged_common import rounded
 
 
 @triton.jit
@@ -25,10 +21,10 @@ def _halves(source, weight, cosine, sine, epsilon, HALF: tl.constexpr):
     mean = (tl.sum(a * a, axis=1) + tl.sum(b * b, axis=1)) / (2 * HALF)
     scale = tl.rsqrt(mean + epsilon)[:, None]
     columns = tl.arange(0, HALF)[None, :]
-    a = _rounded(_rounded(a * scale, kind) * tl.load(weight + columns).to(tl.float32), kind)
-    b = _rounded(_rounded(b * scale, kind) * tl.load(weight + HALF + columns).to(tl.float32), kind)
-    turned = _rounded(a * cosine, kind) - _rounded(b * sine, kind)
-    partner = _rounded(b * cosine, kind) + _rounded(a * sine, kind)
+    a = rounded(rounded(a * scale, kind) * tl.load(weight + columns).to(tl.float32), kind)
+    b = rounded(rounded(b * scale, kind) * tl.load(weight + HALF + columns).to(tl.float32), kind)
+    turned = rounded(a * cosine, kind) - rounded(b * sine, kind)
+    partner = rounded(b * cosine, kind) + rounded(a * sine, kind)
     return turned.to(kind), partner.to(kind)
 
 
@@ -42,30 +38,11 @@ def _scores(query, query_2, key, key_2, HALF: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rotations", "num_splits"])
 def decode_short(
-    joined,
-    query_weight,
-    key_weight,
-    epsilon,
-    cosines,
-    sines,
-    num_rotations,
-    kept,
-    kind_stride,
-    table,
-    table_stride,
-    slots,
-    positions,
-    result,
-    weights,
-    num_splits,
-    NUM_KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    HALF: tl.constexpr,
-    RUN: tl.constexpr,
-    SPLIT: tl.constexpr,
-    BLOCK_POSITIONS: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    joined, query_weight, key_weight, epsilon, cosines, sines, num_rotations, kept, kind_stride,
+    table, table_stride, slots, positions, result, weights, num_splits,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HALF: tl.constexpr, RUN: tl.constexpr,
+    SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """Keep the newest position of each row and attend with it; see `paged_attention.decode`."""
     if PDL:
         cuda.gdc_launch_dependents()

@@ -39,32 +39,18 @@ def _norm(
     sums = states if branch is None else torch.empty_like(states)
     block = triton.next_power_of_2(width)
     _add_rms_norm[(states.numel() // width,)](
-        states,
-        branch,
-        weight,
-        sums,
-        normed,
-        width,
-        epsilon,
-        HAS_BRANCH=branch is not None,
-        BLOCK=block,
+        states, branch, weight, sums, normed, width, epsilon,
+        HAS_BRANCH=branch is not None, BLOCK=block,
         num_warps=max(1, min(8, block // 256)),
-    )
+    )  # fmt: skip
     return sums, normed
 
 
 @triton.jit
 def _add_rms_norm(
-    states,
-    branch,
-    weight,
-    sums,
-    normed,
-    width,
-    epsilon,
-    HAS_BRANCH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    states, branch, weight, sums, normed, width, epsilon,
+    HAS_BRANCH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     inside = columns < width
     places = tl.program_id(0).to(tl.int64) * width + columns

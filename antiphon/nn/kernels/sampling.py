@@ -31,16 +31,9 @@ def _launch_noise(
     result = torch.empty(num_rows, num_codebooks, vocab_size, device=seeds.device)
     grid = (num_rows, num_codebooks, triton.cdiv(vocab_size, _UNIFORM_BLOCK))
     _noise[grid](
-        seeds,
-        frames,
-        codebooks,
-        result,
-        num_codebooks,
-        vocab_size,
-        BLOCK=_UNIFORM_BLOCK,
-        IS_GUMBEL=is_gumbel,
-        IS_CUDA=seeds.is_cuda,
-    )
+        seeds, frames, codebooks, result, num_codebooks, vocab_size,
+        BLOCK=_UNIFORM_BLOCK, IS_GUMBEL=is_gumbel, IS_CUDA=seeds.is_cuda,
+    )  # fmt: skip
     return result
 
 
@@ -106,34 +99,14 @@ def _launch_draw(
     width = table.shape[1]
     block = triton.next_power_of_2(vocab_size)
     _draw[(num_rows,)](
-        logits,
-        temperature,
-        top_k,
-        top_p,
-        noise,
-        tokens,
-        scores,
-        table,
-        norm,
-        target.states,
-        target.scaled,
-        target.squares,
-        vocab_size,
-        temperature.stride(0),
-        top_k.stride(0),
-        top_p.stride(0),
-        noise.stride(0),
-        tokens.stride(0),
-        scores.stride(0),
-        width,
-        BLOCK=block,
-        BITS=32 if logits.dtype == torch.float32 else 16,
-        IS_EMBEDDING=embedding is not None,
-        WIDTH=triton.next_power_of_2(width),
+        logits, temperature, top_k, top_p, noise, tokens, scores, table, norm, target.states,
+        target.scaled, target.squares, vocab_size, temperature.stride(0), top_k.stride(0),
+        top_p.stride(0), noise.stride(0), tokens.stride(0), scores.stride(0), width,
+        BLOCK=block, BITS=32 if logits.dtype == torch.float32 else 16,
+        IS_EMBEDDING=embedding is not None, WIDTH=triton.next_power_of_2(width),
         PDL=overlaps(logits),
-        num_warps=max(1, min(8, block // 512)),
-        launch_pdl=overlaps(logits),
-    )
+        num_warps=max(1, min(8, block // 512)), launch_pdl=overlaps(logits),
+    )  # fmt: skip
 
 
 @triton.jit
@@ -147,16 +120,9 @@ def _mixed(words):
 
 @triton.jit
 def _noise(
-    seeds,
-    frames,
-    codebooks,
-    result,
-    num_codebooks,
-    vocab_size,
-    BLOCK: tl.constexpr,
-    IS_GUMBEL: tl.constexpr,
-    IS_CUDA: tl.constexpr,
-):
+    seeds, frames, codebooks, result, num_codebooks, vocab_size,
+    BLOCK: tl.constexpr, IS_GUMBEL: tl.constexpr, IS_CUDA: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0)
     codebook = tl.program_id(1)
     low = _mixed(tl.load(seeds + row * 2).to(tl.uint32) ^ 0x9E3779B9)
@@ -179,32 +145,12 @@ def _noise(
 
 @triton.jit
 def _draw(
-    logits,
-    temperature,
-    top_k,
-    top_p,
-    noise,
-    tokens,
-    scores,
-    table,
-    norm,
-    states,
-    scaled,
-    squares,
-    vocab_size,
-    heat_stride,
-    count_stride,
-    share_stride,
-    noise_stride,
-    token_stride,
-    score_stride,
+    logits, temperature, top_k, top_p, noise, tokens, scores, table, norm, states, scaled, squares,
+    vocab_size, heat_stride, count_stride, share_stride, noise_stride, token_stride, score_stride,
     width,
-    BLOCK: tl.constexpr,
-    BITS: tl.constexpr,
-    IS_EMBEDDING: tl.constexpr,
-    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, BITS: tl.constexpr, IS_EMBEDDING: tl.constexpr, WIDTH: tl.constexpr,
     PDL: tl.constexpr,
-):
+):  # fmt: skip
     await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
@@ -216,14 +162,7 @@ def _draw(
     num_kept = tl.load(top_k + row * count_stride).to(tl.int32)
     share = tl.load(top_p + row * share_stride)
     is_bad = tl.max((logit != logit).to(tl.int32), axis=0) > 0
-    smallest, order = order_of_kth(logit, inside, num_kept, BITS)
-    is_greedy = heat == 0
-    score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
-    if share < 1.0:
-        smallest = order_of_share(score, order, inside & (order >= smallest), share, BITS)
-    score = score + tl.where(is_greedy, 0.0, gumbel)
-    score = tl.where(inside & (order >= smallest), score, -float("inf"))
-    best, token = tl.max(score, axis=0, return_indices=True)
+    best, token = best_of(logit, inside, heat, num_kept, share, gumbel, BITS)
     tl.store(tokens + row * token_stride, token.to(tl.int64))
     tl.store(scores + row * score_stride, tl.where(is_bad, float("nan"), best))
     if IS_EMBEDDING:
@@ -236,6 +175,19 @@ def _draw(
         tl.store(states + row * width + places, value, mask=there)
         tl.store(scaled + row * width + places, wide * weight, mask=there)
         tl.store(squares + row, tl.sum(wide * wide, axis=0))
+
+
+@triton.jit
+def best_of(logit, inside, heat, num_kept, share, gumbel, BITS: tl.constexpr):
+    """Return the highest score with its noise, and its token, among those that are kept."""
+    smallest, order = order_of_kth(logit, inside, num_kept, BITS)
+    is_greedy = heat == 0
+    score = tl.div_rn(logit, tl.zeros_like(logit) + tl.where(is_greedy, 1.0, heat))
+    if share < 1.0:
+        smallest = order_of_share(score, order, inside & (order >= smallest), share, BITS)
+    score = score + tl.where(is_greedy, 0.0, gumbel)
+    score = tl.where(inside & (order >= smallest), score, -float("inf"))
+    return tl.max(score, axis=0, return_indices=True)
 
 
 @triton.jit

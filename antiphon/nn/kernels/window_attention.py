@@ -53,27 +53,13 @@ def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
     result = joined.new_empty(num_rows, num_frames, ring.num_heads * ring.head_dim)
     is_early = overlaps(joined)
     _attend_window[(num_rows, ring.num_kv_heads)](
-        joined,
-        rows.memory,
-        rows.slots,
-        rows.starts,
-        rows.rotation,
-        result,
-        num_frames,
-        rows.memory.stride(0),
-        ring.offset,
-        ring.head_dim**-0.5,
-        NUM_HEADS=ring.num_heads,
-        NUM_KV_HEADS=ring.num_kv_heads,
-        HEAD_DIM=ring.head_dim,
-        WINDOW=ring.window,
-        NUM_KEYS=ring.num_keys,
-        KEYS=triton.next_power_of_2(ring.num_keys),
-        QUERIES=max(_MIN_QUERIES, triton.next_power_of_2(num_frames * group)),
-        OVERLAPS=is_early,
-        launch_pdl=is_early,
-        num_warps=4,
-    )
+        joined, rows.memory, rows.slots, rows.starts, rows.rotation, result, num_frames,
+        rows.memory.stride(0), ring.offset, ring.head_dim**-0.5,
+        NUM_HEADS=ring.num_heads, NUM_KV_HEADS=ring.num_kv_heads, HEAD_DIM=ring.head_dim,
+        WINDOW=ring.window, NUM_KEYS=ring.num_keys, KEYS=triton.next_power_of_2(ring.num_keys),
+        QUERIES=max(_MIN_QUERIES, triton.next_power_of_2(num_frames * group)), OVERLAPS=is_early,
+        launch_pdl=is_early, num_warps=4,
+    )  # fmt: skip
     return result
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from antiphon.api.encoding import collected
+from antiphon.api.encoding import FileEncoding
 from antiphon.api.middleware import memory_budget
 from antiphon.api.middleware.body import BodyMiddleware
 from antiphon.api.middleware.keys import KeyRing
@@ -311,7 +311,8 @@ def test_a_file_that_fails_holds_nothing_while_its_request_goes_on(reason: str) 
         workers = Workers("encoder")
         try:
             with memory_budget.use_lease(lease):
-                await collected(events(), AudioFormat.PCM, 24_000, workers)
+                encoding = FileEncoding(AudioFormat.PCM, 24_000, workers, is_whole=True)
+                await encoding.collected(events())
         finally:
             workers.close()
 
