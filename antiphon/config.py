@@ -240,6 +240,14 @@ class ServerSettings(SettingsSection):
     fabric: Literal["local", "process", "ray"] = Field(
         "local", description="Where stages run: in this process, in others of this host, or on Ray."
     )
+    ray_address: str | None = Field(
+        None,
+        description="Of the Ray cluster, HOST:PORT or auto; default: RAY_ADDRESS, that of this"
+        " host, or a new one.",
+    )
+    ray_namespace: str = Field(
+        "antiphon", description="Servers of one Ray cluster share stages if they share this."
+    )
     front_ends: int = Field(
         0, ge=0, description="HTTP processes that share the port. 0: one, which is the server."
     )

@@ -24,9 +24,10 @@ CLUSTER_TOKEN = "ANTIPHON_CLUSTER_TOKEN"
 
 _NO_SETTINGS = ("ANTIPHON_CONFIG", CLUSTER_TOKEN)
 
-LIBRARY_DEFAULTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
+LIBRARY_DEFAULTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128", "RAY_USAGE_STATS_ENABLED": "0"}
 """oneDNN, PyTorch's convolutions on a CPU, keeps what it compiled for the last 1,024 shapes: every
-length of a recording is another shape in each layer, which took 60 to 150 MiB."""
+length of a recording is another shape in each layer, which took 60 to 150 MiB. Ray sends statistics
+of its use to its makers unless it is told not to."""
 
 Entry: TypeAlias = tuple[str, str, Any]
 """Section, name and value of one setting."""
@@ -64,7 +65,10 @@ def load_settings(
 
 
 def set_library_defaults() -> None:
-    """Bound what libraries keep in memory; call it before they start. The environment wins."""
+    """Bound what libraries keep, and what they tell; call it before they start.
+
+    The environment wins.
+    """
     for name, value in LIBRARY_DEFAULTS.items():
         os.environ.setdefault(name, value)
 

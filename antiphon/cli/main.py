@@ -7,6 +7,7 @@ from typer.core import TyperGroup
 
 from antiphon import __version__
 from antiphon.cli.bench import app as bench
+from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
 from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
@@ -64,6 +65,8 @@ add_command(app, "say", SayFlags, say)
 app.add_typer(voices, name="voices")
 app.add_typer(models, name="models")
 app.add_typer(placement, name="placement")
+app.command()(stage)
+app.command()(scale)
 app.add_typer(keys, name="keys")
 app.add_typer(data, name="data")
 app.command()(config)

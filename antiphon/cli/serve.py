@@ -76,6 +76,11 @@ class ServeFlags:
     fabric: Annotated[
         str | None, flag("Where stages run: local, process or ray.", SETTING), "server.fabric"
     ] = None
+    address: Annotated[
+        str | None,
+        flag("Of the Ray cluster, HOST:PORT or auto.", "this host's, or a new one"),
+        "server.ray_address",
+    ] = None
     placement: Annotated[
         list[str] | None,
         flag("Profile or YAML file that says what runs where; repeatable.", "none"),

@@ -1,9 +1,11 @@
 """Which fabric a server's settings ask for."""
 
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 
 from antiphon.config import Settings
 from antiphon.config_sources import cluster_token, process_environment
+from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
 from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.local import LocalFabric
@@ -33,7 +35,9 @@ async def open_fabric(
     from antiphon.fabric.first_replica import FirstReplicaFabric
 
     token = cluster_token()
-    if cluster is None:
+    if cluster is None and settings.server.fabric == "ray":
+        cluster, token = await _open_ray(settings, builder, token)
+    elif cluster is None:
         cluster = await _open_cluster(settings, builder, stack, token, progress)
     fabric = FirstReplicaFabric(cluster, token)
     stack.push_async_callback(fabric.close)
@@ -63,3 +67,16 @@ async def _open_cluster(
     cluster = ProcessCluster(options)
     stack.push_async_callback(cluster.close)
     return cluster
+
+
+async def _open_ray(settings: Settings, builder: Ref, token: str) -> tuple[Cluster, str]:
+    """Return the cluster on Ray and the token of its stage processes; its fabric closes it."""
+    if find_spec("ray") is None:
+        raise SettingsError(f"server.fabric: stages on Ray need it: {how_to_install('ray')}.")
+    from antiphon.fabric.ray_cluster import RayCluster
+
+    server = settings.server
+    cluster = await RayCluster.connect(
+        builder, token=token, address=server.ray_address, namespace=server.ray_namespace
+    )
+    return cluster, cluster.token

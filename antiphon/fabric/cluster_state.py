@@ -172,14 +172,13 @@ class ClusterState:
         return frozenset(name for each in self._hosted.values() for name in each.members)
 
     def nodes_near(self, hosting: Hosting) -> tuple[str, ...]:
-        """Return the nodes that hold other stages of the same checkpoint, as beats named them."""
-        path = hosting.context.path
+        """Return the nodes that hold other stages of the same model, as beats named them."""
         return tuple(
             sorted(
                 {
                     member.node
-                    for stage_id, each in self._hosted.items()
-                    if each.hosting.context.path == path and stage_id != hosting.id
+                    for each in self._hosted.values()
+                    if each.hosting.feeds(hosting)
                     for member in each.active
                     if member.node
                 }

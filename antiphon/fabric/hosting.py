@@ -32,6 +32,12 @@ class Hosting:
         """The stages' names."""
         return "+".join(spec.name for spec in self.specs)
 
+    def feeds(self, other: "Hosting") -> bool:
+        """Whether items flow between the two: a model's stages before or after each other."""
+        into = self.specs[-1].produces is other.specs[0].consumes
+        out_of = other.specs[-1].produces is self.specs[0].consumes
+        return self.context.path == other.context.path and (into or out_of)
+
     @property
     def id(self) -> str:
         """Equal for equal hostings, in all processes (equal values may be pickled differently)."""

@@ -5,24 +5,22 @@ import logging
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Self
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
 
 from antiphon.concurrency import cancel_and_wait
-from antiphon.errors import AntiphonError, ModelLoadError, SettingsError
+from antiphon.errors import ModelLoadError
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.cluster_members import ClusterLimits
-from antiphon.fabric.hosting import Hosting, StageSummary, StageView
-from antiphon.fabric.ray_controller import CONTROLLER, RayController
+from antiphon.fabric.hosting import Hosting, StageView
+from antiphon.fabric.ray_control import CONTROLLER, RayClusterControl, connect_ray
+from antiphon.fabric.ray_controller import RayController
 from antiphon.models.spec import LoadContext, Ref, StageSpec
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _POLL_S = 20.0
 _RETRY_S = 0.5
@@ -34,13 +32,13 @@ class RayCluster:
 
     Attributes:
         token: of the connections between all processes of the cluster.
+        control: calls its controller.
     """
 
-    def __init__(self, controller: Any, start: Callable[[], Any], limits: ClusterLimits) -> None:
+    def __init__(self, control: RayClusterControl, token: str, limits: ClusterLimits) -> None:
         """Use `connect`."""
-        self.token = ""
-        self._controller = controller
-        self._start = start
+        self.token = token
+        self.control = control
         self._limits = limits
         self._owner = f"front-{uuid.uuid4().hex[:12]}"
         self._hosted: dict[str, Hosting] = {}
@@ -62,14 +60,14 @@ class RayCluster:
 
         Args:
             build: a `StageBuilder`, for the replicas.
-            token: of the cluster's connections; the first front end's is that of the cluster.
-                ``None``: that of the cluster, or a new one.
+            token: of the cluster's connections if this front end is the first one; whoever Ray
+                lets in is told that of the cluster. ``None``: a random one.
             address: of the Ray cluster; ``None``: as Ray finds it, else a new one on this host.
             namespace: of Ray; clusters of different namespaces know nothing of each other.
             limits: of the controller; default: the defaults.
 
         Raises:
-            SettingsError: there is no such Ray cluster, or it has another token.
+            SettingsError: there is no such Ray cluster.
         """
         limits = limits or ClusterLimits()
         own_token = token or secrets.token_hex(32)
@@ -86,18 +84,13 @@ class RayCluster:
                     num_cpus=0,
                     max_concurrency=10_000,
                 )
-                .remote(own_token, build, limits)
+                .remote(namespace, own_token, build, limits)
             )
 
-        await asyncio.to_thread(_init, address, namespace)
-        cluster = cls(await asyncio.to_thread(start), start, limits)
-        cluster.token = await cluster._call(lambda controller: controller.token.remote())
-        if token not in (None, cluster.token):
-            await cluster.close()
-            raise SettingsError(
-                "ANTIPHON_CLUSTER_TOKEN differs from that of the cluster's other front ends."
-            )
-        return cluster
+        await asyncio.to_thread(connect_ray, address, namespace)
+        control = await asyncio.to_thread(RayClusterControl, start)
+        known_token = await control.call(lambda controller: controller.token.remote())
+        return cls(control, known_token, limits)
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
@@ -110,7 +103,7 @@ class RayCluster:
             await self._until_ready(hosting)
         except BaseException:
             if self._forget(stage_id):
-                self._controller.release.remote(self._owner, stage_id)  # nobody waits for it
+                self.control.actor.release.remote(self._owner, stage_id)  # nobody waits for it
             raise
         return stage_id
 
@@ -127,23 +120,21 @@ class RayCluster:
 
     def report(self, stage_id: str, replica_id: str) -> None:
         reporting = asyncio.create_task(
-            self._call(lambda controller: controller.report.remote(stage_id, replica_id))
+            self.control.call(lambda controller: controller.report.remote(stage_id, replica_id))
         )
         self._reports.add(reporting)
         reporting.add_done_callback(self._reports.discard)
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        await self._call(lambda controller: controller.scale.remote(stage_id, num_replicas))
-
-    async def stages(self) -> tuple[StageSummary, ...]:
-        """Return all stages of the cluster, whoever hosts them."""
-        found: tuple[StageSummary, ...]
-        found = await self._call(lambda controller: controller.summaries.remote())
-        return found
+        await self.control.scale(stage_id, num_replicas)
 
     async def release(self, stage_id: str) -> None:
         if self._forget(stage_id):
-            await self._call(lambda each: each.release.remote(self._owner, stage_id))
+            await self.control.call(lambda each: each.release.remote(self._owner, stage_id))
+
+    def stop_renewing(self) -> None:
+        """Let the lease end, as it does when this process dies."""
+        self._renewing.cancel()
 
     async def close(self) -> None:
         await cancel_and_wait(self._renewing, *self._reports)
@@ -162,11 +153,13 @@ class RayCluster:
 
     async def _until_ready(self, hosting: Hosting) -> None:
         version = -1
-        await self._call(lambda controller: controller.host.remote(self._owner, hosting))
+        await self.control.call(lambda controller: controller.host.remote(self._owner, hosting))
         while True:
             view = await self._poll(hosting.id, version)
             if view is None:
-                await self._call(lambda controller: controller.host.remote(self._owner, hosting))
+                await self.control.call(
+                    lambda controller: controller.host.remote(self._owner, hosting)
+                )
                 continue
             if view.replicas:
                 return
@@ -182,50 +175,17 @@ class RayCluster:
 
     async def _poll(self, stage_id: str, version: int) -> StageView | None:
         view: StageView | None
-        view = await self._call(lambda each: each.poll.remote(stage_id, version, _POLL_S))
+        view = await self.control.call(lambda each: each.poll.remote(stage_id, version, _POLL_S))
         return view
 
     async def _renew_forever(self) -> None:
         """Keep the lease; host again what a restarted controller does not know of."""
         while True:
             await asyncio.sleep(self._limits.lease_s / _NUM_RENEWALS)
-            known = await self._call(lambda controller: controller.renew.remote(self._owner))
+            known = await self.control.call(lambda controller: controller.renew.remote(self._owner))
             for stage_id, hosting in tuple(self._hosted.items()):
                 if stage_id not in known:
                     await self._host_again(hosting)
 
     async def _host_again(self, hosting: Hosting) -> None:
-        await self._call(lambda controller: controller.host.remote(self._owner, hosting))
-
-    async def _call(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Call the controller, again if it is restarted meanwhile: all of its calls may repeat.
-
-        Raises:
-            AntiphonError: what the controller has raised.
-        """
-        while True:
-            try:
-                return await call(self._controller)
-            except RayTaskError as error:
-                if isinstance(error.cause, AntiphonError):
-                    raise error.cause from None
-                raise
-            except RayActorError as error:
-                logger.warning("the cluster's controller does not answer: %s", error)
-                await asyncio.sleep(_RETRY_S)
-                self._controller = await asyncio.to_thread(self._start)
-
-
-def _init(address: str | None, namespace: str) -> None:
-    """Connect to Ray, unless this process is connected already; takes seconds."""
-    if ray.is_initialized():
-        return
-    try:
-        ray.init(
-            address=address,
-            namespace=namespace,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
-    except ConnectionError as error:
-        raise SettingsError(f"Cannot connect to Ray: {error}") from error
+        await self.control.call(lambda controller: controller.host.remote(self._owner, hosting))

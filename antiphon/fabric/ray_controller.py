@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CONTROLLER = "antiphon-controller"
-"""Name of the controller within its namespace."""
 _TICK_S = 0.25
 _SEPARATOR = "/"
 
@@ -37,19 +35,21 @@ class RayController:
     Its methods are what `RayCluster` calls; they raise what `ClusterState` raises.
     """
 
-    def __init__(self, token: str, build: Ref, limits: ClusterLimits | None = None) -> None:
+    def __init__(
+        self, namespace: str, token: str, build: Ref, limits: ClusterLimits | None = None
+    ) -> None:
         """Begin; called by Ray, also when it restarts the actor.
 
         Args:
+            namespace: of this actor and of the replicas.
             token: of the connections between all processes of the cluster.
             build: a `StageBuilder`, for the replicas.
             limits: default: the defaults.
         """
         self._token = token
         self._build = build
-        context = ray.get_runtime_context()
-        self._namespace = context.namespace
-        self._me = context.current_actor
+        self._namespace = namespace
+        self._me = ray.get_runtime_context().current_actor
         # Replicas that are there before us are those of a controller that died.
         self._found = frozenset(self._replica_names())
         self._state = ClusterState(

@@ -15,7 +15,7 @@ NODE_LABEL = "ray.io/node-id"
 def actor_options(hosting: Hosting, *, near: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the options that Ray places a replica's actor by.
 
-    Replicas of a stage are spread over nodes. If other stages of the same checkpoint run on some
+    Replicas of a stage are spread over nodes. If stages that feed it, or that it feeds, run on some
     nodes already, those are preferred: frames then stay on the host.
 
     Args:

@@ -70,9 +70,9 @@ class RayReplica:
         self._handle: StageHandle | None = None
         threading.Thread(target=self._run, name="stage", daemon=True).start()
 
-    def ping(self) -> str:
-        """Return the id of this process; answers although the stages are still being loaded."""
-        return self._process
+    def ping(self) -> tuple[str, int]:
+        """Return Ray's id of the node and the process's id; answers while stages are loaded."""
+        return self._node, os.getpid()
 
     def _run(self) -> None:
         try:

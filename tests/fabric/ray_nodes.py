@@ -32,6 +32,13 @@ class RayNodes:
         self.further.append(node)
         return node
 
+    def with_label(self, part: str) -> str:
+        """Return Ray's id of the node whose label ``part`` has this value."""
+        import ray
+
+        [found] = [each for each in ray.nodes() if each["Labels"].get("part") == part]
+        return str(found["NodeID"])
+
     def kill(self, node: Any) -> None:
         """End a node at once, with all processes on it."""
         self.further.remove(node)
@@ -53,3 +60,10 @@ def ray_nodes() -> Generator[RayNodes, None, None]:
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def refuse(context: object) -> None:
+    """Be the factory of a stage that cannot be loaded."""
+    from antiphon.errors import ModelLoadError
+
+    raise ModelLoadError("refused on purpose")

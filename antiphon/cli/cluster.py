@@ -1,0 +1,149 @@
+"""``antiphon stage`` and ``antiphon scale``: hosts and replicas of a Ray cluster."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from antiphon.cli.tables import show_table
+
+if TYPE_CHECKING:
+    from antiphon.config import Settings
+    from antiphon.fabric.hosting import StageSummary
+
+_ADDRESS = "Of the Ray cluster, HOST:PORT or auto."
+_NEEDS_RAY = "stages on several hosts need Ray"
+
+
+def stage(
+    address: Annotated[
+        str | None, typer.Option(help="Of the cluster's head, HOST:PORT.", show_default=False)
+    ] = None,
+    head: Annotated[
+        bool, typer.Option("--head", help="Begin a cluster, instead of joining one.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Of the head.")] = 6379,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs of this host that stages may use.", show_default="all")
+    ] = None,
+    cpus: Annotated[
+        int | None, typer.Option(help="Replicas that fit on this host.", show_default="its cores")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE that a placement's labels ask for; repeatable."),
+    ] = None,
+) -> None:
+    """Make this host part of a Ray cluster, until it is stopped.
+
+    Servers on any host of the cluster then place replicas here: antiphon serve --fabric ray.
+    """
+    import os
+    import subprocess
+
+    from antiphon.config_sources import process_environment
+    from antiphon.errors import SettingsError
+
+    _check_installed()
+    if head == (address is not None):
+        raise SettingsError("Say either --head or --address HOST:PORT.")
+    where = ["--head", f"--port={port}"] if head else [f"--address={address}"]
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    # Whoever can talk to Ray can run code on all of its hosts: never without its token.
+    environment = {"RAY_AUTH_MODE": "token", **process_environment()}
+    command = [*ray, "start", "--block", *where]
+    if head:
+        making = [*ray, "get-auth-token", "--generate"]  # if there is none
+        subprocess.run(making, env=environment, stdout=subprocess.DEVNULL, check=True)
+        command += ["--include-dashboard=false", "--disable-usage-stats"]
+    given = {"--num-gpus": gpus, "--num-cpus": cpus, "--labels": _labels(label or [])}
+    command += [f"{name}={value}" for name, value in given.items() if value not in (None, "")]
+    os.execve(command[0], command, environment)
+
+
+def scale(
+    stage: Annotated[
+        str | None, typer.Argument(help="A stage, by its name or id.", show_default=False)
+    ] = None,
+    replicas: Annotated[int | None, typer.Argument(help="How many.", show_default=False)] = None,
+    address: Annotated[str | None, typer.Option(help=_ADDRESS, show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Add or remove replicas of a stage while it serves; without arguments, list the stages.
+
+    What is removed takes no further requests, and stops when its streams have ended.
+    """
+    import asyncio
+
+    from antiphon.config_sources import load_settings
+    from antiphon.errors import SettingsError
+
+    _check_installed()
+    if (stage is None) != (replicas is None):
+        raise SettingsError("Say both a stage and the number of its replicas, or neither.")
+    settings = load_settings({"server.ray_address": address})
+    found = asyncio.run(_scaled(settings, stage, replicas))
+    rows = [_row(each) for each in found]
+    columns = ("Stage", "Wanted", "Ready", "Draining", "Loading", "Open", "Capacity", "Hosts")
+    show_table(rows, columns, [list(row.values()) for row in rows], as_json)
+
+
+async def _scaled(
+    settings: "Settings", name: str | None, num_replicas: int | None
+) -> "tuple[StageSummary, ...]":
+    """Scale a stage, if one is named; return all stages."""
+    from antiphon.fabric.ray_control import RayClusterControl
+
+    server = settings.server
+    control = await RayClusterControl.connect(server.ray_address, server.ray_namespace)
+    stages = await control.stages()
+    if name is not None and num_replicas is not None:
+        await control.scale(_named(name, stages).id, num_replicas)
+        stages = await control.stages()
+    return stages
+
+
+def _named(name: str, stages: "tuple[StageSummary, ...]") -> "StageSummary":
+    """Return the one stage of this name or id."""
+    from antiphon.errors import SettingsError
+
+    found = [each for each in stages if name in (each.id, each.name, *each.name.split("+"))]
+    if len(found) == 1:
+        return found[0]
+    among = ", ".join(each.id for each in found or stages) or "none"
+    problem = "Several stages are" if found else "No stage is"
+    raise SettingsError(f"{problem} called '{name}': {among}.")
+
+
+def _row(stage: "StageSummary") -> dict[str, Any]:
+    statuses = [status for _, status in stage.replicas]
+    replicas = [replica for replica, _ in stage.replicas]
+    return {
+        "stage": stage.id,
+        "wanted": stage.num_wanted,
+        "ready": sum(not each.is_draining for each in replicas),
+        "draining": sum(each.is_draining for each in replicas),
+        "loading": stage.num_loading,
+        "open": sum(each.num_open for each in statuses),
+        "capacity": sum(each.capacity for each in statuses),
+        "hosts": ", ".join(sorted({each.host for each in replicas})) or None,
+    }
+
+
+def _labels(given: list[str]) -> str:
+    from antiphon.errors import SettingsError
+
+    for each in given:
+        name, is_one, value = each.partition("=")
+        if not (name and is_one and value) or "," in each:
+            raise SettingsError(f"--label: '{each}' is not NAME=VALUE.")
+    return ",".join(given)
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    from antiphon.errors import SettingsError, how_to_install
+
+    if find_spec("ray") is None:
+        raise SettingsError(f"{_NEEDS_RAY}: {how_to_install('ray')}.")

@@ -1,0 +1,99 @@
+"""Calls to the controller of a cluster on Ray, which outlive its restarts."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from antiphon.errors import AntiphonError, SettingsError
+from antiphon.fabric.hosting import StageSummary
+
+logger = logging.getLogger(__name__)
+
+CONTROLLER = "antiphon-controller"
+"""Name of the controller within its namespace."""
+_RETRY_S = 0.5
+
+
+class RayClusterControl:
+    """The controller as a process that is connected to Ray sees it."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        """Begin with the controller that ``find`` returns; it blocks, and is called again if that
+        one is dead for good."""
+        self._find = find
+        self.actor = find()
+
+    @classmethod
+    async def connect(cls, address: str | None, namespace: str) -> Self:
+        """Connect to a cluster that runs.
+
+        Args:
+            address: of the Ray cluster; ``None``: as Ray finds it.
+            namespace: of the cluster.
+
+        Raises:
+            SettingsError: there is none.
+        """
+
+        def find() -> Any:
+            try:
+                return ray.get_actor(CONTROLLER, namespace=namespace)
+            except ValueError as error:
+                raise SettingsError(
+                    f"No server of the Ray namespace '{namespace}' has begun to host stages."
+                ) from error
+
+        await asyncio.to_thread(connect_ray, address or "auto", namespace)
+        return await asyncio.to_thread(cls, find)
+
+    async def stages(self) -> tuple[StageSummary, ...]:
+        """Return all stages of the cluster, whoever hosts them."""
+        found: tuple[StageSummary, ...]
+        found = await self.call(lambda controller: controller.summaries.remote())
+        return found
+
+    async def scale(self, stage_id: str, num_replicas: int) -> None:
+        """Set how many replicas a stage has.
+
+        Raises:
+            InvalidRequestError: there is no such stage, or its bounds do not allow so many.
+        """
+        await self.call(lambda controller: controller.scale.remote(stage_id, num_replicas))
+
+    async def call(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Call the controller, again if it is restarted meanwhile: all of its calls may repeat.
+
+        Raises:
+            AntiphonError: what the controller has raised.
+        """
+        while True:
+            try:
+                return await call(self.actor)
+            except RayTaskError as error:
+                if isinstance(error.cause, AntiphonError):
+                    raise error.cause from None
+                raise
+            except RayActorError as error:
+                logger.warning("the cluster's controller does not answer: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                self.actor = await asyncio.to_thread(self._find)
+
+
+def connect_ray(address: str | None, namespace: str) -> None:
+    """Connect this process to Ray, unless it is connected already; takes seconds.
+
+    Raises:
+        SettingsError: there is no cluster at the address.
+    """
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(
+            address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING
+        )
+    except ConnectionError as error:
+        raise SettingsError(f"Cannot connect to Ray: {error}") from error
