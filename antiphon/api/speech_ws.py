@@ -157,6 +157,7 @@ class SpeechConversation:
 
     async def close(self) -> None:
         """See `Conversation.close`."""
+        self._text = None  # it refers to this object
         await self._outbox.close()
 
     async def _configure(self, message: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import time
 from contextlib import AsyncExitStack
 from types import FrameType
@@ -31,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 FULL_COLLECTION_RATIO = 100
 """Collections of the middle generation for each full one; Python's default is 10."""
+SWITCH_INTERVAL_S = 1e-3
+"""Python's default is 5 ms: the event loop waits as long for the interpreter's lock, after each
+system call, while a model computes on the CPU or a decoder holds it."""
 GRACEFUL_SHUTDOWN_S = 5
 """How long open streams may go on after Ctrl-C before they are cut."""
 LAST_RESORT_S = 8
@@ -161,6 +165,7 @@ def run(settings: Settings) -> None:
         SettingsError: the address cannot be listened on.
         ModelLoadError: the model cannot be served.
     """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     configure_logging(settings.server.log_level, settings.server.log_format)
     tracing.switch(on=settings.server.traces)
     logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
