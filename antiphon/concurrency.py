@@ -157,6 +157,7 @@ async def run_with_producer(
         finally:
             await cancel_and_wait(next_item)
             await cancel_and_wait(producer)
+            del next_item, producer  # their errors' tracebacks refer to this frame
 
 
 async def _beside(producer: "asyncio.Task[None]", next_item: "asyncio.Future[T]") -> T:

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import secrets
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,7 +25,7 @@ from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_members
-from antiphon.types import AudioChunk, LoadProgress, Samples, SpeechRequest, Voice
+from antiphon.types import AudioChunk, LoadProgress, Samples, SpeechRequest, Voice, random_hex
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
 
@@ -217,4 +216,4 @@ def _as_request(request: SpeechRequest | str) -> SpeechRequest:
     """Return a request whose id is unique: one may be spoken several times at once."""
     if isinstance(request, str):
         return SpeechRequest(request)
-    return replace(request, id=f"{request.id}/{secrets.token_hex(4)}")
+    return replace(request, id=f"{request.id}/{random_hex(8)}")

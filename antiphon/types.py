@@ -3,8 +3,8 @@
 All of it is frozen and free of torch, so that it crosses threads, processes and hosts unchanged.
 """
 
-import secrets
-import uuid
+import os
+import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -24,14 +24,27 @@ LoadProgress: TypeAlias = Callable[[str, int, int], None]
 there is: bytes, or steps."""
 
 
+_random = random.Random()  # seeded by the system, which every id would otherwise have to ask
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+def random_hex(num_digits: int) -> str:
+    """Return random hexadecimal digits, for ids; what must not be guessed needs `secrets`.
+
+    No system call, for which a thread gives the interpreter's lock away, and waits to get it back.
+    """
+    return f"{_random.getrandbits(4 * num_digits):0{num_digits}x}"
+
+
 def new_request_id() -> str:
     """Return a fresh id, unique across hosts."""
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{random_hex(32)}"
 
 
 def new_seed() -> int:
     """Return a random seed that a JSON number carries without loss (below 2**53)."""
-    return secrets.randbits(53)
+    return _random.getrandbits(53)
 
 
 MIN_NEW_TOKENS = 2

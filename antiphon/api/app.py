@@ -55,6 +55,7 @@ from antiphon.api.options import IGNORED_HEADER
 from antiphon.api.speech_jobs import start_jobs
 from antiphon.api.state import Guards, ServerState
 from antiphon.api.storage_watch import StorageWatch
+from antiphon.api.warm_routes import warm_routes
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.pipeline.model_loading import load_models, warm_up
@@ -119,6 +120,7 @@ def create_app(
             described.loaded_tasks = server.tasks
             app.state.jobs = await start_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)
+            await warm_routes(app)
             yield
 
     app = described = DescribedApi(

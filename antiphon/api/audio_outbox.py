@@ -54,7 +54,7 @@ class AudioOutbox:
         self._server = server
         self._session = SpeechSession(server.speech)
         self._waiting: asyncio.Queue[Action] = asyncio.Queue()
-        self._playing = asyncio.create_task(self._play(self._waiting))
+        self._playing: asyncio.Task[None] | None = asyncio.create_task(_play(self._waiting))
         self._freeing: set[asyncio.Task[None]] = set()
 
     @property
@@ -128,28 +128,35 @@ class AudioOutbox:
         """
         if len(self._freeing) > 1:
             await asyncio.wait(self._freeing)
+        assert self._playing is not None, "it was closed"
         self._playing.cancel()
         freeing = asyncio.create_task(_freed(self._playing, self._session))
         self._freeing.add(freeing)
         freeing.add_done_callback(self._freeing.discard)
         self._session = SpeechSession(self._server.speech)
         self._waiting = asyncio.Queue()
-        self._playing = asyncio.create_task(self._play(self._waiting))
+        self._playing = asyncio.create_task(_play(self._waiting))
 
     async def finish(self) -> None:
         """Return when all has been played."""
         await self._waiting.join()
 
     async def close(self) -> None:
-        """Stop; returns when everything is free."""
-        self._playing.cancel()
-        await asyncio.gather(_freed(self._playing, self._session), *self._freeing)
+        """Stop; returns when everything is free. May be called again."""
+        if (playing := self._playing) is None:
+            return
+        playing.cancel()
+        await asyncio.gather(_freed(playing, self._session), *self._freeing)
+        # What waited, and the traceback of what was played, refer to those who play here.
+        self._waiting = asyncio.Queue()
+        self._playing = None
 
-    async def _play(self, waiting: "asyncio.Queue[Action]") -> None:
-        while True:
-            action = await waiting.get()
-            await action()
-            waiting.task_done()
+
+async def _play(waiting: "asyncio.Queue[Action]") -> None:
+    while True:
+        action = await waiting.get()
+        await action()
+        waiting.task_done()
 
 
 class SpokenConversation:

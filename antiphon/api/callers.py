@@ -1,5 +1,6 @@
 """Whose a request is: a key's, or an address's where no right key was given."""
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from starlette.datastructures import Headers
@@ -27,6 +28,7 @@ def address_of(scope: Scope) -> str:
     return address_key(client[0] if client else "")
 
 
+@lru_cache(1024)
 def address_key(host: str) -> str:
     """Return what stands for an address, and for all that one household has of IPv6."""
     try:

@@ -1,6 +1,5 @@
 """What routes ask for by type; coroutines, since FastAPI calls plain functions in a thread."""
 
-import secrets
 from typing import Annotated
 
 from fastapi import Depends
@@ -9,7 +8,7 @@ from starlette.requests import HTTPConnection
 from antiphon.api.middleware.base import CALLER
 from antiphon.api.state import ServerState
 from antiphon.telemetry import logs
-from antiphon.types import Caller
+from antiphon.types import Caller, random_hex
 
 
 async def caller(connection: HTTPConnection) -> Caller:
@@ -33,7 +32,7 @@ async def speech_id() -> str:
 
     Clients choose request ids and may repeat them; inside, two requests must never share one.
     """
-    return f"{logs.request_id.get()}/{secrets.token_hex(4)}"
+    return f"{logs.request_id.get()}/{random_hex(8)}"
 
 
 Asking = Annotated[Caller, Depends(caller)]

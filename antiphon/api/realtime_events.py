@@ -1,7 +1,6 @@
 """The events that a realtime client is sent, one function each for those that have a shape."""
 
 import base64
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +8,12 @@ from antiphon.api.errors import WireError
 from antiphon.api.schemas.realtime import Output, OutputFormat
 from antiphon.api.sockets import Socket
 from antiphon.api.wire_format import WireFormat
-from antiphon.types import Ended, Usage
+from antiphon.types import Ended, Usage, random_hex
 
 
 def new_id(prefix: str) -> str:
     """Return a fresh id, as ``resp_1f0c...``."""
-    return f"{prefix}_{secrets.token_hex(12)}"
+    return f"{prefix}_{random_hex(24)}"
 
 
 def event(type: str, **members: Any) -> dict[str, Any]:

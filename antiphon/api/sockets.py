@@ -6,7 +6,6 @@ agreed; a client that neither sends nor reads is sent away.
 
 import asyncio
 import json
-import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -19,6 +18,7 @@ from antiphon.api.streaming import ended
 from antiphon.concurrency import cancel_and_wait
 from antiphon.errors import IdleError, InvalidRequestError
 from antiphon.telemetry import logs
+from antiphon.types import random_hex
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MESSAGES_PER_S = 1000
@@ -214,4 +214,4 @@ async def _sent_away(socket: Socket, conversation: Conversation, error: IdleErro
 
 def new_speech_id() -> str:
     """Return a fresh id that begins with the connection's own."""
-    return f"{logs.request_id.get()}/{secrets.token_hex(4)}"
+    return f"{logs.request_id.get()}/{random_hex(8)}"

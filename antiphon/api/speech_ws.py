@@ -148,6 +148,10 @@ class SpeechConversation(SpokenConversation):
     async def refuse(self, error: WireError) -> None:
         await self._socket.send(error_message(error))
 
+    async def close(self) -> None:
+        self._text = None  # it refers to this object
+        await super().close()
+
     async def _configure(self, message: Mapping[str, Any]) -> None:
         if self._text is not None:
             raise InvalidRequestError(

@@ -104,18 +104,18 @@ PHASES: list[Callable[[random.Random, socket.socket], None]] = [
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Besieged, None, None]:
     with besieged(tmp_path_factory.mktemp("killed")) as server:
         for phase in PHASES:  # what is made on first use is there
-            kill(server, phase, random.Random(0))
+            kill(server.port, phase, random.Random(0))
         server.speak()
         yield server
 
 
 def kill(
-    server: Besieged,
+    port: int,
     phase: Callable[[random.Random, socket.socket], None],
     seed: random.Random,
 ) -> None:
     """Connect, get to a phase, and end as a killed process does, or one whose machine is gone."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
         phase(seed, connection)
         if seed.random() < 0.5:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -130,7 +130,7 @@ def test_clients_killed_in_every_phase_leave_nothing(server: Besieged) -> None:
     def kills(number: int) -> None:
         seed = random.Random(number)
         for turn in range(number, num_kills, NUM_CLIENTS):
-            kill(server, PHASES[turn % len(PHASES)], seed)
+            kill(server.port, PHASES[turn % len(PHASES)], seed)
 
     with (
         nothing_kept(server, "killed clients", num_kills),

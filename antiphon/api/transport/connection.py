@@ -10,11 +10,12 @@ import json
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
 from antiphon.api.transport.connections import Connections
+from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.trailers import with_trailers
 from antiphon.telemetry.metrics import Metrics
 
@@ -26,6 +27,10 @@ MIN_SENT_BYTES = 4096
 """Of what waits to be sent, so much has to go out in each `write_timeout_s`."""
 MAX_UNSENT_BYTES = 128 * 1024
 """In the kernel, beside what is on its way; more waits here, where it is seen."""
+_PROBES = tuple(
+    f"{method} {path} ".encode() for method in ("GET", "HEAD") for path in ("/health", "/ready")
+)
+"""How requests begin that are answered before all others."""
 _NOTSENT_LOWAT = {"linux": 25, "darwin": 0x201}.get(sys.platform)
 
 
@@ -60,12 +65,28 @@ class Inner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long clients are waited for, and who counts them."""
+    """How long clients are waited for, and what all connections share."""
 
     connections: Connections
     metrics: Metrics
     header_timeout_s: float
     write_timeout_s: float
+    queue: FeedQueue = field(default_factory=FeedQueue)
+
+
+class _NoProtocol(asyncio.Protocol):
+    """Stands for the protocol of a connection that was lost.
+
+    What refers to what is cut there, so that a connection is freed at once: cycles would stay
+    until a full garbage collection, which holds up every stream.
+    """
+
+    slice_bytes = 0
+    phase = Phase.REST
+    takes_more = False
+
+
+_NO_PROTOCOL = _NoProtocol()
 
 
 class Connection(asyncio.Protocol, asyncio.Transport):
@@ -92,6 +113,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
+        self._patience.queue.yield_to_accepts()
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         _bound_kernel_buffer(self._transport)
@@ -103,8 +125,12 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         if self._is_closing:
             self._count_rest(len(data))
             return
+        is_probe = not self._backlog and data.startswith(_PROBES)
         self._backlog += data
-        self._feed()
+        if is_probe:
+            self._feed()
+        else:
+            self._feed_later()
 
     def eof_received(self) -> bool | None:
         return None if self._is_closing else self._inner.eof_received()
@@ -116,7 +142,9 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             if timer is not None:
                 timer.cancel()
         self._patience.connections.remove(self._member)
-        self._inner.connection_lost(exc)
+        del self._member
+        inner, self._inner = self._inner, _NO_PROTOCOL
+        inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
@@ -143,7 +171,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             self._backlog.clear()
         elif self._backlog and self._takes_more and not self._is_feeding:
             self._is_feeding = True
-            self._loop.call_soon(self._feed)
+            self._patience.queue.add(self._feed)
         self._switch_reading()
 
     @property
@@ -301,7 +329,11 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         return self._inner  # type: ignore[return-value]
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
+        if name == "socket":
+            return default  # uvicorn would ask it for the addresses, by a system call each
+        info = self._transport.get_extra_info(name, default)
+        is_address = name in ("peername", "sockname") and isinstance(info, tuple)
+        return info[:2] if is_address else info  # of IPv6 too
 
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size()

@@ -31,6 +31,10 @@ class WatchedHttp(asyncio.Protocol):
     def takes_more(self) -> bool:
         return not self.pipeline  # requests wait for the answers of those before them
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.cycle = None  # it refers to this object
+
     def on_response_complete(self) -> None:
         super().on_response_complete()  # type: ignore[misc] # the implementation's
         cast(Connection, self.transport).resume()

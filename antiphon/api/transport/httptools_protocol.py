@@ -79,6 +79,10 @@ class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
         else:
             connection.refuse(HTTPStatus.BAD_REQUEST, msg)
 
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        self.parser = None  # type: ignore[assignment] # as when the connection is lost
+
     def on_headers_complete(self) -> None:
         if not self.is_passed_over:
             super().on_headers_complete()

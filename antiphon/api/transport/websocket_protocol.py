@@ -102,6 +102,10 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         else:
             super().shutdown()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.conn.parser.close()  # its frame refers to `conn`
+
     def send_receive_event_to_app(self) -> None:
         self._num_waiting_bytes += sum(map(len, self.frames))
         super().send_receive_event_to_app()

@@ -87,7 +87,7 @@ class Prefetcher(Generic[T]):
         self._source = source
         self._room = asyncio.Semaphore(MAX_ITEMS_AHEAD)
         self._ready: asyncio.Queue[T | None] = asyncio.Queue()
-        self._pulling = asyncio.create_task(self._pull())
+        self._pulling = asyncio.create_task(_pull(source, self._ready, self._room))
         self._pulling.add_done_callback(lambda _: self._ready.put_nowait(None))
 
     @property
@@ -108,7 +108,10 @@ class Prefetcher(Generic[T]):
         await cancel_and_wait(self._pulling)
         await self._source.close()
 
-    async def _pull(self) -> None:
-        while (item := await self._source.next()) is not None:
-            await self._room.acquire()
-            self._ready.put_nowait(item)
+
+async def _pull(
+    source: Source[T], ready: "asyncio.Queue[T | None]", room: asyncio.Semaphore
+) -> None:
+    while (item := await source.next()) is not None:
+        await room.acquire()
+        ready.put_nowait(item)

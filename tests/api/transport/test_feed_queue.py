@@ -1,0 +1,68 @@
+"""The queue of connections to be fed: in order, a little in each turn, none forgotten."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from antiphon.api.transport.feed_queue import BUDGET_S, MAX_DELAY_S, FeedQueue
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_calls_come_in_order_and_no_turn_is_longer_than_its_budget() -> None:
+    clock, made = Clock(), list[int]()
+    queue = FeedQueue(clock)
+
+    def feed(number: int) -> None:
+        made.append(number)
+        clock.now_s += BUDGET_S / 4
+
+    for number in range(10):
+        queue.add(partial(feed, number))
+    sizes = []
+    while len(made) < 10:
+        before = len(made)
+        await asyncio.sleep(0)
+        sizes.append(len(made) - before)
+    assert made == list(range(10))
+    assert max(sizes) == 4
+
+
+async def test_a_call_that_is_added_by_another_waits_for_the_next_turn() -> None:
+    made = list[str]()
+    queue = FeedQueue(Clock())
+
+    def feed() -> None:
+        made.append("first")
+        queue.add(lambda: made.append("second"))
+
+    queue.add(feed)
+    await asyncio.sleep(0)
+    assert made == ["first"]
+    await asyncio.sleep(0)
+    assert made == ["first", "second"]
+
+
+async def test_accepting_goes_first_but_not_for_ever() -> None:
+    clock, made = Clock(), list[float]()
+    queue = FeedQueue(clock)
+    queue.add(lambda: made.append(clock.now_s))
+    while not made:
+        queue.yield_to_accepts()
+        await asyncio.sleep(0)
+        clock.now_s += MAX_DELAY_S / 10
+    assert MAX_DELAY_S < made[0] <= 1.2 * MAX_DELAY_S
