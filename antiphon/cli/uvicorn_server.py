@@ -197,7 +197,7 @@ class _NoFalseAlarms(logging.Filter):
 
 
 def configure(settings: Settings, process: str | None = None) -> None:
-    """Configure logs, traces and threads of a process; ``process`` names it, if it is one of several."""
+    """Configure logs, traces and threads of a process; ``process`` names one of several."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     configure_logging(settings.server.log_level, settings.server.log_format, process)
     tracing.switch(on=settings.server.traces)
