@@ -19,7 +19,7 @@ from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import AudioChunk, Ended
+from antiphon.types import AudioChunk, Ended, FrameReady
 
 _Item: TypeAlias = EngineEvent | AntiphonError
 _Command: TypeAlias = Callable[[], object] | None
@@ -122,8 +122,7 @@ class AsyncEngine:
                 if isinstance(item, Ended):
                     yield item
                     return
-                num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
-                self._commands.put(partial(self._core.scheduler.read, request_id, num_frames))
+                self._note_read(request_id, item)
                 yield item
         finally:
             if not is_over:
@@ -144,6 +143,10 @@ class AsyncEngine:
         self._is_closed = True
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _note_read(self, request_id: str, item: FrameReady | AudioChunk) -> None:
+        num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
+        self._commands.put(partial(self._core.scheduler.read, request_id, num_frames))
 
     def _error(self) -> EngineError:
         if self.failure:
