@@ -24,6 +24,7 @@
     │   ├── ModelLoadingError         503                          model_loading
     │   └── ReplicaLostError          503                          replica_lost
     ├── EngineError                   500  server_error            engine_error
+    │   └── EngineFailedError         500                          engine_error
     ├── StorageError                  500  server_error            storage_error
     │   └── StorageFullError          507                          insufficient_storage
     ├── SettingsError                 (start-up only: a wrong flag, variable or file)
@@ -295,6 +296,10 @@ class EngineError(AntiphonError):
     """The model failed while it was generating."""
 
     code = "engine_error"
+
+
+class EngineFailedError(EngineError):
+    """The engine is broken for good, and with it every request that was open."""
 
 
 class StorageError(AntiphonError):

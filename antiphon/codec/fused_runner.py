@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.codec.protocol import PendingAudio, StreamingDecoder
-from antiphon.engine.plan import CacheShape, CodecShape, Start, StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, CodecReplay, CodecShape, Start, StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep, Runner
 
 
@@ -24,18 +24,6 @@ class FrameSource(Runner, Protocol):
     def on_stream(self) -> AbstractContextManager[object]:
         """Return a context in which work is put where the runner puts its own."""
         ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Priming:
-    """What a row is primed with: a voice's frames, then those that had become audio before.
-
-    The last ``num_ahead`` of these are their look-ahead.
-    """
-
-    context: NDArray[Any] | None
-    heard: Sequence[Any]
-    num_ahead: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +45,10 @@ class _FusedStep:
 class FusedRunner:
     """A `Runner` that decodes too: each step makes its frames, then its chunks, on one stream.
 
-    A request's slot is also its row of the codec's state. If there are frames that the codec must
-    have decoded before a row's first chunk (a voice's context, then what had become audio before a
-    request lost its slot), the row is primed with them. One row is primed in a step, so that the
-    others do not wait; unless a row's first chunk is due, which goes before everything.
+    A request's slot is also its row of the codec's state. If there is a context of its voice, the
+    codec must have decoded that before all else. One row is primed so in a step, that the others do
+    not wait; unless something of a row is decoded in the step, which goes before everything. What
+    had become audio before a request came into its slot follows in parts (`CodecReplay`).
 
     Attributes:
         num_slots: requests that can run at once.
@@ -74,7 +62,8 @@ class FusedRunner:
         self._decoder = decoder
         with runner.on_stream():
             self._state = decoder.open(runner.num_slots)
-        self._primings: dict[int, _Priming] = {}
+        self._contexts: dict[int, NDArray[Any]] = {}
+        self._decoded: dict[int, Sequence[Any]] = {}
 
     @property
     def cache(self) -> CacheShape | None:
@@ -99,10 +88,13 @@ class FusedRunner:
         with self.on_stream():
             frames = self._runner.launch(plan)
             for slot in plan.releases:
-                self._primings.pop(slot, None)
+                self._contexts.pop(slot, None)
+                self._decoded.pop(slot, None)
             for start in plan.starts:
                 self._begin(start)
-            self._prime({each.slot for each in plan.codec_chunks})
+            decoded = {each.slot for each in plan.codec_chunks}
+            self._prime(decoded.union(each.slot for each in plan.codec_replays))
+            self._replay(plan.codec_replays)
             audio = None
             store = self._runner.frame_store
             if plan.codec_chunks and store is not None:
@@ -114,21 +106,25 @@ class FusedRunner:
         self._decoder.close()
 
     def _begin(self, start: Start) -> None:
-        """Make a row fresh, and note what it is to be primed with."""
-        prompt, num_heard = start.prompt, start.num_frames_decoded
-        self._decoder.reset(self._state, start.slot, prompt.conditioning)
-        if prompt.context_frames is not None or num_heard:
-            num_read = num_heard + self._decoder.look_ahead_frames if num_heard else 0
-            heard = start.frames[:num_read]
-            priming = _Priming(prompt.context_frames, heard, len(heard) - num_heard)
-            self._primings[start.slot] = priming
+        """Make a row fresh, and note what it is to be given before it goes on."""
+        prompt, slot = start.prompt, start.slot
+        self._decoder.reset(self._state, slot, prompt.conditioning)
+        if prompt.context_frames is not None:
+            self._contexts[slot] = prompt.context_frames
+        if start.num_frames_decoded:
+            num_read = start.num_frames_decoded + self._decoder.look_ahead_frames
+            self._decoded[slot] = start.frames[:num_read]
 
     def _prime(self, due: set[int]) -> None:
-        """Prime the rows whose chunks are due; if none is, the row that waits longest."""
-        slots = [slot for slot in self._primings if slot in due] or [*self._primings][:1]
-        for slot in slots:
-            priming = self._primings.pop(slot)
-            if priming.context is not None:
-                self._decoder.prime(self._state, slot, priming.context)
-            if priming.heard:
-                self._decoder.replay(self._state, slot, np.stack(priming.heard), priming.num_ahead)
+        """Prime the rows that are decoded for; if none is, the row that waits longest."""
+        for slot in [slot for slot in self._contexts if slot in due] or [*self._contexts][:1]:
+            self._decoder.prime(self._state, slot, self._contexts.pop(slot))
+
+    def _replay(self, replays: Sequence[CodecReplay]) -> None:
+        """Decode frames again of rows that are primed."""
+        for each in replays:
+            frames = self._decoded[each.slot][
+                each.start : each.end + self._decoder.look_ahead_frames
+            ]
+            num_ahead = len(frames) - (each.end - each.start)
+            self._decoder.replay(self._state, each.slot, np.stack(frames), num_ahead)

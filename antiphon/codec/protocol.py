@@ -84,9 +84,10 @@ class StreamingDecoder(Protocol):
     def replay(self, state: Any, slot: int, frames: NDArray[Any], num_ahead: int = 0) -> None:
         """Decode frames again, ``[n, ...]``, that became audio before their row was given up.
 
-        They come after those that the row is primed with. What is decoded next is what it would
-        have been in the row that was given up, to the last bit. Work is put on the current stream.
-        The last ``num_ahead`` frames are look-ahead, of which there is less only at the end.
+        They come after those that the row is primed with, in one call or in several. What is
+        decoded next is what it would have been in the row that was given up, to the last bit. Work
+        is put on the current stream. The last ``num_ahead`` frames are look-ahead, of which there
+        is less only at the end.
         """
         ...
 

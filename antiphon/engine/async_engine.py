@@ -16,10 +16,10 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.engine.scheduling_policy import PlaybackPolicy
-from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import AudioChunk, Ended
+from antiphon.types import AudioChunk, Ended, FrameReady
 
 _Item: TypeAlias = EngineEvent | AntiphonError
 _Command: TypeAlias = Callable[[], object] | None
@@ -75,32 +75,38 @@ class AsyncEngine:
         prompt: Prompt,
         *,
         is_live: bool = True,
+        is_later: bool = False,
         resume_frames: Sequence[Any] = (),
+        buffered_s: float | None = None,
+        returns_frames: bool = False,
     ) -> AsyncGenerator[EngineEvent, None]:
         """Stream a request's audio, or its frames if they are decoded elsewhere; last its `Ended`.
 
         Args:
             request_id: names it.
             prompt: of the model.
-            is_live: whether a listener plays it while it is made; otherwise its priority is
-                offline, behind all live requests.
+            is_live: whether a listener plays it while it is made; otherwise it is offline.
+            is_later: whether it continues a stream that was admitted, so that it is not refused.
             resume_frames: made by an engine before; the stream goes on after them.
+            buffered_s: audio that its listener has left, in seconds; ``None``: not known.
+            returns_frames: whether its audio brings the frames that it is made of.
 
         Raises:
             InvalidRequestError: a request of this id is open already, or it is too long.
             OverloadedError: one stream more would cause gaps in others.
-            EngineError: the engine failed, which ends every open request; or the model failed
-                on this request alone. The log has the cause.
+            EngineFailedError: the engine failed, which ends every open request.
+            EngineError: the model failed on this request alone. The log has the cause.
         """
+        request = EngineRequest(request_id, prompt, is_live, is_admitted=is_later)
+        request.returns_frames = returns_frames
+        request.resume(resume_frames, buffered_s)
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
         if not self.failure:
-            self._core.scheduler.check(prompt, is_live=is_live)
+            self._core.scheduler.check(prompt, is_live=is_live, is_admitted=request.is_admitted)
         self._open_ids.add(request_id)
         self._publish_open(1)
         output = _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
-        request = EngineRequest(request_id, prompt, is_live)
-        request.resume(resume_frames)
         self._commands.put(partial(self._add, request, output))
         is_over = False
         try:
@@ -109,16 +115,14 @@ class AsyncEngine:
             while True:
                 item = await output.items.get()
                 is_over = isinstance(item, Ended | AntiphonError)
+                if isinstance(item, Ended) and item.reason == "error":
+                    raise self._error()
                 if isinstance(item, AntiphonError):
                     raise item
                 if isinstance(item, Ended):
-                    if item.reason == "error":
-                        whole = "The model has failed." if self.failure else "The model failed."
-                        raise EngineError(whole)
                     yield item
                     return
-                num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
-                self._commands.put(partial(self._core.scheduler.read, request_id, num_frames))
+                self._note_read(request_id, item)
                 yield item
         finally:
             if not is_over:
@@ -139,6 +143,15 @@ class AsyncEngine:
         self._is_closed = True
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _note_read(self, request_id: str, item: FrameReady | AudioChunk) -> None:
+        num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
+        self._commands.put(partial(self._core.scheduler.read, request_id, num_frames))
+
+    def _error(self) -> EngineError:
+        if self.failure:
+            return EngineFailedError("The model has failed.")
+        return EngineError("The model failed.")
 
     def _publish_open(self, num_opened: int) -> None:
         capacity = self._core.scheduler.admission.forecast.num_streams

@@ -35,6 +35,7 @@ class StepShape:
     def of(cls, plan: StepPlan) -> "StepShape":
         num_positions = sum(each.end - each.start for each in plan.prefills)
         chunks = Counter(each.num_frames for each in plan.codec_chunks)
+        chunks.update(each.end - each.start for each in plan.codec_replays)
         return cls(len(plan.decode_slots), num_positions, chunks)
 
 

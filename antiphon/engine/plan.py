@@ -82,8 +82,8 @@ class Start:
         prompt: of the request.
         frames: what it had made before it lost its slot, in order; the model goes on after them.
             Pieces of text that had arrived before follow as appends in the same plan.
-        num_frames_decoded: how many of ``frames`` have become audio already: a decoder is primed
-            with these, and finds the others in the frame store again.
+        num_frames_decoded: how many of ``frames`` have become audio already: a decoder is given
+            these by `CodecReplay`, and finds the others in the frame store again.
     """
 
     slot: int
@@ -109,6 +109,24 @@ class Prefill:
     by rounding. In all, ``prompt.num_positions + len(Start.frames)`` positions are there before the
     slot makes a frame; frame number k is made by the step whose input sits at position
     ``prompt.num_positions + k``, which that step computes itself.
+    """
+
+    slot: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodecReplay:
+    """Decode frames ``start`` to ``end - 1`` of ``Start.frames`` again, whose audio is not used.
+
+    They had become audio before their request came into this slot. Comes before the step's chunks;
+    a slot has no chunk before all such frames are decoded.
+
+    Attributes:
+        slot: of the request.
+        start: the first frame.
+        end: the frame after the last one; between groups of the decoder.
     """
 
     slot: int
@@ -150,6 +168,7 @@ class StepPlan:
         prefills: at most one for each slot.
         decode_slots: slots that make one frame in this step, completely prefilled by then.
         codec_chunks: chunks to be decoded by the codec, at most one for each slot.
+        codec_replays: what it decodes before that, in the order of each slot's frames.
     """
 
     releases: tuple[int, ...] = ()
@@ -159,6 +178,7 @@ class StepPlan:
     prefills: tuple[Prefill, ...] = ()
     decode_slots: tuple[int, ...] = ()
     codec_chunks: tuple[CodecChunk, ...] = ()
+    codec_replays: tuple[CodecReplay, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -166,6 +186,7 @@ class StepPlan:
         return not (
             self.decode_slots
             or self.codec_chunks
+            or self.codec_replays
             or self.prefills
             or self.starts
             or self.releases

@@ -94,6 +94,12 @@ class EngineRequest:
         clock: of its listener.
         table: of its blocks.
         received_s: when the latest frame arrived from the stage before; ``-inf``: none has.
+        buffered_s: audio that its listener had left when it arrived; ``None``: not known.
+        is_admitted: whether it goes on with what was admitted before, so that it is not refused.
+        returns_frames: whether its audio brings the frames that it was made of.
+        num_replayed: frames that the decoder of its slot has been given again, of those whose audio
+            is not made here.
+        num_to_replay: the same, that it must be given before the next chunk.
     """
 
     id: str
@@ -119,9 +125,19 @@ class EngineRequest:
     clock: PlaybackClock = field(default_factory=PlaybackClock)
     table: BlockTable = field(default_factory=BlockTable)
     received_s: float = -inf
+    buffered_s: float | None = None
+    is_admitted: bool = False
+    returns_frames: bool = False
+    num_replayed: int = 0
+    num_to_replay: int = 0
 
     def __post_init__(self) -> None:
         self.max_frames = self.prompt.sampling.max_frames
+
+    def start_clock(self, now_s: float) -> None:
+        """Start its listener's clock, if it is resumed and known what that has left to play."""
+        if self.buffered_s is not None and self.is_live:
+            self.clock.deadline_s = now_s + self.buffered_s
 
     def arrive(self, now_s: float, max_unread_frames: int, *, has_codec: bool) -> None:
         """Enter the scheduler."""
@@ -129,9 +145,15 @@ class EngineRequest:
         self.max_unread_frames, self.has_codec = max_unread_frames, has_codec
         self._update_limit()
 
-    def resume(self, frames: Sequence[Any]) -> None:
-        """Go on after frames that were made and delivered elsewhere, before it arrives here."""
-        self.frames = [*frames]
+    def resume(self, frames: Sequence[Any], buffered_s: float | None = None) -> None:
+        """Go on after frames that were made and delivered elsewhere, before it arrives here.
+
+        Args:
+            frames: so far.
+            buffered_s: audio that its listener has left, in seconds; ``None``: not known.
+        """
+        self.frames, self.buffered_s = [*frames], buffered_s
+        self.is_admitted = self.is_admitted or bool(frames)
         self.num_frames_planned = self.num_frames_read = len(frames)
         self.num_frames_decoded = self.num_frames_delivered = len(frames)
 
@@ -151,9 +173,14 @@ class EngineRequest:
         self.num_pieces_planned = len(self.pieces)
         return pieces
 
-    def start(self, slot: int) -> None:
-        """Take a slot: to make frames, or only to have the last ones decoded."""
-        self.slot = slot
+    def start(self, slot: int, num_to_replay: int = 0) -> None:
+        """Take a slot: to make frames, or only to have the last ones decoded.
+
+        Args:
+            slot: that it takes.
+            num_to_replay: frames that the slot's decoder must be given before it goes on.
+        """
+        self.slot, self.num_replayed, self.num_to_replay = slot, 0, num_to_replay
         self.status = Status.RUNNING if self.finish_reason is None else Status.DRAINING
 
     def plan_frame(self) -> None:
@@ -183,6 +210,11 @@ class EngineRequest:
     def leave(self, status: Status) -> None:
         """Give the slot up for good."""
         self.slot, self.status = None, status
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the decoder of its slot is still being given frames again."""
+        return self.num_replayed < self.num_to_replay
 
     @property
     def num_frames(self) -> int:

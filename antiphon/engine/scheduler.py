@@ -39,12 +39,14 @@ class SchedulerLimits:
         max_unread_frames: that a consumer may be behind.
         prefill_positions: of all prompts in one step, beside rows that make frames.
         idle_prefill_positions: the same, in a step without such rows.
+        replay_frames: that decoders of resumed requests are given again in one step.
         admission: which requests are admitted.
     """
 
     max_unread_frames: int = 128
     prefill_positions: int = 512
     idle_prefill_positions: int = 2048
+    replay_frames: int = 16
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
 
 
@@ -102,7 +104,7 @@ class Scheduler:
         self._by_id: dict[str, EngineRequest] = {}
         self._in_flight: deque[InFlightStep] = deque()
 
-    def check(self, prompt: Prompt, *, is_live: bool = True) -> None:
+    def check(self, prompt: Prompt, *, is_live: bool = True, is_admitted: bool = False) -> None:
         """Refuse what `add` would refuse; in any thread.
 
         Raises:
@@ -111,6 +113,8 @@ class Scheduler:
         """
         if self._slots.blocks:
             self._slots.blocks.max_frames(prompt)
+        if is_admitted:
+            return
         num_open = self.num_live if is_live else len(self._by_id) - self.num_live
         self.admission.check(num_open, self._clock(), is_live=is_live)
 
@@ -122,12 +126,13 @@ class Scheduler:
             OverloadedError: there are too many open requests.
         """
         assert request.id not in self._by_id, f"{request.id} is already here"
-        self.check(request.prompt, is_live=request.is_live)
+        self.check(request.prompt, is_live=request.is_live, is_admitted=request.is_admitted)
         if self._chunks:
             self._chunks.add(request)
+        now_s, has_codec = self._clock(), self._chunks is not None
+        request.start_clock(now_s)
         self._slots.add(request)
-        has_codec = self._chunks is not None
-        request.arrive(self._clock(), self.limits.max_unread_frames, has_codec=has_codec)
+        request.arrive(now_s, self.limits.max_unread_frames, has_codec=has_codec)
         self._by_id[request.id] = request
         self.num_live += request.is_live
 
@@ -170,7 +175,7 @@ class Scheduler:
             or slots.prefilling
             or slots.may_start
             or self._with_pieces
-            or any(each.may_run for each in slots.running.values())
+            or any(each.may_run or each.is_replaying for each in slots.running.values())
             or self.idle_s() == 0.0
         )
 
@@ -289,7 +294,8 @@ class Scheduler:
         if self._chunks is None:
             return
         num_on_average = sum([1 / each.chunk_frames for each in builder.rows])
-        requests = chain(self._slots.running.values(), self._slots.draining.values())
+        requests = (*self._slots.running.values(), *self._slots.draining.values())
+        builder.codec_replays += self._chunks.replay(requests, self.limits.replay_frames)
         for request, chunk in self._chunks.plan(requests, num_on_average, builder.now_s):
             builder.codec_chunks.append(chunk)
             builder.decoding.append(request)

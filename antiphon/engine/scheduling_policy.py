@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from antiphon.engine.cost_model import CostModel
-from antiphon.engine.plan import CodecChunk, CodecShape
+from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
 from antiphon.engine.request import EngineRequest, slot_of
 from antiphon.types import AudioChunk, Samples
 
@@ -93,6 +93,8 @@ class ChunkPlanner:
         rest: list[EngineRequest] = []
         danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
         for request in requests:
+            if request.is_replaying:
+                continue
             if request.num_frames_planned - request.num_frames_decoded >= request.chunk_frames and (
                 self._is_causal or self._num_ready(request) >= request.chunk_frames
             ):
@@ -103,6 +105,28 @@ class ChunkPlanner:
                 rest.append(request)
         chosen = [*self.select(due, num_on_average, now_s), *rest]
         return [(request, self._chunk(request, now_s)) for request in chosen]
+
+    def replay(self, requests: Iterable[EngineRequest], max_frames: int) -> list[CodecReplay]:
+        """Plan which frames decoders are given again in one step, before `plan`.
+
+        Those of the listener who is nearest to silence come first.
+
+        Args:
+            requests: that hold a slot.
+            max_frames: of all of them, so that others do not wait; but a group at least.
+        """
+        replays: list[CodecReplay] = []
+        replaying = [each for each in requests if each.is_replaying]
+        for request in sorted(replaying, key=lambda each: each.clock.deadline_s):
+            while request.is_replaying and (max_frames > 0 or not replays):
+                num_left = request.num_to_replay - request.num_replayed
+                most = min(num_left, max(max_frames, self._codec.chunk_sizes[0]))
+                num_frames = round_down(most, self._codec.chunk_sizes) or num_left
+                start = request.num_replayed
+                request.num_replayed += num_frames
+                replays.append(CodecReplay(slot_of(request), start, request.num_replayed))
+                max_frames -= num_frames
+        return replays
 
     def receive(self, request: EngineRequest, now_s: float) -> None:
         """Note that a frame has arrived from the stage before."""
@@ -129,7 +153,8 @@ class ChunkPlanner:
         request.num_frames_delivered += num_frames
         at, num_samples = first - chunk.start, self._codec.samples_per_frame
         samples = samples[at * num_samples : (at + num_frames) * num_samples]
-        return AudioChunk(samples, self._codec.sample_rate_hz, num_frames)
+        frames = request.frames[first : first + num_frames] if request.returns_frames else ()
+        return AudioChunk(samples, self._codec.sample_rate_hz, num_frames, frames=tuple(frames))
 
     def select(
         self, due: Sequence[EngineRequest], num_on_average: float, now_s: float

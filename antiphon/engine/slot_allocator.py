@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from math import inf
 
 from antiphon.engine.block_manager import BlockManager
@@ -38,6 +38,13 @@ class RequestQueue:
     def add(self, request: EngineRequest) -> None:
         """Put a new request at the end of its priority."""
         self._queue_of(request).append(request)
+
+    def add_resumed(self, request: EngineRequest) -> None:
+        """Put a request that was begun elsewhere before all new ones, by its listener's clock."""
+        queue, deadline_s = self._queue_of(request), request.clock.deadline_s
+        begun = takewhile(lambda each: each.frames, queue)
+        index = sum(each.clock.deadline_s <= deadline_s for each in begun)
+        queue.insert(index, request)
 
     def add_preempted(self, request: EngineRequest) -> None:
         """Put a request that lost its slot before all others of its priority."""
@@ -80,6 +87,7 @@ class SlotAllocator:
         self.blocks = BlockManager(cache, stats) if cache else None
         self._stats = stats
         self._num_slots = num_slots
+        self._has_codec = codec is not None
         self._frame_s = codec.frame_s if codec else 0.0
         self._free_slots = deque(range(num_slots))
         self._releases: list[int] = []
@@ -113,7 +121,10 @@ class SlotAllocator:
         """
         if self.blocks:
             self.blocks.add(request)
-        self.waiting.add(request)
+        if request.frames:
+            self.waiting.add_resumed(request)
+        else:
+            self.waiting.add(request)
 
     def take_releases(self) -> list[int]:
         """Return the slots that were given up since the last plan."""
@@ -195,7 +206,7 @@ class SlotAllocator:
         slot = self._free_slots.popleft()
         num_decoded = min(request.num_frames_decoded, request.num_frames)
         builder.starts.append(Start(slot, request.prompt, tuple(request.frames), num_decoded))
-        request.start(slot)
+        request.start(slot, num_decoded if self._has_codec else 0)
         if request.status is Status.DRAINING:
             self.draining[slot] = request
             return

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from antiphon.engine.plan import Append, CodecChunk, Prefill, Start, StepPlan
+from antiphon.engine.plan import Append, CodecChunk, CodecReplay, Prefill, Start, StepPlan
 from antiphon.engine.request import EngineRequest, slot_of
 
 
@@ -25,6 +25,7 @@ class StepPlanBuilder:
     prefills: list[Prefill] = field(default_factory=list)
     rows: list[EngineRequest] = field(default_factory=list)
     codec_chunks: list[CodecChunk] = field(default_factory=list)
+    codec_replays: list[CodecReplay] = field(default_factory=list)
     decoding: list[EngineRequest] = field(default_factory=list)
 
     def drop(self, request: EngineRequest) -> None:
@@ -43,6 +44,7 @@ class StepPlanBuilder:
             tuple(self.prefills),
             tuple([slot_of(request) for request in self.rows]),
             tuple(self.codec_chunks),
+            tuple(self.codec_replays),
         )
 
 

@@ -81,6 +81,8 @@ class StageRequest:
             the prompt, or is appended again.
         returns_frames: whether its audio shall bring the frames that it was made of (see
             `AudioChunk.frames`), so that another replica can go on if this one is lost.
+        buffered_s: audio that its listener has left to play when it is opened, in seconds:
+            the clocks of hosts differ. ``None``: not known, or there is none.
         upstream: the stages before this one, first to last, whose items it consumes.
     """
 
@@ -92,6 +94,7 @@ class StageRequest:
     speed: float = 1.0
     resume_frames: tuple[Any, ...] = ()
     returns_frames: bool = False
+    buffered_s: float | None = None
     upstream: tuple[StageHandle, ...] = ()
 
 

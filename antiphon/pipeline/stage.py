@@ -108,7 +108,10 @@ class EngineStage:
             request.id,
             request.prompt,
             is_live=request.is_live,
+            is_later=request.is_later,
             resume_frames=request.resume_frames,
+            buffered_s=request.buffered_s,
+            returns_frames=request.returns_frames,
         )
 
     async def _relay(
@@ -119,9 +122,7 @@ class EngineStage:
             request.prompt, data=None, num_frames_allowed=0, num_positions=0, position_keys=()
         )
         frames = _FrameFeed(self._engine, request, upstream, self._max_unread_frames)
-        events = self._engine.generate(
-            request.id, prompt, is_live=request.is_live, resume_frames=request.resume_frames
-        )
+        events = self.open(replace(request, prompt=prompt), None)
         async with aclosing(upstream):
             first = await anext(upstream)  # at once: text may be appended as soon as it is open
             produced = run_with_producer(events, partial(frames.send_all, first))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.fused_runner import FusedRunner
-from antiphon.engine.plan import CodecChunk, Start, StepPlan
+from antiphon.engine.plan import CodecChunk, CodecReplay, Start, StepPlan
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.codec import ToneCodec, ToneState
@@ -84,7 +84,12 @@ def spoken(
             num_decoded += size if planned else 0
             if num_steps in lost_after and not is_over:
                 start = Start((slot + 1) % 3, prompt, tuple(frames), num_decoded)
-                plan, slot = StepPlan(releases=(slot,), starts=(start,)), start.slot
+                replays = tuple(
+                    CodecReplay(start.slot, first, min(first + 3, num_decoded))
+                    for first in range(0, num_decoded, 3)
+                )
+                plan = StepPlan(releases=(slot,), starts=(start,), codec_replays=replays)
+                slot = start.slot
         if is_over:
             break
     if num_decoded < len(frames):  # what is left, in a chunk that is too long
@@ -135,6 +140,9 @@ def test_only_what_has_become_audio_is_heard_again() -> None:
     runner = FusedRunner(ToyRunner(CONTEXT), codec)
     frames = tuple(np.array([220.0, 0.3]) for _ in range(5))
     prompt = replace(PROMPT, context_frames=REFERENCE)
-    runner.launch(StepPlan(starts=(Start(0, prompt, frames, num_frames_decoded=2),)))
+    starts = (Start(0, prompt, frames, num_frames_decoded=2),)
+    runner.launch(StepPlan(starts=starts, codec_replays=(CodecReplay(0, 0, 1),)))
     assert codec.primed == [(0, len(REFERENCE))]
-    assert codec.replayed == [(0, 2)]
+    runner.launch(StepPlan(codec_replays=(CodecReplay(0, 1, 2),)))
+    assert codec.primed == [(0, len(REFERENCE))]
+    assert codec.replayed == [(0, 1), (0, 1)]

@@ -18,11 +18,13 @@ from antiphon.engine.plan import (
     StepPlan,
 )
 from antiphon.engine.runner import ROW_BUCKETS, Done
+from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.models.base import Prompt
 from antiphon.types import Sampling
 
 SAMPLES_PER_FRAME = 2
+MAX_REPLAYED = SchedulerLimits().replay_frames
 CODEC = CodecShape(SAMPLES_PER_FRAME, 25, (1, 2, 4, 8, 16))
 POLICIES = st.builds(
     PlaybackPolicy,
@@ -51,7 +53,8 @@ def frame_value(name: str, number: int) -> int:
 class _Row:
     prompt: Prompt
     num_frames: int
-    num_decoded: int
+    num_to_replay: int
+    num_decoded: int = 0
     has_begun: bool = False
     table: list[int] = field(default_factory=list)
     pieces: list[Any] = field(default_factory=list)
@@ -80,6 +83,7 @@ class StrictDevice:
         self.pieces: dict[str, list[Any]] = {}
         self.num_shared_positions = 0
         self.num_resumed = 0
+        self.num_replayed = 0
 
     def launch(self, plan: StepPlan) -> Done:
         for slot in plan.releases:
@@ -93,6 +97,7 @@ class StrictDevice:
         self._prefill(plan)
         assert len(set(plan.decode_slots)) == len(plan.decode_slots)
         outcomes = {slot: self._frame(slot) for slot in plan.decode_slots}
+        self._replay(plan)
         slots_of_decodes = [each.slot for each in plan.codec_chunks]
         assert len(set(slots_of_decodes)) == len(slots_of_decodes)
         chunks = {each.slot: self._decode(each) for each in plan.codec_chunks}
@@ -145,6 +150,18 @@ class StrictDevice:
             is_between_blocks = border % self.cache.block_positions == 0
             assert is_between_blocks or border >= num_read, "a prompt is parted within a block"
 
+    def _replay(self, plan: StepPlan) -> None:
+        if plan.codec_replays:
+            assert self.codec is not None, "it decodes nothing"
+            num_frames = [each.end - each.start for each in plan.codec_replays]
+            assert sum(num_frames) <= MAX_REPLAYED or len(num_frames) == 1
+            self.num_replayed += sum(num_frames)
+        for each in plan.codec_replays:
+            row = self.rows[each.slot]
+            assert each.start == row.num_decoded, "a replay is not where the last one ended"
+            assert each.start < each.end <= row.num_to_replay
+            row.num_decoded = each.end
+
     def _frame(self, slot: int) -> int | str:
         row = self.rows[slot]
         if self.cache is not None:
@@ -169,6 +186,7 @@ class StrictDevice:
         row = self.rows[decode.slot]
         assert decode.num_frames in self.codec.chunk_sizes
         assert decode.start == row.num_decoded, "a chunk is not where the last one ended"
+        assert row.num_decoded >= row.num_to_replay, "a chunk before all frames are replayed"
         row.num_decoded += decode.num_frames
         frames = [
             self.store.get((decode.slot, number % FRAME_STORE_FRAMES), -1)

@@ -182,7 +182,8 @@ class StageServer:
     def _resolved(self, handle: StageHandle) -> StageHandle:
         """Return the handle of a stage as this process knows it."""
         address, stage = split_handle(handle)
-        return StageHandle(stage) if address in self._addresses else handle
+        is_here = not address or address in self._addresses
+        return StageHandle(stage) if is_here else handle
 
     def _open_remote(self, handle: StageHandle, request: StageRequest) -> StageStream:
         return self._others.open(handle, request)
