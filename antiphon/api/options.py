@@ -9,6 +9,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from antiphon.api.middleware import json_limits
+from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.peer_fields import NOT_SERVED
 from antiphon.api.schemas.speech import SpeechBody
@@ -82,11 +83,13 @@ class FamilyOptions:
 
         Raises:
             InvalidRequestError: a recording cannot be had, or is not one.
+            RequestTooLargeError, MemoryShareError, MemoryFullError: there is no memory for it.
         """
         samples = {
             name: await recordings.load(recording, sample_rate_hz)
             for name, recording in self.recordings.items()
         }
+        reserve(2 * sum(each.nbytes for each in samples.values()))  # and the encoder's copy
         return {**self.values, **samples}
 
 

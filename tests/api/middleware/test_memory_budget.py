@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import numpy as np
@@ -20,6 +20,7 @@ from antiphon.api.middleware.body import BodyMiddleware
 from antiphon.api.middleware.keys import KeyRing
 from antiphon.api.middleware.limit_table import LocalLimitTable
 from antiphon.api.middleware.memory_budget import REFUSALS, MemoryBudget
+from antiphon.api.options import FamilyOptions
 from antiphon.audio.encode import AudioFormat
 from antiphon.concurrency import Workers
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
@@ -29,7 +30,8 @@ from antiphon.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
-from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
+from antiphon.types import AudioChunk, Ended, Samples, SpeechStream, Usage
+from antiphon.voices.recordings import Recordings
 from tests import faulty, raw
 from tests.decoding import error_of
 from tests.servers import RunningServer, start_server, wait_until
@@ -45,6 +47,24 @@ Start = Callable[..., RunningServer]
 
 
 # The budget itself
+
+
+class _Silence:
+    """Stands for recordings of one second each."""
+
+    async def load(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
+        return np.zeros(sample_rate_hz, np.float32)
+
+
+def test_decoded_recordings_and_their_copies_count() -> None:
+    budget = MemoryBudget(LimitSettings(), lambda num_bytes: None, table=LocalLimitTable())
+    options = FamilyOptions({}, {"ref_audio": b"", "other": b""})
+    with budget.lease("a caller") as lease:
+        with memory_budget.use_lease(lease):
+            recordings = cast(Recordings, _Silence())
+            asyncio.run(options.decoded(recordings, sample_rate_hz=24_000))
+        assert budget.num_bytes == 2 * 2 * 4 * 24_000
+    assert budget.num_bytes == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3 * MIB, 3 * MIB))))
