@@ -78,6 +78,11 @@ def cluster_token() -> str:
     return os.environ.setdefault(CLUSTER_TOKEN, secrets.token_hex(32))
 
 
+def use_cluster_token(token: str) -> None:
+    """Take another token than this process's own: that of the cluster that it has joined."""
+    os.environ[CLUSTER_TOKEN] = token
+
+
 def process_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a process that this one starts: its own, and ``more``."""
     return {**os.environ, **(more or {})}

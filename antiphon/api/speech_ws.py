@@ -16,12 +16,14 @@ from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.options import FamilyOptions
+from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.speech_ws_output import SpeechFileOutput, error_message
 from antiphon.api.state import ServerState
+from antiphon.api.voice_tags import Speaker, TagSplitter
 from antiphon.errors import InvalidRequestError
-from antiphon.pipeline.speech.segmenter import Lengths, SentenceSegmenter, pieces_of
+from antiphon.pipeline.speech.segmenter import Lengths, Part, SentenceSegmenter, pieces_of
 from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import SpeechRequest
 
@@ -55,7 +57,10 @@ class _Text:
     ) -> None:
         self.index = index
         self.num_files = 0
-        self._request = request
+        self._given = self._request = request
+        self._tags = (
+            TagSplitter() if KokoroMembers.of(config.model_extra or {}).allow_voice_tags else None
+        )
         self._open_file = open_file
         self._growing: tuple[Utterance, SpeechFileOutput] | None = None
         self._cutter: SentenceSegmenter | None = None
@@ -66,22 +71,39 @@ class _Text:
 
     async def push(self, text: str) -> None:
         """Speak more text; a long one is cut in pieces, between which others have a turn."""
-        if self._cutter is None:
-            self._grow(text)
-            return
-        for piece in pieces_of(text):
-            for part in self._cutter.push(piece):
-                self._speak(part.text)
-                await asyncio.sleep(0)
+        for piece in pieces_of(text) if self._cutter else [text]:
+            for item in self._tags.push(piece) if self._tags else [piece]:
+                for sentence in self._taken(item):
+                    self._speak(sentence.text)
+                    await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     def complete(self) -> None:
         """Speak what is left."""
+        for item in self._tags.push("", is_last=True) if self._tags else []:
+            for sentence in self._taken(item):
+                self._speak(sentence.text)
+        self._end_turn()
+
+    def _taken(self, item: str | Speaker) -> list[Part]:
+        """Take in text, or who speaks from here on; return the sentences that are complete."""
+        if isinstance(item, Speaker):
+            self._end_turn()
+            self._request = item.over(self._given)
+        elif self._cutter is not None:
+            return self._cutter.push(item)
+        else:
+            self._grow(item)
+        return []
+
+    def _end_turn(self) -> None:
+        """Speak what the voice until now has left to say."""
         if self._cutter is not None:
             for part in self._cutter.flush():
                 self._speak(part.text)
         elif self._growing is not None:
             self._growing[0].complete()
+            self._growing = None
 
     def _grow(self, text: str) -> None:
         if self._growing is None:
@@ -161,6 +183,8 @@ class SpeechConversation(SpokenConversation):
         config = parsed(message, SessionConfig)
         request = replace(config.to_domain(new_speech_id()), input="")
         model = self._server.speech.model(request.model)
+        languages = model.capabilities.languages
+        request = KokoroMembers.of(config.model_extra or {}).over(request, languages)
         has_words = request.word_timestamps and model.capabilities.word_times
         request = replace(request, word_timestamps=has_words)
         options = FamilyOptions.of(config, model.task)

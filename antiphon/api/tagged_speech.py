@@ -4,12 +4,12 @@ from dataclasses import replace
 from functools import partial
 
 from antiphon.api.options import open_stream
-from antiphon.api.schemas.kokoro import KokoroMembers, split_turns
+from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
+from antiphon.api.voice_tags import split_turns
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue
-from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
 from antiphon.types import SpeechRequest, SpeechStream
 
 
@@ -38,15 +38,10 @@ def tagged_turns(
     if not members.allow_voice_tags or "[" not in request.input:
         return [request]
     turns = split_turns(request.input)
-    if not turns[0].text.strip():
+    if not turns:
         raise InvalidRequestError("Input text cannot be empty.", param="input")
+    ids = [request.id] if len(turns) == 1 else [f"{request.id}/{i}" for i in range(len(turns))]
     return [
-        replace(
-            request,
-            id=f"{request.id}/{index}" if len(turns) > 1 else request.id,
-            input=turn.text,
-            voice=turn.voice or request.voice,
-            speed=min(MAX_SPEED, max(MIN_SPEED, request.speed * turn.rate)),
-        )
-        for index, turn in enumerate(turns)
+        replace(speaker.over(request), id=id, input=text)
+        for id, (speaker, text) in zip(ids, turns, strict=True)
     ]

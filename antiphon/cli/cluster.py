@@ -83,9 +83,9 @@ def scale(
         raise SettingsError("Say both a stage and the number of its replicas, or neither.")
     settings = load_settings({"server.ray_address": address})
     found = asyncio.run(_scaled(settings, stage, replicas))
-    rows = [_row(each) for each in found]
+    records = [{"id": each.id, **_row(each, found)} for each in found]
     columns = ("Stage", "Wanted", "Ready", "Draining", "Loading", "Open", "Capacity", "Hosts")
-    show_table(rows, columns, [list(row.values()) for row in rows], as_json)
+    show_table(records, columns, [list(_row(each, found).values()) for each in found], as_json)
 
 
 async def _scaled(
@@ -115,11 +115,12 @@ def _named(name: str, stages: "tuple[StageSummary, ...]") -> "StageSummary":
     raise SettingsError(f"{problem} called '{name}': {among}.")
 
 
-def _row(stage: "StageSummary") -> dict[str, Any]:
+def _row(stage: "StageSummary", among: "tuple[StageSummary, ...]") -> dict[str, Any]:
     statuses = [status for _, status in stage.replicas]
     replicas = [replica for replica, _ in stage.replicas]
+    is_unique = sum(each.name == stage.name for each in among) == 1
     return {
-        "stage": stage.id,
+        "stage": stage.name if is_unique else stage.id,
         "wanted": stage.num_wanted,
         "ready": sum(not each.is_draining for each in replicas),
         "draining": sum(each.is_draining for each in replicas),

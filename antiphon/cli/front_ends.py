@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -30,8 +31,9 @@ from antiphon.config import Settings
 from antiphon.config_sources import cluster_token, process_environment
 from antiphon.errors import AntiphonError
 from antiphon.fabric.child_process import ChildProcess
+from antiphon.fabric.choice import open_cluster
+from antiphon.fabric.cluster import OwnCluster
 from antiphon.fabric.cluster_service import ClusterServer
-from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
 from antiphon.fabric.restarted_process import STOP_S, RestartPauses
 from antiphon.fabric.runtime_folder import runtime_folder
 from antiphon.pipeline.model_loading import STAGE_BUILDER
@@ -141,20 +143,11 @@ class FrontEnds:
         async with AsyncExitStack() as stack:
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
+            folder = stack.enter_context(runtime_folder())
             with shown_progress("loading", logger.info) as show:
-                options = ProcessClusterOptions(
-                    builder=STAGE_BUILDER,
-                    folder=stack.enter_context(runtime_folder()),
-                    token=cluster_token(),
-                    environment=process_environment(),
-                    log_level=self._settings.server.log_level,
-                    log_format=self._settings.server.log_format,
-                    stall_s=self._settings.limits.stall_s,
-                    progress=show,
-                )
-                cluster = ProcessCluster(options)
+                cluster = await open_cluster(self._settings, STAGE_BUILDER, folder, show)
                 stack.push_async_callback(cluster.close)
-                await self._start(options, cluster, stack)
+                await self._start(folder, cluster, stack)
                 keeping = [asyncio.create_task(each.keep_alive()) for each in self._processes]
                 stack.push_async_callback(self._stop_all, keeping)
                 banner = await self._all_started()
@@ -163,17 +156,15 @@ class FrontEnds:
                 await self._ended.wait()
                 await asyncio.wait(keeping)
 
-    async def _start(
-        self, options: ProcessClusterOptions, cluster: ProcessCluster, stack: AsyncExitStack
-    ) -> None:
+    async def _start(self, folder: Path, cluster: OwnCluster, stack: AsyncExitStack) -> None:
         """Make all that front ends need."""
-        number = self._settings.server.front_ends
-        server = ClusterServer(cluster, options.token, self._states)
+        number, token = self._settings.server.front_ends, cluster_token()
+        server = ClusterServer(cluster, token, self._states)
         stack.push_async_callback(server.close)
-        address = await server.serve(f"unix:{options.folder}/cluster.sock")
+        address = await server.serve(f"unix:{folder}/cluster.sock")
         memory = make_shared_memory(number)
         stack.callback(os.close, memory)
-        metrics = options.folder / "metrics"
+        metrics = folder / "metrics"
         metrics.mkdir()
         environment = process_environment({METRICS_VARIABLE: str(metrics)})
         for index in range(number):
@@ -186,7 +177,7 @@ class FrontEnds:
                 table=memory,
                 metrics=metrics,
                 cluster=address,
-                token=options.token,
+                token=token,
             )
             table = SharedLimitTable(memory, index, number)
             self._processes.append(FrontEndProcess(plan, table, environment))

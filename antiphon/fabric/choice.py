@@ -2,12 +2,13 @@
 
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
+from pathlib import Path
 
-from antiphon.config import Settings
-from antiphon.config_sources import cluster_token, process_environment
+from antiphon.config import ServerSettings, Settings
+from antiphon.config_sources import cluster_token, process_environment, use_cluster_token
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
-from antiphon.fabric.cluster import Cluster
+from antiphon.fabric.cluster import Cluster, OwnCluster
 from antiphon.fabric.local import LocalFabric
 from antiphon.models.spec import Ref
 from antiphon.types import LoadProgress
@@ -34,49 +35,60 @@ async def open_fabric(
         return LocalFabric(builder.resolve())
     from antiphon.fabric.first_replica import FirstReplicaFabric
 
-    token = cluster_token()
-    if cluster is None and settings.server.fabric == "ray":
-        cluster, token = await _open_ray(settings, builder, token)
-    elif cluster is None:
-        cluster = await _open_cluster(settings, builder, stack, token, progress)
-    fabric = FirstReplicaFabric(cluster, token)
+    if cluster is None:
+        from antiphon.fabric.runtime_folder import runtime_folder
+
+        folder = stack.enter_context(runtime_folder())
+        cluster = await open_cluster(settings, builder, folder, progress)
+        stack.push_async_callback(cluster.close)
+    fabric = FirstReplicaFabric(cluster, cluster_token())
     stack.push_async_callback(fabric.close)
     return fabric
 
 
-async def _open_cluster(
-    settings: Settings,
-    builder: Ref,
-    stack: AsyncExitStack,
-    token: str,
-    progress: LoadProgress | None,
-) -> Cluster:
+async def open_cluster(
+    settings: Settings, builder: Ref, folder: Path, progress: LoadProgress | None
+) -> OwnCluster:
+    """Return the cluster that the settings choose; `cluster_token` is its token from then on.
+
+    Args:
+        settings: of the server, whose fabric is not the local one.
+        builder: of stages; see `StageBuilder`.
+        folder: of sockets; nobody else may enter it.
+        progress: of loading.
+
+    Raises:
+        SettingsError: there is no such cluster.
+    """
+    server = settings.server
+    if server.fabric == "ray":
+        return await _open_ray(server, builder)
     from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
-    from antiphon.fabric.runtime_folder import runtime_folder
 
-    options = ProcessClusterOptions(
-        builder=builder,
-        folder=stack.enter_context(runtime_folder()),
-        token=token,
-        environment=process_environment(),
-        log_level=settings.server.log_level,
-        log_format=settings.server.log_format,
-        stall_s=settings.limits.stall_s,
-        progress=progress,
+    return ProcessCluster(
+        ProcessClusterOptions(
+            builder=builder,
+            folder=folder,
+            token=cluster_token(),
+            environment=process_environment(),
+            log_level=server.log_level,
+            log_format=server.log_format,
+            stall_s=settings.limits.stall_s,
+            progress=progress,
+        )
     )
-    cluster = ProcessCluster(options)
-    stack.push_async_callback(cluster.close)
-    return cluster
 
 
-async def _open_ray(settings: Settings, builder: Ref, token: str) -> tuple[Cluster, str]:
-    """Return the cluster on Ray and the token of its stage processes; its fabric closes it."""
+async def _open_ray(server: ServerSettings, builder: Ref) -> OwnCluster:
     if find_spec("ray") is None:
         raise SettingsError(f"server.fabric: stages on Ray need it: {how_to_install('ray')}.")
     from antiphon.fabric.ray_cluster import RayCluster
 
-    server = settings.server
     cluster = await RayCluster.connect(
-        builder, token=token, address=server.ray_address, namespace=server.ray_namespace
+        builder,
+        token=cluster_token(),
+        address=server.ray_address,
+        namespace=server.ray_namespace,
     )
-    return cluster, cluster.token
+    use_cluster_token(cluster.token)
+    return cluster

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from antiphon.fabric.base import Placement
 from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.process_state import ProcessState
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +66,12 @@ class Cluster(Protocol):
 
     async def close(self) -> None:
         """Release everything."""
+        ...
+
+
+class OwnCluster(Cluster, Protocol):
+    """The cluster as the process sees it that has opened it, rather than one of its front ends."""
+
+    def processes(self) -> tuple[ProcessState, ...]:
+        """Return the states of stage processes that this process is the parent of."""
         ...

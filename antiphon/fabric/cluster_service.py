@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 from antiphon.fabric.base import Placement
-from antiphon.fabric.cluster import Replica
-from antiphon.fabric.process_cluster import ProcessCluster
+from antiphon.fabric.cluster import OwnCluster, Replica
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 from antiphon.models.spec import LoadContext, StageSpec
@@ -20,7 +19,7 @@ OtherProcesses = Callable[[], Sequence[ProcessState]]
 class ClusterServer:
     """Serves a cluster; what a process has hosted is released when its connection ends."""
 
-    def __init__(self, cluster: ProcessCluster, token: str, others: OtherProcesses = tuple) -> None:
+    def __init__(self, cluster: OwnCluster, token: str, others: OtherProcesses = tuple) -> None:
         """Begin without an address.
 
         Args:
@@ -70,7 +69,7 @@ class ClusterServer:
 class _Client:
     """What one connected process has hosted."""
 
-    def __init__(self, cluster: ProcessCluster) -> None:
+    def __init__(self, cluster: OwnCluster) -> None:
         self._cluster = cluster
         self._num_hosted: Counter[str] = Counter()
 

@@ -6,6 +6,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import ray
@@ -19,10 +20,12 @@ from antiphon.fabric.hosting import Hosting, StageView
 from antiphon.fabric.ray_control import CONTROLLER, RayClusterControl, connect_ray
 from antiphon.fabric.ray_controller import RayController
 from antiphon.models.spec import LoadContext, Ref, StageSpec
+from antiphon.telemetry.process_state import ProcessState
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 20.0
+_CLOSE_S = 5.0
 _RETRY_S = 0.5
 _NUM_RENEWALS = 6  # of a lease within its time
 
@@ -125,12 +128,16 @@ class RayCluster:
         self._reports.add(reporting)
         reporting.add_done_callback(self._reports.discard)
 
+    def processes(self) -> tuple[ProcessState, ...]:
+        """Return nothing: replicas are processes of other hosts, and Ray's to count."""
+        return ()
+
     async def scale(self, stage_id: str, num_replicas: int) -> None:
         await self.control.scale(stage_id, num_replicas)
 
     async def release(self, stage_id: str) -> None:
         if self._forget(stage_id):
-            await self.control.call(lambda each: each.release.remote(self._owner, stage_id))
+            await self._release(stage_id)
 
     def stop_renewing(self) -> None:
         """Let the lease end, as it does when this process dies."""
@@ -138,12 +145,22 @@ class RayCluster:
 
     async def close(self) -> None:
         await cancel_and_wait(self._renewing, *self._reports)
-        for stage_id in tuple(self._hosted):
-            self._counts[stage_id] = 1
-            await self.release(stage_id)
+        stage_ids = tuple(self._hosted)
+        for stage_id in stage_ids:
+            self._counts[stage_id] = 0
+            self._forget(stage_id)
+        with suppress(TimeoutError):  # the lease ends by itself, if the controller is away
+            async with asyncio.timeout(_CLOSE_S):
+                for stage_id in stage_ids:
+                    await self._release(stage_id)
+
+    async def _release(self, stage_id: str) -> None:
+        await self.control.call(lambda each: each.release.remote(self._owner, stage_id))
 
     def _forget(self, stage_id: str) -> bool:
         """Count one user less; return whether that was the last one."""
+        if stage_id not in self._hosted:
+            return False
         self._counts[stage_id] -= 1
         if self._counts[stage_id] > 0:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import AuthenticationError, RayActorError, RayTaskError
 
 from antiphon.errors import AntiphonError, SettingsError
 from antiphon.fabric.hosting import StageSummary
@@ -87,13 +87,15 @@ def connect_ray(address: str | None, namespace: str) -> None:
     """Connect this process to Ray, unless it is connected already; takes seconds.
 
     Raises:
-        SettingsError: there is no cluster at the address.
+        SettingsError: there is no cluster at the address, or it wants another token.
     """
     if ray.is_initialized():
         return
+    # It warns that SIGTERM's handler is ours, since this is not the main thread.
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         ray.init(
-            address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING
+            address=address, namespace=namespace, log_to_driver=False, logging_level=logging.ERROR
         )
-    except ConnectionError as error:
+    except (ConnectionError, AuthenticationError) as error:
         raise SettingsError(f"Cannot connect to Ray: {error}") from error

@@ -39,6 +39,20 @@ def posted(client: httpx.Client, text: str, **more: Any) -> bytes:
     return client.post("/v1/audio/speech", json=body).raise_for_status().content
 
 
+@pytest.mark.parametrize("granularity", ["none", "sentence"])
+def test_tags_change_the_voice_of_text_that_arrives(
+    server: RunningServer, client: httpx.Client, granularity: str
+) -> None:
+    text = "Hello there. [voice:bass] How are you? [rate:2] Fine.[pause:0.1s]"
+    with opened(server, seed=1, split_granularity=granularity) as talk:
+        for letter in text:
+            talk.send("input.text", text=letter)
+        talk.send("input.done")
+        found = talk.until("session.done")
+    assert audio(found) == posted(client, text, seed=1)
+    assert messages(found)[-1]["total_sentences"] == 3
+
+
 def test_an_utterance_is_told_from_its_start_to_its_end(
     server: RunningServer, client: httpx.Client
 ) -> None:

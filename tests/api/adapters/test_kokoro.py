@@ -8,13 +8,9 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from antiphon.api.schemas.kokoro import split_turns
 from antiphon.config import ModelSettings, Settings
-from antiphon.errors import InvalidRequestError
 from tests.servers import start_server, wait_until
 
 URL = "/v1/audio/speech"
@@ -202,22 +198,3 @@ def test_voices_are_not_mixed(client: httpx.Client) -> None:
     answer = client.post("/v1/audio/voices/combine", json="af_bella+af_sky")
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "not_supported"
-
-
-PARTS = st.sampled_from(
-    ["a ", "[rate:2]", "[voice:x]", "[pause:1s] ", " ", r"\[rate:2]", "[word]", "[rate"]
-)
-
-
-@given(st.lists(PARTS, max_size=12))
-def test_no_letter_and_no_pause_is_lost(parts: list[str]) -> None:
-    text = "".join(parts)
-    try:
-        turns = split_turns(text)
-    except InvalidRequestError:
-        return
-    plain = "".join(part for part in parts if part not in ("[rate:2]", "[voice:x]"))
-    said = "".join("".join(turn.text for turn in turns).split())
-    assert said == "".join(plain.replace("\\", "").split())
-    if len(turns) > 1:
-        assert all(turn.text.replace("[pause:1s]", "").strip() for turn in turns)

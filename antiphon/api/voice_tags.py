@@ -1,0 +1,161 @@
+"""Tags of Kokoro-FastAPI's texts that change who speaks: ``[voice:NAME]`` and ``[rate:1.2]``.
+
+A backslash before one makes it text. A voice's tag sets the rate back to 1. What has nothing to say
+between two tags joins what is before it, or else after it, so that its pauses are heard.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.speech.pauses import PauseSplitter, split_pauses
+from antiphon.pipeline.speech.service import MAX_SPEED, MIN_SPEED
+from antiphon.types import SpeechRequest
+
+MAX_TAGS = 200
+
+_VALUE = r"[^\[\]\n]{0,500}"
+_TAG = re.compile(rf"(\\?)\[(voice|rate):({_VALUE})\]", re.IGNORECASE)
+_OPEN_TAG = re.compile(
+    rf"\[(?:v(?:o(?:i(?:c(?:e(?::{_VALUE})?)?)?)?)?|r(?:a(?:t(?:e(?::{_VALUE})?)?)?)?)?",
+    re.IGNORECASE,
+)
+_RATE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,6})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """Who speaks the text that follows, and how fast.
+
+    Attributes:
+        voice: ``None`` if no tag says it.
+        rate: a factor of the speed.
+    """
+
+    voice: str | None = None
+    rate: float = 1.0
+
+    def over(self, request: SpeechRequest) -> SpeechRequest:
+        """Return a request as this speaker speaks it."""
+        speed = min(MAX_SPEED, max(MIN_SPEED, request.speed * self.rate))
+        return replace(request, voice=self.voice or request.voice, speed=speed)
+
+
+class TagSplitter:
+    """Takes the tags out of a text that arrives in pieces.
+
+    Where it is cut changes nothing but which spaces beside tags are left out.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""  # a tag may begin in it
+        self._silent = ""  # what the part under way has, while it has nothing to say
+        self._speaker = Speaker()
+        self._has_spoken = self._is_spoken = self._follows_tag = False
+        self._num_tags = 0
+
+    def push(self, text: str, *, is_last: bool = False) -> list[str | Speaker]:
+        """Take in more text; return speakers, each before what it says; the first one comes first.
+
+        Raises:
+            InvalidRequestError: a tag is wrong, or there are too many.
+        """
+        text = self._held + text
+        end = len(text) if is_last else _certain_end(text)
+        text, self._held = text[:end], text[end:]
+        items: list[str | Speaker] = []
+        start = 0
+        for tag in _TAG.finditer(text):
+            before, start = text[start : tag.start()], tag.end()
+            self._num_tags += 1
+            if tag[1]:
+                items += self._said(before + tag[0][1:])
+                continue
+            items += [*self._said(before.rstrip()), *self._ended(is_last=False)]
+            self._read(tag)
+        items += self._said(text[start:])
+        return [*items, *self._ended(is_last=True)] if is_last else items
+
+    def _said(self, text: str) -> list[str | Speaker]:
+        if self._follows_tag:
+            text = text.lstrip()
+            self._follows_tag = not text
+        if not text or self._is_spoken:
+            return [text] if text else []
+        self._silent += text
+        return self._begun() if _speaks(self._silent) else []
+
+    def _begun(self) -> list[str | Speaker]:
+        text, self._silent = self._silent, ""
+        self._is_spoken = self._has_spoken = True
+        return [self._speaker, text]
+
+    def _ended(self, *, is_last: bool) -> list[str | Speaker]:
+        """End a part; of one with nothing to say, return what joins the part before."""
+        self._is_spoken = False
+        if not self._silent.strip() or not (self._has_spoken or is_last):
+            return []
+        if not self._has_spoken:
+            return self._begun()
+        text, self._silent = self._silent, ""
+        return [text]
+
+    def _read(self, tag: "re.Match[str]") -> None:
+        if self._num_tags > MAX_TAGS:
+            raise _wrong(f"it has more than {MAX_TAGS} tags")
+        self._follows_tag = True
+        value = tag[3].strip()
+        if tag[2].lower() == "rate":
+            self._speaker = replace(self._speaker, rate=_rate(tag[0], value))
+        elif value:
+            self._speaker = Speaker(value)
+        else:
+            raise _wrong(f"{tag[0]} names no voice")
+
+
+def split_turns(text: str) -> list[tuple[Speaker, str]]:
+    """Return who speaks what of a whole text, in order; nothing of a blank one.
+
+    Raises:
+        InvalidRequestError: a tag or a pause is wrong, or there are too many.
+    """
+    turns: list[tuple[Speaker, str]] = []
+    for item in TagSplitter().push(text, is_last=True):
+        if isinstance(item, Speaker):
+            turns.append((item, ""))
+        else:
+            speaker, said = turns[-1]
+            turns[-1] = speaker, said + item
+    for _, said in turns:
+        split_pauses(said)
+    return turns
+
+
+def _certain_end(text: str) -> int:
+    """Return where a tag begins that is not complete, or where the text ends."""
+    place = text.rfind("[")
+    if place < 0 or not _OPEN_TAG.fullmatch(text, place):
+        place = len(text)
+    return place - text.endswith("\\", 0, place)
+
+
+def _speaks(text: str) -> bool:
+    """Whether there is certainly more in a text than pauses."""
+    try:
+        pieces = PauseSplitter().push(text)
+    except InvalidRequestError:  # raised again where it is spoken
+        return True
+    return any(isinstance(piece, str) and piece.strip() for piece in pieces)
+
+
+def _rate(tag: str, value: str) -> float:
+    if not _RATE.fullmatch(value) or not MIN_SPEED <= float(value) <= MAX_SPEED:
+        raise _wrong(
+            f"{tag[:40]!a} is no rate: write [rate:{MIN_SPEED}] to [rate:{MAX_SPEED:g}], or"
+            " \\[rate:...] for the text itself"
+        )
+    return float(value)
+
+
+def _wrong(reason: str) -> InvalidRequestError:
+    return InvalidRequestError(f"Invalid 'input': {reason}.", param="input")
