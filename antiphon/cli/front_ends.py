@@ -195,8 +195,8 @@ class FrontEnds:
 
     async def _stop_all(self, keeping: Sequence["asyncio.Task[None]"]) -> None:
         """End what still runs."""
+        await cancel_and_wait(*keeping)  # first, so that nothing is started again
         await asyncio.gather(*(each.stop() for each in self._processes))
-        await cancel_and_wait(*keeping)
 
     def _states(self) -> tuple[ProcessState, ...]:
         parent = ProcessState("parent", os.getpid(), is_up=True, num_restarts=0)
@@ -205,6 +205,8 @@ class FrontEnds:
     def _on_signal(self, number: int) -> None:
         """Hand a signal on: the first one drains, or gives a few seconds; a second one cuts."""
         self._ended.set()
+        for each in self._sockets:
+            each.close()  # clients are refused as soon as the front ends have closed theirs
         grace_s = float(GRACEFUL_SHUTDOWN_S)
         if number == signal.SIGTERM:
             grace_s = self._settings.limits.grace_s

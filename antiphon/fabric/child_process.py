@@ -62,12 +62,13 @@ class ChildProcess:
             pass_fds=tuple(descriptors),
             process_group=0,  # Ctrl-C in a terminal is the parent's to forward
         )
-        assert process.stdin is not None
-        content = pickle.dumps(plan)
-        process.stdin.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
-        with suppress(ConnectionError):  # it has ended already: `told` says so
-            await process.stdin.drain()
-        return cls(name, process)
+        child = cls(name, process)
+        try:
+            await child._give(plan)
+        except BaseException:
+            await child.stop(0.0)
+            raise
+        return child
 
     @property
     def pid(self) -> int:
@@ -107,6 +108,13 @@ class ChildProcess:
                 self.send_signal(signal.SIGKILL)
             self._told.cancel()
         await self._process.wait()
+
+    async def _give(self, plan: Any) -> None:
+        assert self._process.stdin is not None
+        content = pickle.dumps(plan)
+        self._process.stdin.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
+        with suppress(ConnectionError):  # it has ended already: `told` says so
+            await self._process.stdin.drain()
 
     async def _read(self) -> Any:
         assert self._process.stdout is not None

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from antiphon.errors import AntiphonError, ModelLoadError
 from antiphon.fabric.base import Placement
@@ -91,7 +92,7 @@ class ProcessCluster:
         self._incarnations = count()
         self._hosted: dict[str, _HostedStages] = {}
         self._processes: dict[_ProcessKey, RestartedProcess] = {}
-        self._checks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
@@ -116,9 +117,7 @@ class ProcessCluster:
         hosted = self._hosted.get(stage_id)
         for number, replica in () if hosted is None else tuple(hosted.replicas.items()):
             if replica.id == replica_id and hosted is not None:
-                check = asyncio.create_task(self._processes[_key(hosted, number)].check())
-                self._checks.add(check)
-                check.add_done_callback(self._checks.discard)
+                self._begin(self._processes[_key(hosted, number)].check())
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
         hosted = self._hosted[stage_id]
@@ -134,19 +133,31 @@ class ProcessCluster:
         hosted.num_users -= 1
         if not hosted.num_users:
             del self._hosted[stage_id]
-            for number in tuple(hosted.keepers):
-                await self._stop_keeping(hosted, number)
-            if hosted.ready.done() and not hosted.ready.cancelled():
-                hosted.ready.exception()  # retrieved: whoever hosted it has been told
+            await asyncio.shield(self._begin(self._unload(hosted)))  # to its end, whoever waits
 
     async def close(self) -> None:
         for hosted in tuple(self._hosted.values()):
             hosted.num_users = 1
             await self.release(hosted.id)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def processes(self) -> tuple[ProcessState, ...]:
         """Return the states of all stage processes."""
         return tuple(process.state for process in self._processes.values())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Begin what `close` waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _unload(self, hosted: _HostedStages) -> None:
+        for number in tuple(hosted.keepers):
+            await self._stop_keeping(hosted, number)
+        if hosted.ready.done() and not hosted.ready.cancelled():
+            hosted.ready.exception()  # retrieved: whoever hosted it has been told
 
     def _find(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement

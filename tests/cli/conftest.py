@@ -45,3 +45,11 @@ def start() -> Callable[..., "subprocess.Popen[str]"]:
         )
 
     return popen
+
+
+@pytest.fixture(params=[0, pytest.param(2, marks=pytest.mark.slow)], ids="{} front ends".format)
+def either_server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Have servers of one process, and of several (slow: six processes are started)."""
+    number: int = request.param
+    monkeypatch.setenv("ANTIPHON_SERVER_FRONT_ENDS", str(number))
+    return number

@@ -30,6 +30,7 @@ def is_draining(url: str) -> bool:
     return httpx.get(f"{url}/ready").status_code == 503
 
 
+@pytest.mark.usefixtures("either_server")
 def test_a_stream_under_way_is_heard_to_its_end_and_nothing_new_begins(start: Start) -> None:
     with (
         serving(start) as (process, url),
@@ -49,12 +50,14 @@ def test_a_stream_under_way_is_heard_to_its_end_and_nothing_new_begins(start: St
         assert ended(process) == 0
 
 
+@pytest.mark.usefixtures("either_server")
 def test_a_server_without_work_ends_at_once(start: Start) -> None:
     with serving(start) as (process, _):
         process.send_signal(signal.SIGTERM)
         assert ended(process) == 0
 
 
+@pytest.mark.usefixtures("either_server")
 @pytest.mark.parametrize("grace_s", ["0.2", "600"])
 def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
     start: Start, monkeypatch: pytest.MonkeyPatch, grace_s: str
@@ -77,6 +80,7 @@ def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
             list(pieces)
 
 
+@pytest.mark.usefixtures("either_server")
 def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: Start) -> None:
     with serving(start) as (process, url):
         address = f"{url.replace('http', 'ws')}/v1/audio/speech/stream"

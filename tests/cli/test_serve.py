@@ -44,6 +44,7 @@ def serving(
             process.kill()
 
 
+@pytest.mark.usefixtures("either_server")
 def test_it_serves_where_it_says_and_ends_cleanly_on_ctrl_c(start: Start) -> None:
     with serving(start, "--name", "my-voice", "--api-key", "sesame") as (process, url):
         models = httpx.get(f"{url}/v1/models").json()
@@ -60,6 +61,7 @@ def test_it_serves_where_it_says_and_ends_cleanly_on_ctrl_c(start: Start) -> Non
     assert "Traceback" not in errors
 
 
+@pytest.mark.usefixtures("either_server")
 def test_a_second_ctrl_c_cuts_streams_and_leaves_no_traceback(start: Start) -> None:
     body = {"input": "Hello there. " * 5000, "response_format": "wav"}
     with (
@@ -86,6 +88,7 @@ def listens(url: str) -> bool:
     return True
 
 
+@pytest.mark.usefixtures("either_server")
 def test_a_port_in_use_is_told_in_one_line(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

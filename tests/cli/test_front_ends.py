@@ -1,0 +1,285 @@
+"""Several front ends are one server: whichever answers, whatever dies, and until the end."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+from prometheus_client.parser import text_string_to_metric_families
+from websockets.sync.client import connect
+
+from antiphon.fabric.runtime_folder import runtime_folder
+from tests.cli.conftest import DEADLINE_S, Run
+from tests.cli.test_serve import serving
+from tests.front_ends import ServerProcesses
+from tests.servers import wait_until
+from tests.sockets import Client, audio
+
+NUM = 3
+SPEECH = "/v1/audio/speech"
+JOBS = f"{SPEECH}/jobs"
+LONG = {"input": "Hello there. " * 7000, "response_format": "wav"}
+SHORT = {"input": "Hello there.", "response_format": "wav", "seed": 3}
+SETTINGS = f"""
+[server]
+front_ends = {NUM}
+api_keys = ["sesame owner=one", "other owner=two"]
+[limits]
+max_requests = 4
+key_concurrency = 3
+"""
+
+
+def popen(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "antiphon", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def front_ends(
+    number: int, *arguments: str, key: str = "none"
+) -> Generator[ServerProcesses, None, None]:
+    """Run a server of so many front ends; it ends well if it still runs."""
+    with serving(popen, "--front-ends", str(number), *arguments) as (process, url):
+        running = ServerProcesses(process, url, key)
+        running.wait_for(number + 2)
+        yield running
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=DEADLINE_S)
+            assert process.returncode == 0
+            assert "Traceback" not in errors
+
+
+@pytest.fixture(scope="module")
+def running() -> Generator[ServerProcesses, None, None]:
+    """A server without limits."""
+    with front_ends(NUM) as found:
+        yield found
+
+
+def speak(server: ServerProcesses, **more: Any) -> bytes:
+    answer = httpx.post(server.url + SPEECH, json={**SHORT, **more}, timeout=DEADLINE_S)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def say_by_socket(server: ServerProcesses) -> bytes:
+    address = f"{server.url.replace('http', 'ws')}{SPEECH}/stream"
+    with connect(address, max_size=None, proxy=None) as connection:
+        talk = Client(connection)
+        talk.send("session.config", response_format="pcm", stream_audio=True, seed=3)
+        for word in ("Hello ", "there."):
+            talk.send("input.text", text=word)
+        talk.send("input.done")
+        return audio(talk.until("session.done"))
+
+
+def test_whoever_answers_says_the_same_as_a_single_process(running: ServerProcesses) -> None:
+    with serving(popen) as (process, url):
+        alone = ServerProcesses(process, url)
+        whole, spoken = speak(alone), say_by_socket(alone)
+        sse = speak(alone, stream=True, response_format="pcm")
+    for _ in running.each():
+        assert speak(running) == whole
+        assert say_by_socket(running) == spoken
+        assert speak(running, stream=True, response_format="pcm") == sse
+        with OpenAI(base_url=f"{running.url}/v1", api_key="none") as client:
+            heard = client.audio.speech.create(
+                model="tts-1",
+                voice="alloy",
+                input="Hello there.",
+                response_format="wav",
+                extra_body={"seed": 3},
+            )
+            assert heard.content == whole
+
+
+def test_connections_that_come_at_once_are_shared_out(running: ServerProcesses) -> None:
+    def num_sockets() -> list[int]:
+        return [
+            sum(
+                os.readlink(each).startswith("socket") for each in Path(f"/proc/{pid}/fd").iterdir()
+            )
+            for pid in running.front_ends()
+        ]
+
+    before = num_sockets()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(httpx.Client(base_url=running.url)) for _ in range(40)]
+        with ThreadPoolExecutor(8) as pool:
+            assert {each.status_code for each in pool.map(lambda c: c.get("/health"), clients)} == {
+                200
+            }
+        taken = [now - then for now, then in zip(num_sockets(), before, strict=True)]
+        assert sum(taken) >= 40
+        assert sum(number > 0 for number in taken) >= 2
+
+
+def counters(server: ServerProcesses) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(server.scraped())
+        for sample in family.samples
+        if family.type in ("counter", "histogram") and not sample.name.endswith("_created")
+    }
+
+
+def test_a_front_end_that_is_killed_takes_its_own_listeners_only_and_no_count(
+    running: ServerProcesses,
+) -> None:
+    with ExitStack() as stack:
+        streams = []
+        for _ in running.each():
+            answer = stack.enter_context(
+                httpx.stream("POST", running.url + SPEECH, json=LONG, timeout=DEADLINE_S)
+            )
+            streams.append(answer.iter_raw())
+            next(streams[-1])
+        before = counters(running)
+        pids = running.front_ends()
+        os.kill(pids[1], signal.SIGKILL)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(streams[1])
+        after = counters(running)
+        gone = [key for key in before if dict(key[1]).get("pid") == str(pids[1])]
+        assert all(after[key] >= before[key] for key in before if key not in gone)
+        for number in (0, 2):
+            assert next(streams[number])
+        assert speak(running)
+        running.wait_for(NUM + 2)
+        after = counters(running)
+        assert all(after[key] >= before[key] for key in before if key not in gone)
+        assert pids[1] not in running.front_ends()
+    wait_until(lambda: running.value("antiphon_engine_requests_running") == 0)
+    wait_until(lambda: running.value("antiphon_speech_active") == 0)
+    for _ in running.each():
+        assert speak(running)
+
+
+def test_an_engine_that_is_killed_is_back_soon(running: ServerProcesses) -> None:
+    expected = speak(running)
+    before = running.engine()
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: running.engine() != before)
+    wait_until(lambda: httpx.get(f"{running.url}/ready").status_code == 200)
+    for _ in running.each():
+        assert speak(running) == expected
+
+
+def test_a_job_is_done_once_and_by_another_front_end_if_its_own_dies(
+    running: ServerProcesses,
+) -> None:
+    with running.only(0) as pid:
+        sent = {**SHORT, "input": "Hello there. " * 600}
+        id = httpx.post(running.url + JOBS, json=sent).json()["id"]
+        wait_until(lambda: job(running, id)["status"] == "running")
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: job(running, id)["status"] == "completed")
+    running.wait_for(NUM + 2)
+    contents = set()
+    for _ in running.each():
+        content = httpx.get(f"{running.url}{JOBS}/{id}/content")
+        assert content.status_code == 200
+        contents.add(content.content)
+    assert len(contents) == 1
+    assert running.value("antiphon_jobs_ended_total") == 1
+
+
+def job(server: ServerProcesses, id: str) -> dict[str, Any]:
+    with suppress(httpx.TransportError):  # its front end was killed
+        answer: dict[str, Any] = httpx.get(f"{server.url}{JOBS}/{id}").json()
+        return answer
+    return {"status": "unknown"}
+
+
+def test_limits_hold_for_all_front_ends_together_and_not_for_the_dead(tmp_path: Path) -> None:
+    config = tmp_path / "antiphon.toml"
+    config.write_text(SETTINGS)
+    one, two = ({"Authorization": f"Bearer {key}"} for key in ("sesame", "other"))
+    with (
+        front_ends(NUM, "--config", str(config), key="sesame") as server,
+        ExitStack() as stack,
+    ):
+
+        def hold(headers: dict[str, str]) -> int:
+            answer = stack.enter_context(
+                httpx.stream("POST", server.url + SPEECH, json=LONG, headers=headers)
+            )
+            return answer.status_code
+
+        assert httpx.post(server.url + SPEECH, json=SHORT).status_code == 401
+        for _ in server.each():
+            assert hold(one) == 200
+        for _ in server.each():
+            assert hold(one) == 429, "the key has its three"
+        with server.only(1):
+            assert hold(two) == 200
+        for _ in server.each():
+            assert hold(two) == 503, "all places are taken"
+        os.kill(server.front_ends()[0], signal.SIGKILL)
+        server.wait_for(NUM + 2)
+        with server.only(2):
+            assert hold(one) == 200, "what the dead one held is free"
+            assert hold(one) == 503, "it has the last place"
+
+
+def test_a_parent_that_is_killed_leaves_nothing() -> None:
+    with serving(popen, "--front-ends", "2") as (process, url):
+        server = ServerProcesses(process, url)
+        server.wait_for(4)
+        pids = server.pids().values()
+        folders = set(own_folders())
+        process.send_signal(signal.SIGKILL)
+        wait_until(lambda: not any(map(is_alive, pids)))
+        with runtime_folder():  # whoever starts next removes what is left
+            assert len(own_folders()) <= len(folders)
+
+
+def own_folders() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("antiphon-*/lock"))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process lives; a killed one stays in the list until it is waited for."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.slow  # a checkpoint is made, and read by four processes
+def test_what_cannot_be_loaded_is_told_as_by_a_single_process(
+    run: Run, checkpoint: Any, tmp_path: Path
+) -> None:
+    made = checkpoint("tiny", "base")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in made.iterdir():
+        if file.is_dir():
+            (broken / file.name).symlink_to(file)
+        else:
+            content = file.read_bytes()
+            is_weights = file.name == "model.safetensors"
+            (broken / file.name).write_bytes(
+                content[: len(content) // 2] if is_weights else content
+            )
+    told = []
+    for number in (0, 2):
+        done = run("serve", str(broken), "--port", "0", "--front-ends", str(number))
+        assert done.exit_code == 1
+        told.append([line for line in done.stderr.splitlines() if line.startswith("antiphon:")])
+    assert len(told[0]) == 1
+    assert told[0] == told[1]
