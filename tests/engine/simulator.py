@@ -118,7 +118,9 @@ class VirtualClock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class SimulatedStep:
+    """A step in virtual time: asking for its result moves the clock to its end."""
+
     clock: VirtualClock
     ends_s: float
     output: StepOutput
@@ -144,6 +146,7 @@ class SimulatedDevice:
         *,
         model: DeviceModel | None = None,
         cache: CacheShape | None = None,
+        has_codec: bool = True,
     ) -> None:
         self.num_slots = num_slots
         self.cache = cache
@@ -151,12 +154,12 @@ class SimulatedDevice:
         self.busy_s: list[float] = []
         self._clock = clock
         self._model = model or DeviceModel()
-        self.codec = CodecShape(2, 25, self._model.chunk_sizes)
+        self.codec = CodecShape(2, 25, self._model.chunk_sizes) if has_codec else None
         self._free_s = 0.0
         self._left: dict[int, int] = {}
-        self._silence = np.zeros(2 * self.codec.chunk_sizes[-1], np.float32)
+        self._silence = np.zeros(2 * self._model.chunk_sizes[-1], np.float32)
 
-    def launch(self, plan: StepPlan) -> _Step:
+    def launch(self, plan: StepPlan) -> SimulatedStep:
         self._clock.now_s += self._model.host_s
         for slot in plan.releases:
             del self._left[slot]
@@ -175,14 +178,14 @@ class SimulatedDevice:
         frames = {slot: 0 for slot in plan.decode_slots if slot not in stopped}
         chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.codec_chunks}
         output = StepOutput(frames, frozenset(stopped), chunks=chunks)
-        return _Step(self._clock, self._free_s, output)
+        return SimulatedStep(self._clock, self._free_s, output)
 
     def close(self) -> None:
         """Nothing to free."""
 
 
 @dataclass(slots=True)
-class _Listener:
+class Listener:
     """A listener who plays a stream as it arrives."""
 
     arrived_s: float
@@ -191,6 +194,7 @@ class _Listener:
     silent_at_s: float = 0.0
     longest_gap_s: float = 0.0
     audio_s: float = 0.0
+    num_frames: int = 0
 
     def on_audio(self, chunk: AudioChunk, now_s: float) -> None:
         if self.first_audio_s is None:
@@ -210,10 +214,10 @@ class Simulation:
     traffic: Traffic
     check: Callable[[EngineCore], None] | None = None
     num_rejected: int = 0
-    ended: list[_Listener] = field(default_factory=list)
+    ended: list[Listener] = field(default_factory=list)
     _random: Random = field(init=False)
     _arrivals: list[float] = field(init=False, default_factory=list)
-    _open: dict[str, _Listener] = field(init=False, default_factory=dict)
+    _open: dict[str, Listener] = field(init=False, default_factory=dict)
     _num_arrived: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -261,7 +265,7 @@ class Simulation:
                 self._arrive_at(arrived_s + (error.retry_after_s or 1.0))
             return
         self.core.wake()
-        self._open[name] = _Listener(arrived_s, is_live)
+        self._open[name] = Listener(arrived_s, is_live)
 
     def _handle(self, name: str, event: object) -> None:
         if isinstance(event, AudioChunk):
