@@ -31,16 +31,23 @@ class VoiceSettings(BaseModel):
     speed: Speed | None = None
 
 
-class SpeechQuery(BaseModel):
-    """What the URL says."""
+class _Parameters(BaseModel):
+    """What both URLs and bodies may say."""
 
     model_config = ConfigDict(frozen=True)
 
     model_id: Text | None = None
-    output_format: Text = DEFAULT_FORMAT
     language_code: Text | None = None
     seed: int | None = Field(None, ge=0, le=2**32 - 1)
-    apply_text_normalization: Literal["auto", "on", "off"] | None = None
+    apply_text_normalization: Literal["auto", "on", "off"] | None = Field(
+        None, description="on: numbers are written out in English words first."
+    )
+
+
+class SpeechQuery(_Parameters):
+    """What the URL says."""
+
+    output_format: Text = DEFAULT_FORMAT
 
     def format(self) -> WireFormat:
         """Return how the audio is coded; a bit rate is ours to choose.
@@ -61,17 +68,9 @@ class SpeechQuery(BaseModel):
         return WireFormat.of(AudioFormat(found[1]), rate_hz)
 
 
-class _TextBody(BaseModel):
+class _TextBody(_Parameters):
     """What speech and dialogues have in common; members that mean nothing here are ignored."""
 
-    model_config = ConfigDict(frozen=True)
-
-    model_id: Text | None = None
-    language_code: Text | None = None
-    seed: int | None = Field(None, ge=0, le=2**32 - 1)
-    apply_text_normalization: Literal["auto", "on", "off"] | None = Field(
-        None, description="on: numbers are written out in English words first."
-    )
     pronunciation_dictionary_locators: list[Any] | None = Field(
         None, description="Refused: there are no dictionaries here."
     )

@@ -1,7 +1,6 @@
 """What a base checkpoint imitates: a speaker vector alone, or a recording with its words."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +9,9 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.models.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
-from antiphon.types import Samples
+from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 
 _NAME = "reference"
-
-
-class PreparesVoices(Protocol):
-    """Hears recordings; see `VoicePreparer`."""
-
-    def prepare(
-        self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True
-    ) -> PreparedVoice: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +31,7 @@ class Clone:
 
 
 def choose_clone(
-    config: Qwen3TTSConfig, options: Qwen3TTSOptions, preparer: PreparesVoices | None
+    config: Qwen3TTSConfig, options: Qwen3TTSOptions, preparer: VoicePreparer | None
 ) -> Clone:
     """Find out what to imitate.
 

@@ -8,7 +8,7 @@ from antiphon.models.base import Encode, Prompt
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.chat_template import ChatTemplate
-from antiphon.models.qwen3_tts.cloning import Clone, PreparesVoices, choose_clone
+from antiphon.models.qwen3_tts.cloning import Clone, choose_clone
 from antiphon.models.qwen3_tts.config import CheckpointTask, GenerationDefaults
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.input_ids import position_keys
@@ -56,7 +56,7 @@ class _Text:
 class Qwen3TTSPrompter:
     """Builds prompts and prepares voices; may be called from any thread."""
 
-    def __init__(self, context: LoadContext, *, preparer: PreparesVoices | None = None) -> None:
+    def __init__(self, context: LoadContext, *, preparer: VoicePreparer | None = None) -> None:
         """Load a checkpoint's configuration and tokenizer.
 
         Args:

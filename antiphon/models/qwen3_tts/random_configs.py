@@ -56,13 +56,16 @@ class _Widths:
     speaker_encoder: Json
 
 
-def _layers(hidden: int, intermediate: int, layers: int, heads: int, head_dim: int) -> Json:
+def _layers(
+    hidden: int, intermediate: int, layers: int, heads: int, head_dim: int, num_shared: int = 2
+) -> Json:
+    """Return the sizes of a transformer; ``num_shared`` heads have keys and values together."""
     return {
         "hidden_size": hidden,
         "intermediate_size": intermediate,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": heads // 2,
+        "num_key_value_heads": heads // num_shared,
         "head_dim": head_dim,
     }
 
@@ -222,34 +225,19 @@ _TINY_DECODER: Json = {
     "latent_dim": 64,
     "codebook_dim": 64,
     "decoder_dim": 64,
-    "hidden_size": 48,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "head_dim": 16,
+    **_layers(48, 96, 3, 4, 16, num_shared=1),
 }
 _FULL_DECODER: Json = {
     "latent_dim": 1024,
     "codebook_dim": 512,
     "decoder_dim": 1536,
-    "hidden_size": 512,
-    "intermediate_size": 1024,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "head_dim": 64,
+    **_layers(512, 1024, 8, 16, 64, num_shared=1),
     "semantic_codebook_size": 4096,
     "vector_quantization_hidden_dimension": 512,
 }
 _TINY_ENCODER: Json = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
+    **_layers(64, 128, 2, 4, 16, num_shared=1),
     "num_filters": 8,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "head_dim": 16,
     "codebook_dim": 16,
     "vector_quantization_hidden_dimension": 16,
     "upsample_groups": 64,
