@@ -205,8 +205,8 @@ class FrontEnds:
     def _on_signal(self, number: int) -> None:
         """Hand a signal on: the first one drains, or gives a few seconds; a second one cuts."""
         self._ended.set()
-        for each in self._sockets:
-            each.close()  # clients are refused as soon as the front ends have closed theirs
+        for bound in self._sockets:
+            bound.close()  # clients are refused as soon as the front ends have closed theirs
         grace_s = float(GRACEFUL_SHUTDOWN_S)
         if number == signal.SIGTERM:
             grace_s = self._settings.limits.grace_s
