@@ -49,6 +49,7 @@ class WireConnection(asyncio.BufferedProtocol):
         self.num_writes = 0
         self._loop = asyncio.get_running_loop()
         self._limits = limits or WireLimits()
+        self._max_bytes = self._limits.max_message_bytes
         self._handshake: Handshake | None = handshake
         self._num_awaited = 0  # bytes that the handshake needs next
         self._proved = proved
@@ -95,10 +96,10 @@ class WireConnection(asyncio.BufferedProtocol):
         Raises:
             ForeignDataError: the value must not cross, or is too large.
         """
-        if not self.is_open:
+        if self._transport is None or self._reason:
             return
         num_bytes, pieces = encode(kind, id, value)
-        if num_bytes > self._limits.max_message_bytes:
+        if num_bytes > self._max_bytes:
             raise ForeignDataError(f"a message of {num_bytes} bytes is too large")
         self._outbox.add(num_bytes, pieces, id if order is None else order)
         if not self._is_flush_planned:

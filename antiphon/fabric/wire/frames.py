@@ -11,11 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabric.wire.messages import Buffer, Message, decode, length_of
+from antiphon.fabric.wire.messages import Buffer, Message, decode, length_at
 from antiphon.fabric.wire.safe_pickle import ForeignDataError
 
 _FRAME = struct.Struct("<II")  # kind, bytes that follow; of a LARGE, bytes that its parts have
 _MESSAGES, _LARGE, _PART, _PING = range(1, 5)
+_FULL_FRAME_BYTES = 24 * 1024
+"""From which a frame takes no further message: one that is half read is moved in memory."""
+
 PING = _FRAME.pack(_PING, 0)
 """A frame that says nothing but that its sender lives."""
 
@@ -76,6 +79,8 @@ class FrameWriter:
             self._end_frame()
         self._frame += pieces
         self._num_frame_bytes += num_bytes
+        if self._num_frame_bytes >= _FULL_FRAME_BYTES:
+            self._end_frame()
 
     def take(self, *, with_part: bool) -> list[Buffer]:
         """Return all that is small, and if wanted a part of what is large."""
@@ -195,12 +200,13 @@ class FrameReader:
             self._begin += num_bytes
 
     def _split(self, frame: memoryview, found: list[Message]) -> None:
-        while frame:
-            num_bytes = length_of(frame)
-            if not 0 < num_bytes <= len(frame):
+        begin, end = 0, len(frame)
+        while begin < end:
+            num_bytes = length_at(frame, begin)
+            if num_bytes > end - begin:
                 raise ForeignDataError("a frame cuts a message off")
-            found.append(decode(frame[:num_bytes]))
-            frame = frame[num_bytes:]
+            found.append(decode(frame[begin : begin + num_bytes]))
+            begin += num_bytes
 
     def _control(self, kind: int, num_bytes: int) -> None:
         """Read what stands between frames of messages."""

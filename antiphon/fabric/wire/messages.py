@@ -23,6 +23,7 @@ _ALIGNMENT = 16
 _HEAD = struct.Struct("<IBBHQ")  # bytes in all, kind, form, number of buffers, id
 _AUDIO = struct.Struct("<IIIII")  # sample rate, frames, samples, channels (0: one dimension), rest
 _NUMBER = struct.Struct("<I")
+_REST = _HEAD.size + _AUDIO.size  # where the rest of a chunk begins
 _IS_LITTLE = sys.byteorder == "little"
 _FLOAT32 = np.dtype(np.float32)
 
@@ -51,6 +52,7 @@ class _Form(IntEnum):
 Message: TypeAlias = tuple[MessageKind, int, Any]
 """Kind, id (0 for a notice), value."""
 
+_AUDIO_FORM = int(_Form.AUDIO)
 _KINDS = {int(kind): kind for kind in MessageKind}
 
 
@@ -85,7 +87,7 @@ def _encode_audio(kind: MessageKind, id: int, chunk: AudioChunk) -> tuple[int, l
     if chunk.words or chunk.unspoken or chunk.frames:
         rest = dumps((chunk.words, chunk.unspoken, chunk.frames))
     num_bytes = _HEAD.size + _AUDIO.size + len(rest) + samples.nbytes
-    head = _HEAD.pack(num_bytes, kind, _Form.AUDIO, 0, id)
+    head = _HEAD.pack(num_bytes, kind, _AUDIO_FORM, 0, id)
     head += _AUDIO.pack(chunk.sample_rate_hz, chunk.num_frames, len(samples), channels, len(rest))
     return num_bytes, [head + rest, samples.data.cast("B") if samples.size else b""]
 
@@ -109,11 +111,15 @@ def _join(
     return num_bytes, pieces
 
 
-def length_of(view: memoryview) -> int:
-    """Return the length of the message that a buffer begins with; 0 if its head is cut off."""
-    if len(view) < _HEAD.size:
-        return 0
-    num_bytes: int = _HEAD.unpack_from(view)[0]
+def length_at(view: memoryview, begin: int) -> int:
+    """Return the length of the message that begins there.
+
+    Raises:
+        ForeignDataError: its head is cut off, or wrong.
+    """
+    if len(view) - begin < _HEAD.size:
+        raise ForeignDataError("a message is cut off")
+    num_bytes: int = _NUMBER.unpack_from(view, begin)[0]
     if num_bytes < _HEAD.size:
         raise ForeignDataError("a message is shorter than its head")
     return num_bytes
@@ -133,6 +139,8 @@ def decode(view: memoryview, *, is_owned: bool = False) -> Message:
         num_bytes, kind, form, num_buffers, id = _HEAD.unpack_from(view)
         if num_bytes != len(view):
             raise ForeignDataError("a message's length is wrong")
+        if form == _AUDIO_FORM:
+            return _KINDS[kind], id, _decode_audio(view)
         body = view[_HEAD.size :]
         return _KINDS[kind], id, _value(form, num_buffers, body, is_owned=is_owned)
     except (struct.error, KeyError, ValueError, OverflowError) as error:
@@ -141,8 +149,6 @@ def decode(view: memoryview, *, is_owned: bool = False) -> Message:
 
 def _value(form: int, num_buffers: int, body: memoryview, *, is_owned: bool) -> Any:
     match form:
-        case _Form.AUDIO:
-            return _decode_audio(body)
         case _Form.NUMBER:
             return _NUMBER.unpack(body)[0]
         case _Form.NOTHING:
@@ -153,17 +159,19 @@ def _value(form: int, num_buffers: int, body: memoryview, *, is_owned: bool) -> 
             raise ForeignDataError(f"a message has an unknown form, {form}")
 
 
-def _decode_audio(body: memoryview) -> AudioChunk:
-    rate_hz, num_frames, num_samples, channels, num_rest_bytes = _AUDIO.unpack_from(body)
-    begin = _AUDIO.size + num_rest_bytes
-    samples = np.frombuffer(bytearray(body[begin:]), np.float32)
+def _decode_audio(view: memoryview) -> AudioChunk:
+    rate_hz, num_frames, num_samples, channels, num_rest_bytes = _AUDIO.unpack_from(
+        view, _HEAD.size
+    )
+    begin = _REST + num_rest_bytes
+    samples = np.frombuffer(bytearray(view[begin:]), _FLOAT32)
     if channels:
         samples = samples.reshape(num_samples, channels)
     if len(samples) != num_samples:
         raise ForeignDataError("a chunk's length is wrong")
     if not num_rest_bytes:
         return AudioChunk(samples, rate_hz, num_frames)
-    return AudioChunk(samples, rate_hz, num_frames, *loads(body[_AUDIO.size : begin]))
+    return AudioChunk(samples, rate_hz, num_frames, *loads(view[_REST:begin]))
 
 
 def _decode_pickle(num_buffers: int, body: memoryview, *, is_owned: bool) -> Any:

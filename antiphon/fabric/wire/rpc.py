@@ -153,7 +153,9 @@ class RpcPeer:
         try:
             send(MessageKind.OPEN, id, (method, arguments, window), order=order or id)
             while True:
-                kind, value = await incoming.take()
+                if not incoming.items:
+                    await incoming.wait()
+                kind, value = incoming.items.popleft()
                 if kind is MessageKind.ITEM:
                     num_taken += 1
                     if 2 * num_taken >= window:
@@ -179,10 +181,11 @@ class RpcPeer:
     def _received(self, message: Message) -> None:
         """Take a message; raises ForeignDataError if no peer of ours would send it."""
         kind, id, value = message
+        if kind is MessageKind.ITEM:
+            if (incoming := self._incoming.get(id)) is not None:
+                incoming.put(kind, value)
+            return
         match kind, value:
-            case MessageKind.ITEM, _:
-                if (incoming := self._incoming.get(id)) is not None:
-                    incoming.put(kind, value)
             case MessageKind.CREDIT, int():
                 if (credits := self._credits.get(id)) is not None:
                     credits.add(value)
@@ -286,23 +289,25 @@ class RpcPeer:
 class _IncomingStream:
     """What has come of a stream and was not read yet."""
 
-    __slots__ = ("_items", "_loop", "_waiter")
+    __slots__ = ("_loop", "_waiter", "items")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.items: deque[tuple[MessageKind, Any]] = deque()
         self._loop = loop
-        self._items: deque[tuple[MessageKind, Any]] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, kind: MessageKind, value: Any) -> None:
-        self._items.append((kind, value))
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self.items.append((kind, value))
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
 
-    async def take(self) -> tuple[MessageKind, Any]:
-        while not self._items:
+    async def wait(self) -> None:
+        while not self.items:
             self._waiter = self._loop.create_future()
             await self._waiter
-        return self._items.popleft()
 
 
 class _Credits:

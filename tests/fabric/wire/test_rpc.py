@@ -197,7 +197,7 @@ def test_a_stream_that_is_not_read_holds_up_no_other_and_holds_little(tmp_path: 
                 await anext(stream)
             assert len([item async for item in client.stream("fast", 500)]) == 500
             assert slow.num_made <= 8 * 9
-            held = [len(each._items) for each in client._incoming.values()]
+            held = [len(each.items) for each in client._incoming.values()]
             assert max(held) <= 8
             assert there.connection.num_waiting_bytes < 2**20
             for stream in unread:
@@ -265,7 +265,7 @@ def test_a_lost_connection_ends_everything_on_both_sides(tmp_path: Path) -> None
             for stream in many:
                 await anext(stream)
             calling = asyncio.create_task(client.call("wait"))
-            await until(lambda: all(len(each._items) >= 4 for each in client._incoming.values()))
+            await until(lambda: all(len(each.items) >= 4 for each in client._incoming.values()))
             there.connection.abort("on purpose")
             await client.closed.wait()
             for stream in many:
