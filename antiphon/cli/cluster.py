@@ -9,9 +9,11 @@ from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
     from antiphon.config import Settings
-    from antiphon.fabric.hosting import StageSummary
+    from antiphon.fabric.cluster import ClusterControl, StageSummary
 
-_ADDRESS = "Of the Ray cluster, HOST:PORT or auto."
+_ADDRESS = (
+    "Of the Ray cluster, HOST:PORT or auto; default: the server of this host, if there is one."
+)
 _NEEDS_RAY = "stages on several hosts need Ray"
 
 
@@ -78,7 +80,6 @@ def scale(
     from antiphon.config_sources import load_settings
     from antiphon.errors import SettingsError
 
-    _check_installed()
     if (stage is None) != (replicas is None):
         raise SettingsError("Say both a stage and the number of its replicas, or neither.")
     settings = load_settings({"server.ray_address": address})
@@ -92,15 +93,30 @@ async def _scaled(
     settings: "Settings", name: str | None, num_replicas: int | None
 ) -> "tuple[StageSummary, ...]":
     """Scale a stage, if one is named; return all stages."""
-    from antiphon.fabric.ray_control import RayClusterControl
-
-    server = settings.server
-    control = await RayClusterControl.connect(server.ray_address, server.ray_namespace)
+    control = await _control(settings)
     stages = await control.stages()
     if name is not None and num_replicas is not None:
         await control.scale(_named(name, stages).id, num_replicas)
         stages = await control.stages()
     return stages
+
+
+async def _control(settings: "Settings") -> "ClusterControl":
+    """Return the one cluster that is meant: that of a server of this host, or one on Ray."""
+    from antiphon.errors import SettingsError
+    from antiphon.fabric.control_service import ControlClient
+
+    server = settings.server
+    if server.ray_address is None:
+        found = await ControlClient.connect_all()
+        if len(found) > 1:
+            raise SettingsError(f"{len(found)} servers of this host run stages: stop the others.")
+        if found:
+            return found[0]
+    _check_installed()
+    from antiphon.fabric.ray_control import RayClusterControl
+
+    return await RayClusterControl.connect(server.ray_address, server.ray_namespace)
 
 
 def _named(name: str, stages: "tuple[StageSummary, ...]") -> "StageSummary":

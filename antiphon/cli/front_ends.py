@@ -145,8 +145,7 @@ class FrontEnds:
                 asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
             folder = stack.enter_context(runtime_folder())
             with shown_progress("loading", logger.info) as show:
-                cluster = await open_cluster(self._settings, STAGE_BUILDER, folder, show)
-                stack.push_async_callback(cluster.close)
+                cluster = await open_cluster(self._settings, STAGE_BUILDER, folder, stack, show)
                 await self._start(folder, cluster, stack)
                 keeping = [asyncio.create_task(each.keep_alive()) for each in self._processes]
                 stack.push_async_callback(self._stop_all, keeping)

@@ -1,9 +1,11 @@
 """Which fabric a server's settings ask for."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
+from antiphon.concurrency import cancel_and_wait
 from antiphon.config import ServerSettings, Settings
 from antiphon.config_sources import cluster_token, process_environment, use_cluster_token
 from antiphon.errors import SettingsError, how_to_install
@@ -39,22 +41,28 @@ async def open_fabric(
         from antiphon.fabric.runtime_folder import runtime_folder
 
         folder = stack.enter_context(runtime_folder())
-        cluster = await open_cluster(settings, builder, folder, progress)
-        stack.push_async_callback(cluster.close)
+        cluster = await open_cluster(settings, builder, folder, stack, progress)
     fabric = FirstReplicaFabric(cluster, cluster_token())
     stack.push_async_callback(fabric.close)
     return fabric
 
 
 async def open_cluster(
-    settings: Settings, builder: Ref, folder: Path, progress: LoadProgress | None
+    settings: Settings,
+    builder: Ref,
+    folder: Path,
+    stack: AsyncExitStack,
+    progress: LoadProgress | None,
 ) -> OwnCluster:
     """Return the cluster that the settings choose; `cluster_token` is its token from then on.
+
+    It is scaled by its load, and by `antiphon scale`.
 
     Args:
         settings: of the server, whose fabric is not the local one.
         builder: of stages; see `StageBuilder`.
         folder: of sockets; nobody else may enter it.
+        stack: closes it.
         progress: of loading.
 
     Raises:
@@ -62,10 +70,14 @@ async def open_cluster(
     """
     server = settings.server
     if server.fabric == "ray":
-        return await _open_ray(server, builder)
+        ray_cluster = await _open_ray(server, builder)
+        stack.push_async_callback(ray_cluster.close)
+        return ray_cluster
+    from antiphon.fabric.autoscaling import Autoscaling
+    from antiphon.fabric.control_service import ControlServer
     from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
 
-    return ProcessCluster(
+    cluster = ProcessCluster(
         ProcessClusterOptions(
             builder=builder,
             folder=folder,
@@ -77,6 +89,13 @@ async def open_cluster(
             progress=progress,
         )
     )
+    stack.push_async_callback(cluster.close)
+    scaling = asyncio.create_task(Autoscaling(cluster).run(), name="scale by load")
+    stack.push_async_callback(cancel_and_wait, scaling)
+    control = ControlServer(cluster)
+    stack.push_async_callback(control.close)
+    await control.serve(folder)
+    return cluster
 
 
 async def _open_ray(server: ServerSettings, builder: Ref) -> OwnCluster:

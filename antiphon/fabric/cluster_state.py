@@ -8,15 +8,15 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from antiphon.errors import InvalidRequestError
 from antiphon.fabric.autoscaler import Autoscaler, AutoscalerLimits
+from antiphon.fabric.cluster import StageSummary, check_number, unknown_stage
 from antiphon.fabric.cluster_members import (
     NUM_BEATS,
     ClusterLimits,
     HostedStage,
     ReplicaMember,
 )
-from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageSummary, StageView
+from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
 
 logger = logging.getLogger(__name__)
 
@@ -102,16 +102,9 @@ class ClusterState:
         """
         hosted = self._hosted.get(stage_id)
         if hosted is None:
-            raise InvalidRequestError(f"There is no stage '{stage_id}' in the cluster.")
-        if num_replicas < 1:
-            raise InvalidRequestError("A stage has at least 1 replica.")
-        if hosted.scaler is not None:
-            limits = hosted.scaler.limits
-            if not limits.min_replicas <= num_replicas <= limits.max_replicas:
-                raise InvalidRequestError(
-                    f"The placement of '{stage_id}' allows {limits.min_replicas} to"
-                    f" {limits.max_replicas} replicas, between which it is scaled by its load."
-                )
+            raise unknown_stage(stage_id)
+        limits = None if hosted.scaler is None else hosted.scaler.limits
+        check_number(stage_id, num_replicas, limits)
         hosted.num_wanted = num_replicas
 
     def summaries(self) -> tuple[StageSummary, ...]:
@@ -128,6 +121,7 @@ class ClusterState:
                     if member.replica is not None
                 ),
                 num_loading=sum(member.replica is None for member in each.members.values()),
+                limits=None if each.scaler is None else each.scaler.limits,
             )
             for stage_id, each in self._hosted.items()
         )

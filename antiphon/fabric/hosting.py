@@ -92,24 +92,3 @@ class StageView:
     version: int = 0
     replicas: tuple[Replica, ...] = ()
     failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSummary:
-    """A stage of a cluster, for people.
-
-    Attributes:
-        id: of the hosted stages, which `Cluster.scale` takes.
-        name: of the stages.
-        num_wanted: replicas that there should be.
-        num_front_ends: that use it.
-        replicas: that are loaded, and what each has published last.
-        num_loading: replicas that are not.
-    """
-
-    id: str
-    name: str
-    num_wanted: int
-    num_front_ends: int
-    replicas: tuple[tuple[Replica, StageStatus], ...]
-    num_loading: int

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.errors import AntiphonError, ModelLoadError
+from antiphon.fabric.autoscaler import AutoscalerLimits
 from antiphon.fabric.base import Placement
 from antiphon.fabric.child_process import ChildProcess
-from antiphon.fabric.cluster import Replica
+from antiphon.fabric.cluster import Replica, StageSummary, check_number, unknown_stage
 from antiphon.fabric.restarted_process import RestartedProcess
 from antiphon.fabric.stage_process import StageProcessPlan
 from antiphon.fabric.wire.stage_client import StageConnection
@@ -64,6 +65,7 @@ class _HostedStages:
     context: LoadContext
     placement: Placement
     ready: "asyncio.Future[None]"
+    num_wanted: int
     num_users: int = 0
     replicas: dict[int, Replica] = field(default_factory=dict)
     keepers: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
@@ -120,11 +122,19 @@ class ProcessCluster:
                 self._begin(self._processes[_key(hosted, number)].check())
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        hosted = self._hosted[stage_id]
+        hosted = self._hosted.get(stage_id)
+        if hosted is None:
+            raise unknown_stage(stage_id)
+        check_number(stage_id, num_replicas, AutoscalerLimits.of(hosted.placement))
+        hosted.num_wanted = num_replicas
         leaving = [number for number in hosted.keepers if number >= num_replicas]
         for number in range(num_replicas):
             self._keep(hosted, number)
         await asyncio.gather(*(self._remove(hosted, number) for number in leaving))
+
+    async def stages(self) -> tuple[StageSummary, ...]:
+        """Return all stages."""
+        return tuple(self._summary(hosted) for hosted in self._hosted.values())
 
     async def release(self, stage_id: str) -> None:
         hosted = self._hosted.get(stage_id)
@@ -170,11 +180,26 @@ class ProcessCluster:
         context = replace(context, progress=self._options.progress or context.progress)
         ready = asyncio.get_running_loop().create_future()
         id = f"{name}-{next(self._numbers)}"
-        hosted = _HostedStages(id, tuple(specs), context, placement, ready)
+        num_wanted = max(1, placement.num_replicas)
+        hosted = _HostedStages(id, tuple(specs), context, placement, ready, num_wanted)
         self._hosted[id] = hosted
-        for number in range(max(1, placement.num_replicas)):
+        for number in range(num_wanted):
             self._keep(hosted, number)
         return hosted
+
+    def _summary(self, hosted: _HostedStages) -> StageSummary:
+        return StageSummary(
+            id=hosted.id,
+            name="+".join(spec.name for spec in hosted.specs),
+            num_wanted=hosted.num_wanted,
+            num_front_ends=hosted.num_users,
+            replicas=tuple(
+                (replica, self._processes[_key(hosted, number)].status(replica.stage))
+                for number, replica in sorted(hosted.replicas.items())
+            ),
+            num_loading=len(hosted.keepers.keys() - hosted.replicas.keys()),
+            limits=AutoscalerLimits.of(hosted.placement),
+        )
 
     def _keep(self, hosted: _HostedStages, number: int) -> None:
         """Have a replica from now on, if there is none of this number."""

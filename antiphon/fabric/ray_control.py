@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import AuthenticationError, RayActorError, RayTaskError
 
 from antiphon.errors import AntiphonError, SettingsError
-from antiphon.fabric.hosting import StageSummary
+from antiphon.fabric.cluster import StageSummary
 
 logger = logging.getLogger(__name__)
 

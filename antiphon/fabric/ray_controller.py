@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import ray
 from ray.exceptions import RayError
 
+from antiphon.fabric.cluster import StageSummary
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_state import ClusterState
-from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageSummary, StageView
+from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
 from antiphon.fabric.ray_placement import actor_options
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
 from antiphon.models.spec import Ref

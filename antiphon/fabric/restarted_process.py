@@ -10,6 +10,7 @@ from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.wire.address import WireAddress
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.telemetry.process_state import ProcessState
+from antiphon.telemetry.stage_status import StageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,10 @@ class RestartedProcess:
         if child is None:
             return ProcessState(self.name, 0, is_up=False, num_restarts=num_restarts)
         return ProcessState(self.name, child.pid, child.is_running, num_restarts)
+
+    def status(self, stage: str) -> StageStatus:
+        """Return what a stage has published last; the empty status if it cannot be asked."""
+        return StageStatus() if self._connection is None else self._connection.status(stage)
 
     async def connection(self) -> StageConnection:
         """Return a connection to it; start it if it does not run, after a pause if it dies often.

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PREFIX = "antiphon-"
+FOLDER_PREFIX = "antiphon-"
 _LOCK = "lock"
 
 
@@ -20,7 +20,7 @@ def runtime_folder() -> Generator[Path, None, None]:
     """Yield a folder that nobody else can enter; it is removed when the block ends."""
     parent = Path(tempfile.gettempdir())
     _remove_abandoned(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -31,7 +31,7 @@ def runtime_folder() -> Generator[Path, None, None]:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    for lock in parent.glob(f"{_PREFIX}*/{_LOCK}"):
+    for lock in parent.glob(f"{FOLDER_PREFIX}*/{_LOCK}"):
         with suppress(OSError):  # another user's, or another server removes it too
             descriptor = os.open(lock, os.O_RDWR)
             try:

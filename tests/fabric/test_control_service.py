@@ -1,0 +1,51 @@
+"""An operator reaches the cluster of a server of this host, and no other one."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.cluster import StageSummary, unknown_stage
+from antiphon.fabric.control_service import ControlClient, ControlServer
+from antiphon.fabric.runtime_folder import runtime_folder
+
+SUMMARY = StageSummary(
+    id="stage-0", name="stage", num_wanted=1, num_front_ends=1, replicas=(), num_loading=1
+)
+
+
+class Pretended:
+    def __init__(self) -> None:
+        self.scaled: list[int] = []
+
+    async def stages(self) -> tuple[StageSummary, ...]:
+        return (SUMMARY,)
+
+    async def scale(self, stage_id: str, num_replicas: int) -> None:
+        if stage_id != SUMMARY.id:
+            raise unknown_stage(stage_id)
+        self.scaled.append(num_replicas)
+
+
+def test_a_server_is_found_and_scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> None:
+        assert await ControlClient.connect_all() == ()
+        cluster = Pretended()
+        with runtime_folder() as folder:
+            server = ControlServer(cluster)
+            await server.serve(folder)
+            [client] = await ControlClient.connect_all()
+            assert await client.stages() == (SUMMARY,)
+            await client.scale("stage-0", 3)
+            with pytest.raises(InvalidRequestError, match="no stage 'other'"):
+                await client.scale("other", 3)
+            client.close()
+            await server.close()
+            assert await ControlClient.connect_all() == ()
+        assert cluster.scaled == [3]
+
+    asyncio.run(main())
