@@ -60,7 +60,8 @@ class ChildProcess:
             stdout=asyncio.subprocess.PIPE,
             env=dict(environment),
             pass_fds=tuple(descriptors),
-            process_group=0,  # Ctrl-C in a terminal is the parent's to forward
+            # Ctrl-C in a terminal is the parent's to forward; uvloop knows no process_group.
+            start_new_session=True,
         )
         child = cls(name, process)
         try:
