@@ -64,12 +64,15 @@ def load_settings(
         raise SettingsError("; ".join(_explain(dict(each)) for each in error.errors())) from error
 
 
-def set_library_defaults() -> None:
+def set_library_defaults(more: Mapping[str, str] | None = None) -> None:
     """Bound what libraries keep, and what they tell; call it before they start.
 
     The environment wins.
+
+    Args:
+        more: further variables of libraries, with their defaults.
     """
-    for name, value in LIBRARY_DEFAULTS.items():
+    for name, value in {**LIBRARY_DEFAULTS, **(more or {})}.items():
         os.environ.setdefault(name, value)
 
 

@@ -1,0 +1,99 @@
+"""``python -m antiphon.fabric.dynamo_worker MODEL``: the whole engine as a worker of NVIDIA Dynamo.
+
+Requests come from Dynamo's own front end and go through the API within this process: they meet
+the checks, limits and encoders of requests over HTTP. See docs/dynamo.md.
+"""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from typing import Any
+
+from dynamo.common.backend.engine import EngineConfig, RawEngine
+from dynamo.common.backend.health_check import build_raw_health_check_payload
+from dynamo.common.backend.run import run
+from dynamo.common.backend.worker import WorkerConfig
+from dynamo.llm import HttpError, ModelInput
+from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
+
+from antiphon.api.app import create_app
+from antiphon.api.in_process import InProcessCall, ended_within, for_one_caller
+from antiphon.api.middleware.base import REQUEST_ID_HEADER
+from antiphon.config import Settings
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.dynamo_flags import parsed_flags
+from antiphon.fabric.dynamo_routes import DynamoRoute, Members
+
+
+class DynamoEngine(RawEngine):
+    """A task of the API behind Dynamo's contract of an engine."""
+
+    def __init__(self, settings: Settings, route: DynamoRoute) -> None:
+        self._app = create_app(for_one_caller(settings))
+        self._grace_s = settings.limits.grace_s
+        self._route = route
+        self._loaded = AsyncExitStack()
+        self._calls: dict[str, InProcessCall] = {}
+
+    @classmethod
+    async def from_args(cls, argv: list[str] | None = None) -> tuple["DynamoEngine", WorkerConfig]:
+        settings, route, flags = parsed_flags(argv)
+        config = WorkerConfig(model_input=ModelInput.Text, enable_kv_routing=False, **flags)
+        return cls(settings, route), config
+
+    async def start(self, worker_id: int) -> EngineConfig:
+        """Load the model and warm it: requests come as soon as this returns."""
+        await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
+        await self._app.state.server.warm_up
+        (self._model,) = self._app.state.server.speech.models.values()
+        voices = [voice.id for voice in self._model.capabilities.voices]
+        return EngineConfig(self._model.name, runtime_data={"voices": voices})
+
+    async def generate(self, request: Members, context: Any) -> AsyncGenerator[Members, None]:
+        """Yield the answer in pieces where it streams, else whole."""
+        route, id = self._route, context.id()
+        try:
+            body = route.body(request)
+        except InvalidRequestError as error:
+            raise InvalidArgument(error.message) from error
+        call = InProcessCall(self._app, route.path, body, {REQUEST_ID_HEADER: id})
+        self._calls[id] = call
+        named = {"id": id, "model": self._model.name}
+        try:
+            status, headers = await call.begin()
+            if status >= 400:
+                raise self._refusal(status, json.loads(await call.body())["error"]["message"])
+            if "content-length" in headers:
+                yield {**named, **route.chunk(await call.body(), body)}
+                return
+            async with aclosing(call.pieces()) as pieces:
+                async for piece in pieces:
+                    yield {**named, **route.chunk(piece, body)}
+        finally:
+            self._calls.pop(id, None)
+            await call.aclose()
+
+    def _refusal(self, status: int, message: str) -> Exception:
+        """Return what makes Dynamo answer so; but for wrong requests it drops the message."""
+        if self._app.state.server.failures:
+            return EngineShutdown(message)  # the front end sends no more to this worker
+        is_wrong = status < 500 and status != 429
+        return InvalidArgument(message) if is_wrong else HttpError(status, message)
+
+    async def abort(self, context: Any) -> None:
+        """Stop a request: Dynamo does not close its generator, but leaves it where it is."""
+        if (call := self._calls.pop(context.id(), None)) is not None:
+            call.task.cancel()
+
+    async def health_check_payload(self) -> Members | None:
+        sample = self._route.sample(self._model.capabilities.sample_request.input)
+        return build_raw_health_check_payload(sample)
+
+    async def cleanup(self) -> None:
+        """Give the streams under way their time: Dynamo calls this while they go on."""
+        await ended_within(self._grace_s, self._calls.values())
+        await self._loaded.aclose()
+
+
+if __name__ == "__main__":
+    run(DynamoEngine)
