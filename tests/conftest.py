@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 import hypothesis
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
@@ -47,7 +48,7 @@ def _sizes_of_tests_are_no_settings() -> Generator[None, None, None]:
 def server() -> Generator[RunningServer, None, None]:
     """A server of the toy model, shared by all tests."""
     with start_server(TOY) as running:
-        wait_until(lambda: running.state.is_ready)
+        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
         yield running
 
 

@@ -1,7 +1,17 @@
-"""A real server on a free port of the loopback, in a thread of this process."""
+"""A real server on a free port of the loopback, in a thread of this process.
+
+With ``ANTIPHON_TEST_FRONT_ENDS=N`` in the environment it is one of several processes, N of them
+front ends, as ``antiphon serve`` starts them. Tests that look into it are skipped then.
+"""
 
 import asyncio
+import os
+import pickle
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Generator
@@ -9,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import httpx
+import pytest
 import uvicorn
 from fastapi import FastAPI
 
@@ -19,6 +31,8 @@ from antiphon.config import ModelSettings, Settings
 from antiphon.web.routes import page_routes
 
 T = TypeVar("T")
+
+NUM_FRONT_ENDS = int(os.environ.get("ANTIPHON_TEST_FRONT_ENDS", "0"))
 
 TOY = Settings(model=ModelSettings(source="toy"))
 DEADLINE_S = 60.0
@@ -60,6 +74,15 @@ class RunningServer:
         return self.run(others())
 
 
+class OtherProcesses(RunningServer):
+    """A server that cannot be looked into."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("app", "loop", "thread_id"):
+            pytest.skip("looks into the server, which is several processes")
+        return super().__getattribute__(name)
+
+
 class _Server(uvicorn.Server):
     """Notices soon that it is to stop: uvicorn looks ten times a second."""
 
@@ -88,6 +111,10 @@ def start_server(
         send_buffer_bytes: how much the kernel may hold of what a client has not read.
         on_app: is given the app before it starts.
     """
+    if NUM_FRONT_ENDS:
+        assert on_app is None
+        yield from _start_front_ends(settings)
+        return
     app = create_app(settings, pages=page_routes())
     if on_app is not None:
         on_app(app)
@@ -126,6 +153,41 @@ def start_server(
         thread.join(DEADLINE_S)
         listener.close()
     assert not thread.is_alive(), "the server did not stop"
+
+
+_FRONT_ENDS = """
+import pickle, sys
+from antiphon.cli.front_ends import run_front_ends
+run_front_ends(pickle.load(sys.stdin.buffer))
+"""
+
+
+def _start_front_ends(settings: Settings) -> Generator[RunningServer, None, None]:
+    if "faulty" in (model.source for model in settings.served()):
+        pytest.skip("its model is one of the tests, which other processes do not know")
+    server = settings.server.model_copy(update={"front_ends": NUM_FRONT_ENDS, "port": 0})
+    with subprocess.Popen(
+        [sys.executable, "-c", _FRONT_ENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(pickle.dumps(settings.model_copy(update={"server": server})))
+            process.stdin.close()
+            told = b""
+            while b"curl" not in told:
+                line = process.stdout.readline()
+                assert line, "the server did not start"
+                told += line
+            found = re.search(rb"Page +(http://[^:]+:(\d+))", told)
+            assert found is not None
+            unknown: Any = None
+            running = OtherProcesses(found[1].decode(), int(found[2]), unknown, unknown, 0)
+            wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
+            yield running
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(DEADLINE_S)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -29,7 +29,7 @@ from antiphon.cli.watchdog import Watchdog
 from antiphon.concurrency import cancel_and_wait
 from antiphon.config import Settings
 from antiphon.config_sources import cluster_token, process_environment
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, SettingsError
 from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.choice import open_cluster
 from antiphon.fabric.cluster import OwnCluster
@@ -58,6 +58,8 @@ class FrontEndProcess:
         self._environment = environment
         self._pauses = RestartPauses()
         self._child: ChildProcess | None = None
+        self._is_restarting = False
+        self._listens = asyncio.Event()
         self.is_stopping = False
         self.started: asyncio.Future[Banner] = asyncio.get_running_loop().create_future()
 
@@ -83,10 +85,21 @@ class FrontEndProcess:
                 news = error
             self._note(news)
             status = await self._child.wait()
+            self._listens.clear()
             self._forget(self._child)
-            if not self.is_stopping:
+            if not self.is_stopping and not self._is_restarting:
                 how = f"by signal {-status}" if status < 0 else f"with status {status}"
                 logger.error("%s has ended %s, and is started again", self._plan.name, how)
+            self._is_restarting = False
+
+    async def restart(self) -> None:
+        """Let it finish what is under way, and start it anew; return when it listens again."""
+        await self._listens.wait()
+        self._is_restarting = True
+        self._listens.clear()
+        logger.info("%s is started anew, as asked for", self._plan.name)
+        self.send_signal(signal.SIGHUP)
+        await self._listens.wait()
 
     def send_signal(self, number: int) -> None:
         """Hand a signal on."""
@@ -114,8 +127,10 @@ class FrontEndProcess:
                 logger.error("%s cannot serve: %s", self._plan.name, news.message)
             elif not self.started.done():
                 self.started.set_exception(news)
-        elif not self.started.done():
-            self.started.set_result(news)
+        else:
+            self._listens.set()
+            if not self.started.done():
+                self.started.set_result(news)
 
     def _forget(self, child: ChildProcess) -> None:
         """Clear what it has counted and will never take back."""
@@ -152,6 +167,8 @@ class FrontEnds:
                 banner = await self._all_started()
             if banner is not None:
                 announce(banner)
+                restarting = asyncio.create_task(self._restart_when_asked())
+                stack.push_async_callback(cancel_and_wait, restarting)
                 await self._ended.wait()
                 await asyncio.wait(keeping)
 
@@ -197,6 +214,16 @@ class FrontEnds:
         await cancel_and_wait(*keeping)  # first, so that nothing is started again
         await asyncio.gather(*(each.stop() for each in self._processes))
 
+    async def _restart_when_asked(self) -> None:
+        """Start one front end after the other anew on SIGHUP; the others serve meanwhile."""
+        asked = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
+        while True:
+            await asked.wait()
+            asked.clear()
+            for each in self._processes:
+                await each.restart()
+
     def _states(self) -> tuple[ProcessState, ...]:
         parent = ProcessState("parent", os.getpid(), is_up=True, num_restarts=0)
         return (parent, *(each.state for each in self._processes))
@@ -219,9 +246,14 @@ def run_front_ends(settings: Settings) -> None:
     """Serve with several front ends until Ctrl-C or SIGTERM; both end all processes well.
 
     Raises:
-        SettingsError: the address cannot be listened on.
+        SettingsError: the address cannot be listened on, or a setting needs a single process.
         ModelLoadError: the model cannot be served.
     """
+    if settings.models.max_loaded or settings.models.max_gib:
+        raise SettingsError(
+            "models.max_loaded and models.max_gib need server.front_ends = 0: several front ends"
+            " would each load what they are asked for."
+        )
     configure(settings, "parent")
     sockets = bind(settings.server)
     try:

@@ -105,6 +105,7 @@ class ApiServer(uvicorn.Server):
         else:
             await super().startup([])
             self.servers += [SharedListener(sockets, self._protocol)]  # type: ignore[list-item]
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._retire)
         self._on_started(Banner.of(self._state, port))
 
     async def _load(self) -> None:
@@ -135,12 +136,24 @@ class ApiServer(uvicorn.Server):
         if self.should_exit or self._drained_by_s is not None:
             self.should_exit = self.force_exit = True
         elif sig == signal.SIGTERM and self.started:
-            grace_s = self._settings.limits.grace_s
             self._state.guards.connections.drain()
-            self._drained_by_s = time.monotonic() + grace_s
+            grace_s = self._begin_to_drain()
         else:
             self.should_exit = True
         self._watchdog.end_within(grace_s + LAST_RESORT_S)
+
+    def _retire(self) -> None:
+        """End once all that is under way has ended, while other front ends take what comes."""
+        for server in self.servers:
+            server.close()
+        self._state.guards.connections.retire()
+        self._watchdog.end_within(self._begin_to_drain() + LAST_RESORT_S)
+
+    def _begin_to_drain(self) -> float:
+        """Stop when nothing is under way any more; return the seconds that it may take."""
+        grace_s = self._settings.limits.grace_s
+        self._drained_by_s = time.monotonic() + grace_s
+        return grace_s
 
     async def on_tick(self, counter: int) -> bool:
         self._watchdog.tick(is_healthy=not self._state.failures)

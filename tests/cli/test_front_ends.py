@@ -237,6 +237,38 @@ def test_limits_hold_for_all_front_ends_together_and_not_for_the_dead(tmp_path: 
             assert hold(one) == 503, "it has the last place"
 
 
+def test_all_are_started_anew_without_a_lost_stream_and_read_keys_again(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sesame\n")
+    arguments = ("--api-keys-file", str(keys))
+    with front_ends(2, *arguments, key="sesame") as server, ThreadPoolExecutor(4) as pool:
+
+        def status(key: str) -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            return httpx.post(server.url + SPEECH, json=SHORT, headers=headers).status_code
+
+        def listen() -> int:
+            headers = {"Authorization": "Bearer sesame"}
+            sent = {**LONG, "input": "Hello there. " * 400}
+            answer = httpx.post(server.url + SPEECH, json=sent, headers=headers, timeout=DEADLINE_S)
+            return len(answer.content)
+
+        assert (status("sesame"), status("second")) == (200, 401)
+        before = server.front_ends()
+        heard = [pool.submit(listen) for _ in range(4)]
+        wait_until(lambda: server.value("antiphon_speech_active") == 4)
+        keys.write_text("sesame\nsecond\n")
+        server.process.send_signal(signal.SIGHUP)
+        while not (
+            gone := len(server.front_ends()) == 2 and not {*before} & {*server.front_ends()}
+        ):
+            assert status("sesame") == 200, "somebody always answers"
+        assert gone
+        assert status("second") == 200
+        assert len({each.result() for each in heard}) == 1
+        assert heard[0].result() > 1_000_000
+
+
 def test_a_parent_that_is_killed_leaves_nothing() -> None:
     with serving(popen, "--front-ends", "2") as (process, url):
         server = ServerProcesses(process, url)

@@ -28,6 +28,7 @@ class ConnectionLimits:
         self._num_open = {"http": 0, "websocket": 0}
         self._max_of_one = limits.caller_places
         self.is_draining = False
+        self.is_retiring = False
 
     @property
     def num_requests(self) -> int:
@@ -42,6 +43,10 @@ class ConnectionLimits:
     def drain(self) -> None:
         """Let nothing in any more; what is in may go on."""
         self.is_draining = True
+
+    def retire(self) -> None:
+        """Serve all that comes, but have clients connect again: to other front ends."""
+        self.is_retiring = True
 
     @contextmanager
     def passed(self, kind: str, caller: str) -> Generator[None, None, None]:
@@ -101,7 +106,8 @@ class DrainMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
-            if self._limits.is_draining and message["type"] == "http.response.start":
+            is_leaving = self._limits.is_draining or self._limits.is_retiring
+            if is_leaving and message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["Connection"] = "close"
             await send(message)
 
