@@ -248,6 +248,11 @@ class ServerSettings(SettingsSection):
     ray_namespace: str = Field(
         "antiphon", description="Servers of one Ray cluster share stages if they share this."
     )
+    cluster_tls: Path | None = Field(
+        None,
+        description="Folder of cert.pem, key.pem and ca.pem, on every host of a Ray cluster: TLS"
+        " between its processes.",
+    )
     front_ends: int = Field(
         0, ge=0, description="HTTP processes that share the port. 0: one, which is the server."
     )

@@ -18,7 +18,8 @@ from antiphon.fabric.cluster import Replica
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.hosting import Hosting, StageView
 from antiphon.fabric.ray_control import CONTROLLER, RayClusterControl, connect_ray
-from antiphon.fabric.ray_controller import RayController
+from antiphon.fabric.ray_controller import ControllerPlan, RayController
+from antiphon.fabric.wire.sockets import WireTls
 from antiphon.models.spec import LoadContext, Ref, StageSpec
 from antiphon.telemetry.process_state import ProcessState
 
@@ -58,6 +59,7 @@ class RayCluster:
         address: str | None = None,
         namespace: str = "antiphon",
         limits: ClusterLimits | None = None,
+        tls: WireTls | None = None,
     ) -> Self:
         """Connect this process to Ray, and start the cluster's controller if there is none.
 
@@ -68,12 +70,19 @@ class RayCluster:
             address: of the Ray cluster; ``None``: as Ray finds it, else a new one on this host.
             namespace: of Ray; clusters of different namespaces know nothing of each other.
             limits: of the controller; default: the defaults.
+            tls: of the cluster's connections, if this front end is the first one.
 
         Raises:
             SettingsError: there is no such Ray cluster.
         """
         limits = limits or ClusterLimits()
-        own_token = token or secrets.token_hex(32)
+        plan = ControllerPlan(
+            namespace=namespace,
+            token=token or secrets.token_hex(32),
+            build=build,
+            limits=limits,
+            tls=tls,
+        )
 
         def start() -> Any:
             return (
@@ -87,7 +96,7 @@ class RayCluster:
                     num_cpus=0,
                     max_concurrency=10_000,
                 )
-                .remote(namespace, own_token, build, limits)
+                .remote(plan)
             )
 
         await asyncio.to_thread(connect_ray, address, namespace)

@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import ray
@@ -20,6 +21,7 @@ from antiphon.fabric.cluster_state import ClusterState
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
 from antiphon.fabric.ray_placement import actor_options
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
+from antiphon.fabric.wire.sockets import WireTls
 from antiphon.models.spec import Ref
 
 logger = logging.getLogger(__name__)
@@ -30,37 +32,44 @@ _TICK_S = 0.25
 _SEPARATOR = "/"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerPlan:
+    """What a cluster is begun with; data.
+
+    Attributes:
+        namespace: of the controller and of the replicas.
+        token: of the connections between all processes of the cluster.
+        build: a `StageBuilder`, for the replicas.
+        limits: times of the controller.
+        tls: of the connections; files that every host has at the same place.
+    """
+
+    namespace: str
+    token: str = field(repr=False)
+    build: Ref
+    limits: ClusterLimits
+    tls: WireTls | None = None
+
+
 class RayController:
     """The actor: a `ClusterState`, a clock, and Ray's calls to start and to kill.
 
     Its methods are what `RayCluster` calls; they raise what `ClusterState` raises.
     """
 
-    def __init__(
-        self, namespace: str, token: str, build: Ref, limits: ClusterLimits | None = None
-    ) -> None:
-        """Begin; called by Ray, also when it restarts the actor.
-
-        Args:
-            namespace: of this actor and of the replicas.
-            token: of the connections between all processes of the cluster.
-            build: a `StageBuilder`, for the replicas.
-            limits: default: the defaults.
-        """
-        self._token = token
-        self._build = build
-        self._namespace = namespace
+    def __init__(self, plan: ControllerPlan) -> None:
+        """Begin; called by Ray, also when it restarts the actor."""
+        self._plan = plan
         self._me = ray.get_runtime_context().current_actor
         # Replicas that are there before us are those of a controller that died.
         self._found = frozenset(self._replica_names())
         self._state = ClusterState(
             _new_name,
             now_s=time.monotonic(),
-            limits=limits,
+            limits=plan.limits,
             is_restarted=bool(self._found),
             first_version=time.time_ns(),  # above all of an earlier controller
         )
-        self._lease_s = (limits or ClusterLimits()).lease_s
         self._began_s = time.monotonic()
         self._changed = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
@@ -69,7 +78,7 @@ class RayController:
 
     async def token(self) -> str:
         """Return the token of the cluster's connections."""
-        return self._token
+        return self._plan.token
 
     async def host(self, owner: str, hosting: Hosting) -> str:
         """Note that a front end uses stages, and start them; return their id."""
@@ -145,7 +154,7 @@ class RayController:
         while True:
             for action in self._after(lambda: self._state.tick(time.monotonic())):
                 await asyncio.to_thread(self._do, action)
-            if self._found and time.monotonic() - self._began_s > self._lease_s:
+            if self._found and time.monotonic() - self._began_s > self._plan.limits.lease_s:
                 await asyncio.to_thread(self._stop_unknown)
             await asyncio.sleep(_TICK_S)
 
@@ -167,21 +176,28 @@ class RayController:
             logger.warning("cannot %s %s: %s", action.kind, action.name, error)
 
     def _start(self, name: str, hosting: Hosting) -> None:
-        task = ReplicaTask(name=name, hosting=hosting, build=self._build, token=self._token)
-        options = actor_options(hosting, near=self._state.nodes_near(hosting))
-        ray.remote(RayReplica).options(
-            name=name, namespace=self._namespace, lifetime="detached", max_restarts=-1, **options
-        ).remote(task, self._me)
+        plan = self._plan
+        task = ReplicaTask(
+            name=name, hosting=hosting, build=plan.build, token=plan.token, tls=plan.tls
+        )
+        options = {
+            **actor_options(hosting, near=self._state.nodes_near(hosting)),
+            "name": name,
+            "namespace": plan.namespace,
+            "lifetime": "detached",
+            "max_restarts": -1,
+        }
+        ray.remote(RayReplica).options(**options).remote(task, self._me)
 
     def _actor(self, name: str) -> Any:
-        return ray.get_actor(name, namespace=self._namespace)
+        return ray.get_actor(name, namespace=self._plan.namespace)
 
     def _replica_names(self) -> list[str]:
         found = ray.util.list_named_actors(all_namespaces=True)
         return [
             each["name"]
             for each in found
-            if each["namespace"] == self._namespace and _SEPARATOR in each["name"]
+            if each["namespace"] == self._plan.namespace and _SEPARATOR in each["name"]
         ]
 
     def _stop_unknown(self) -> None:

@@ -21,6 +21,7 @@ from antiphon.fabric.cluster import Replica
 from antiphon.fabric.hosting import Beat, Hosting
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.ray_placement import own_placement
+from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.models.spec import Ref
 from antiphon.telemetry.stage_status import StageStatus
@@ -40,12 +41,14 @@ class ReplicaTask:
         hosting: what it loads.
         build: a `StageBuilder`.
         token: of the cluster's connections.
+        tls: of the cluster's connections; files that every host has at the same place.
     """
 
     name: str
     hosting: Hosting
     build: Ref
     token: str = field(repr=False)
+    tls: WireTls | None = None
 
 
 class RayReplica:
@@ -85,7 +88,7 @@ class RayReplica:
 
     async def _serve(self) -> None:
         beating = asyncio.create_task(self._beat_forever())
-        server = StageServer(self._fabric, self._task.token)
+        server = StageServer(self._fabric, self._task.token, tls=self._task.tls)
         address = await server.serve(f"tcp:{self._host}:0")
         hosting = self._task.hosting
         placement = own_placement(hosting)

@@ -37,6 +37,13 @@ class WireTls:
     key: Path
     authority: Path
 
+    @classmethod
+    def of_folder(cls, folder: Path) -> "WireTls":
+        """Return the files of a folder: cert.pem, key.pem and ca.pem."""
+        return cls(
+            certificate=folder / "cert.pem", key=folder / "key.pem", authority=folder / "ca.pem"
+        )
+
     def context(self, *, is_server: bool) -> ssl.SSLContext:
         """Return what a connection is made with.
 
