@@ -21,6 +21,7 @@ from antiphon.fabric.runtime_folder import runtime_folder
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.cli.test_serve import serving
 from tests.front_ends import ServerProcesses
+from tests.recordings import RECORDING
 from tests.servers import wait_until
 from tests.sockets import Client, audio
 
@@ -50,10 +51,11 @@ def popen(*arguments: str) -> "subprocess.Popen[str]":
 
 @contextmanager
 def front_ends(
-    number: int, *arguments: str, key: str = "none"
+    number: int, *arguments: str, key: str = "none", model: str = "toy"
 ) -> Generator[ServerProcesses, None, None]:
     """Run a server of so many front ends; it ends well if it still runs."""
-    with serving(popen, "--front-ends", str(number), *arguments) as (process, url):
+    arguments = ("--front-ends", str(number), *arguments)
+    with serving(popen, *arguments, model=model) as (process, url):
         running = ServerProcesses(process, url, key)
         running.wait_for(number + 2)
         yield running
@@ -315,3 +317,67 @@ def test_what_cannot_be_loaded_is_told_as_by_a_single_process(
         told.append([line for line in done.stderr.splitlines() if line.startswith("antiphon:")])
     assert len(told[0]) == 1
     assert told[0] == told[1]
+
+
+@pytest.mark.slow  # two servers of a real model
+def test_real_speech_is_the_same(run: Run) -> None:
+    with serving(popen, model="hibari") as (process, url):
+        whole = speak(ServerProcesses(process, url))
+        process.kill()
+    with front_ends(2, model="hibari") as server:
+        for _ in server.each():
+            assert speak(server) == whole
+
+
+@pytest.mark.slow  # a checkpoint is made, and read by four processes
+def test_a_voice_that_one_has_taken_in_speaks_at_once_everywhere(
+    checkpoint: Any, tmp_path: Path
+) -> None:
+    source = str(checkpoint("tiny", "base"))
+    arguments = ("--device", "cpu", "--data-dir", str(tmp_path / "data"))
+    with front_ends(NUM, *arguments, model=source) as server:
+        voices = f"{server.url}/v1/audio/voices"
+        with server.only(0):
+            sent = {"name": "guest", "consent": "yes"}
+            files = {"audio_sample": ("voice.wav", RECORDING, "audio/wav")}
+            answer = httpx.post(voices, data=sent, files=files, timeout=DEADLINE_S)
+            assert answer.status_code in (200, 201), answer.text
+        heard = {speak(server, voice="guest") for _ in server.each()}
+        assert len(heard) == 1
+        with server.only(1):
+            name = answer.json().get("voice", {}).get("name", "guest")
+            assert httpx.delete(f"{voices}/{name}").status_code == 200
+        for _ in server.each():
+            gone = httpx.post(server.url + SPEECH, json={**SHORT, "voice": "guest"})
+            assert gone.status_code == 404
+
+
+@pytest.mark.slow  # hundreds of requests
+def test_memory_and_descriptors_stay_flat(running: ServerProcesses) -> None:
+    def resources() -> tuple[dict[str, int], dict[str, int]]:
+        wait_until(lambda: running.value("antiphon_speech_active") == 0)
+        pids = running.pids()
+        files = {name: len(os.listdir(f"/proc/{pid}/fd")) for name, pid in pids.items()}
+        pages = {
+            name: int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            for name, pid in pids.items()
+        }
+        return files, pages
+
+    def work(number: int) -> None:
+        if number % 3:
+            speak(running, seed=number)
+        elif number % 2:
+            say_by_socket(running)
+        else:
+            with httpx.stream("POST", running.url + SPEECH, json=LONG) as left:
+                next(left.iter_raw())
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            list(pool.map(work, range(150)))
+        files, pages = resources()
+        list(pool.map(work, range(300)))
+        wait_until(lambda: all(resources()[0][name] <= files[name] + 3 for name in files))
+    grown = {name: 4096 * (resources()[1][name] - pages[name]) for name in pages}
+    assert all(number < 48 * 2**20 for number in grown.values()), grown
