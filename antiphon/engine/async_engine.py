@@ -76,6 +76,7 @@ class AsyncEngine:
         *,
         is_live: bool = True,
         is_later: bool = False,
+        pieces: Sequence[Piece] = (),
         resume_frames: Sequence[Any] = (),
         buffered_s: float | None = None,
         returns_frames: bool = False,
@@ -87,6 +88,7 @@ class AsyncEngine:
             prompt: of the model.
             is_live: whether a listener plays it while it is made; otherwise it is offline.
             is_later: whether it continues a stream that was admitted, so that it is not refused.
+            pieces: of text that have arrived already.
             resume_frames: made by an engine before; the stream goes on after them.
             buffered_s: audio that its listener has left, in seconds; ``None``: not known.
             returns_frames: whether its audio brings the frames that it is made of.
@@ -98,20 +100,18 @@ class AsyncEngine:
             EngineError: the model failed on this request alone. The log has the cause.
         """
         request = EngineRequest(request_id, prompt, is_live, is_admitted=is_later)
-        request.returns_frames = returns_frames
+        request.pieces, request.returns_frames = [*pieces], returns_frames
         request.resume(resume_frames, buffered_s)
         if request_id in self._open_ids:
             raise InvalidRequestError(f"A request '{request_id}' is open already.", param="id")
         if not self.failure:
             self._core.scheduler.check(prompt, is_live=is_live, is_admitted=request.is_admitted)
-        self._open_ids.add(request_id)
-        self._publish_open(1)
-        output = _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
+        output = self._open(request_id)
         self._commands.put(partial(self._add, request, output))
         is_over = False
         try:
             if self._is_closed:  # read after the command is queued, or it may never be seen
-                raise EngineError("The engine has been closed.")
+                raise EngineFailedError("The engine has been closed.")
             while True:
                 item = await output.items.get()
                 is_over = isinstance(item, Ended | AntiphonError)
@@ -143,6 +143,11 @@ class AsyncEngine:
         self._is_closed = True
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
+
+    def _open(self, request_id: str) -> _OutputQueue:
+        self._open_ids.add(request_id)
+        self._publish_open(1)
+        return _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
 
     def _note_read(self, request_id: str, item: FrameReady | AudioChunk) -> None:
         num_frames = item.num_frames if isinstance(item, AudioChunk) else 1

@@ -12,7 +12,7 @@ from antiphon.config import ModelSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
-from antiphon.errors import EngineError
+from antiphon.errors import EngineFailedError
 from antiphon.models.base import GeneratorItem, Prompt, StageGenerator
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
@@ -142,7 +142,7 @@ class GeneratorEngine:
 
         Raises:
             OverloadedError: one stream more would cause gaps in others.
-            EngineError: the engine has been closed.
+            EngineFailedError: the engine has been closed.
         """
         pieces = self._generator.generate(prompt)
         with self._changed:
@@ -177,7 +177,7 @@ class GeneratorEngine:
             self._is_closed = True
             for job in self._jobs.values():
                 if job.request.wanted_s is not None:
-                    job.resolve(EngineError(_CLOSED))
+                    job.resolve(EngineFailedError(_CLOSED))
             self._changed.notify_all()
         ends_s = time.monotonic() + _CLOSE_S
         for thread in self._threads:
@@ -190,7 +190,7 @@ class GeneratorEngine:
         chunk = job.want()
         with self._changed:
             if self._is_closed:
-                raise EngineError(_CLOSED)
+                raise EngineFailedError(_CLOSED)
             if job.reason == "abort":
                 job.resolve(None)
                 return chunk

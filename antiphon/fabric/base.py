@@ -76,9 +76,10 @@ class StageRequest:
         stream_id: names the stream that this is a part of; ``None``: it is one of its own.
         is_later: whether this continues a stream that was admitted, so that it is never refused.
         speed: of playback.
+        pieces: of its text that have arrived since the prompt was built; more may follow.
         resume_frames: that a replica of the first stage made before it was lost, and whose audio
             was delivered; the stream goes on after them. Text that had arrived by then is part of
-            the prompt, or is appended again.
+            the prompt or of ``pieces``, or is appended again.
         returns_frames: whether its audio shall bring the frames that it was made of (see
             `AudioChunk.frames`), so that another replica can go on if this one is lost.
         buffered_s: audio that its listener has left to play when it is opened, in seconds:
@@ -92,6 +93,7 @@ class StageRequest:
     stream_id: str | None = None
     is_later: bool = False
     speed: float = 1.0
+    pieces: tuple[Piece, ...] = ()
     resume_frames: tuple[Any, ...] = ()
     returns_frames: bool = False
     buffered_s: float | None = None

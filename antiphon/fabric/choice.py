@@ -35,14 +35,18 @@ async def open_fabric(
     """
     if cluster is None and settings.server.fabric == "local":
         return LocalFabric(builder.resolve())
-    from antiphon.fabric.first_replica import FirstReplicaFabric
+    from antiphon.fabric.replica_fabric import ReplicaFabric
+    from antiphon.fabric.replica_link import ReplicaLimits
+    from antiphon.fabric.wire.stage_client import StageConnections
 
     if cluster is None:
         from antiphon.fabric.runtime_folder import runtime_folder
 
         folder = stack.enter_context(runtime_folder())
         cluster = await open_cluster(settings, builder, folder, stack, progress)
-    fabric = FirstReplicaFabric(cluster, cluster_token())
+    connections = StageConnections(cluster_token())
+    limits = ReplicaLimits(stall_s=settings.limits.stall_s)
+    fabric = ReplicaFabric(cluster, connections, limits=limits)
     stack.push_async_callback(fabric.close)
     return fabric
 

@@ -109,6 +109,7 @@ class EngineStage:
             request.prompt,
             is_live=request.is_live,
             is_later=request.is_later,
+            pieces=request.pieces,
             resume_frames=request.resume_frames,
             buffered_s=request.buffered_s,
             returns_frames=request.returns_frames,
@@ -122,7 +123,7 @@ class EngineStage:
             request.prompt, data=None, num_frames_allowed=0, num_positions=0, position_keys=()
         )
         frames = _FrameFeed(self._engine, request, upstream, self._max_unread_frames)
-        events = self.open(replace(request, prompt=prompt), None)
+        events = self.open(replace(request, prompt=prompt, pieces=()), None)
         async with aclosing(upstream):
             first = await anext(upstream)  # at once: text may be appended as soon as it is open
             produced = run_with_producer(events, partial(frames.send_all, first))

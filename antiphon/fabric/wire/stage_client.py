@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from antiphon.errors import ReplicaLostError
@@ -198,7 +199,7 @@ class StageConnections:
         if (dialling := self._dialling.get(address)) is None:
             dialling = asyncio.create_task(self._dial(address), name=f"connect to {address}")
             self._dialling[address] = dialling
-            dialling.add_done_callback(lambda _: self._dialling.pop(address, None))
+            dialling.add_done_callback(partial(self._dialled, address))
         return await asyncio.shield(dialling)
 
     async def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
@@ -216,6 +217,11 @@ class StageConnections:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    def _dialled(self, address: str, dialling: "asyncio.Task[StageConnection]") -> None:
+        self._dialling.pop(address, None)
+        if not dialling.cancelled():
+            dialling.exception()  # retrieved: who waited for it may have given up
 
     async def _dial(self, address: str) -> StageConnection:
         made = await StageConnection.connect(

@@ -1,0 +1,131 @@
+"""A fabric over the replicas of a cluster: balanced, and with streams that survive them."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.balancer import QuarantineLimits
+from antiphon.fabric.base import Placement, StageHandle, StageRequest, StageStream
+from antiphon.fabric.cluster import Cluster
+from antiphon.fabric.replica_group import ReplicaGroup
+from antiphon.fabric.replica_link import ReplicaLimits
+from antiphon.fabric.resilient_stream import ResilientStream
+from antiphon.fabric.wire.stage_client import StageConnections
+from antiphon.models.base import Piece
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.stage_status import StageStatus
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What has happened to streams so far.
+
+    Attributes:
+        retries: of requests before their first item.
+        migrations: of streams to another replica.
+    """
+
+    retries: int = 0
+    migrations: int = 0
+
+
+class ReplicaFabric:
+    """Hosts stages in a cluster, and opens requests at their replicas.
+
+    Attributes:
+        counts: of what has happened to streams.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        connections: StageConnections,
+        *,
+        limits: ReplicaLimits | None = None,
+        quarantine: QuarantineLimits | None = None,
+    ) -> None:
+        """Begin without stages; both are closed with the fabric.
+
+        Args:
+            cluster: that starts and watches the processes.
+            connections: to the processes.
+            limits: when a replica counts as lost.
+            quarantine: for how long it is left out then.
+        """
+        self.counts = StreamCounts()
+        self._cluster = cluster
+        self._connections = connections
+        self._limits = limits or ReplicaLimits()
+        self._quarantine = quarantine
+        self._groups: dict[StageHandle, ReplicaGroup] = {}
+        self._streams: dict[str, ResilientStream] = {}
+        self._ended = asyncio.Event()
+
+    async def host(
+        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+    ) -> StageHandle:
+        handle = StageHandle(await self._cluster.host(specs, context, placement))
+        if (group := self._groups.get(handle)) is None:
+            group = self._groups[handle] = ReplicaGroup(
+                handle.id, self._cluster, self._connections, self._limits, self._quarantine
+            )
+        group.num_users += 1
+        ends_s = asyncio.get_running_loop().time() + self._limits.wait_s
+        while not group.reachable and (left_s := ends_s - asyncio.get_running_loop().time()) > 0:
+            await group.wait(left_s)
+        return handle
+
+    async def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
+        if request.id in self._streams:
+            raise InvalidRequestError(f"A request '{request.id}' is open already.", param="id")
+        chain = (*request.upstream, handle)
+        stages = [(each, self._groups[each]) for each in chain]
+        stream = self._streams[request.id] = ResilientStream(request, stages, self._limits)
+        try:
+            async with aclosing(stream.items()) as items:
+                async for item in items:
+                    yield item
+        finally:
+            del self._streams[request.id]
+            self.counts.retries += stream.num_retries
+            self.counts.migrations += stream.num_migrations
+            self._ended.set()
+
+    def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:
+        if (stream := self._streams.get(request_id)) is not None:
+            stream.append(handle, piece)
+
+    def abort(self, handle: StageHandle, request_id: str) -> None:
+        if (stream := self._streams.get(request_id)) is not None:
+            stream.abort(handle)
+
+    def status(self, handle: StageHandle) -> StageStatus:
+        return self._groups[handle].status
+
+    @property
+    def num_open(self) -> int:
+        """Requests that were opened here; replicas may serve others too."""
+        return len(self._streams)
+
+    async def drain(self) -> None:
+        while self._streams:
+            self._ended.clear()
+            await self._ended.wait()
+
+    async def release(self, handle: StageHandle) -> None:
+        group = self._groups[handle]
+        group.num_users -= 1
+        if not group.num_users:
+            del self._groups[handle]
+            group.close()
+        await self._cluster.release(handle.id)
+
+    async def close(self) -> None:
+        """Release everything; streams that are open end."""
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
+        self._connections.close()
+        await self._cluster.close()

@@ -1,0 +1,151 @@
+"""The replicas of one engine's stages, as a cluster reports them: who there is, and who is next."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from contextlib import aclosing, suppress
+
+from antiphon.errors import ReplicaLostError
+from antiphon.fabric.balancer import Balancer, QuarantineLimits, summed
+from antiphon.fabric.cluster import Cluster, Replica
+from antiphon.fabric.replica_link import ReplicaLimits, ReplicaLink
+from antiphon.fabric.wire.stage_client import StageConnections
+from antiphon.telemetry.stage_status import StageStatus
+
+logger = logging.getLogger(__name__)
+
+_WATCH_AGAIN_S = 1.0
+
+
+class ReplicaGroup:
+    """Follows the replicas of one hosted stage, with a link to each.
+
+    Attributes:
+        stage_id: by which the cluster knows the stage.
+        num_users: times that it was hosted and not released; kept by its owner.
+    """
+
+    def __init__(
+        self,
+        stage_id: str,
+        cluster: Cluster,
+        connections: StageConnections,
+        limits: ReplicaLimits,
+        quarantine: QuarantineLimits | None = None,
+    ) -> None:
+        """Begin to watch.
+
+        Args:
+            stage_id: of the stage.
+            cluster: that hosts it.
+            connections: to the processes.
+            limits: when a replica counts as lost.
+            quarantine: for how long it is left out then.
+        """
+        self.stage_id = stage_id
+        self.num_users = 0
+        self._cluster = cluster
+        self._connections = connections
+        self._limits = limits
+        self._balancer = Balancer(limits=quarantine)
+        self._links: dict[str, ReplicaLink] = {}
+        self._changed = asyncio.Event()
+        self._watching = asyncio.create_task(self._watch(), name=f"watch {stage_id}")
+
+    @property
+    def status(self) -> StageStatus:
+        """What all replicas have published last, together."""
+        return summed([each.status for each in self._links.values() if each.is_open])
+
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """Replicas that take requests, be they in quarantine."""
+        return tuple(
+            id for id, each in self._links.items() if each.is_open and not each.replica.is_draining
+        )
+
+    def choose(
+        self, *, key: bytes | None = None, avoid: Collection[str] = ()
+    ) -> ReplicaLink | None:
+        """Return the replica for a request; ``None``: there is none that takes it now.
+
+        Args:
+            key: see `Balancer.choose`.
+            avoid: replicas that have refused it.
+        """
+        statuses = {id: self._links[id].status for id in self.reachable if id not in avoid}
+        chosen = self._balancer.choose(statuses, key)
+        return None if chosen is None else self._links[chosen]
+
+    async def wait(self, longest_s: float) -> None:
+        """Wait until `choose` may return something else, or `wake` was called."""
+        free_s = self._balancer.wait_s(self.reachable) or _WATCH_AGAIN_S
+        self._changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(
+                self._changed.wait(), max(0.0, min(longest_s, free_s, _WATCH_AGAIN_S))
+            )
+
+    def wake(self) -> None:
+        """Have those that wait for a replica look again."""
+        self._changed.set()
+
+    def begin(self, replica: Replica) -> None:
+        """Count a request that is opened at a replica."""
+        self._balancer.begin(replica.id)
+
+    def end(self, replica: Replica) -> None:
+        """Count its end."""
+        self._balancer.end(replica.id)
+
+    def succeed(self, replica: Replica) -> None:
+        """Note that a replica has made something."""
+        self._balancer.succeed(replica.id)
+
+    def slack(self, replica: Replica) -> int:
+        """Return how many requests more should fit into a replica."""
+        return self._balancer.slack(replica.id)
+
+    def lose(self, replica_id: str) -> float:
+        """Leave a replica out for a while, and report it; return for how many seconds."""
+        if replica_id not in self._links:
+            return _WATCH_AGAIN_S
+        if not self._balancer.is_quarantined(replica_id):
+            self._cluster.report(self.stage_id, replica_id)
+        self.wake()
+        return self._balancer.fail(replica_id)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watching.cancel()
+        for link in self._links.values():
+            link.close()
+        self.wake()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._cluster.watch(self.stage_id)) as changes:
+                    async for replicas in changes:
+                        self._update(replicas)
+            except ReplicaLostError as error:
+                logger.warning("the cluster does not answer: %s", error)
+            await asyncio.sleep(_WATCH_AGAIN_S)
+
+    def _update(self, replicas: Collection[Replica]) -> None:
+        present = {each.id: each for each in replicas}
+        for id in self._links.keys() - present.keys():
+            self._links.pop(id).close()
+            self._balancer.forget(id)
+        for id, replica in present.items():
+            if (link := self._links.get(id)) is not None:
+                link.replica = replica
+                continue
+            self._links[id] = ReplicaLink(
+                replica,
+                self._connections,
+                self._limits,
+                on_change=self.wake,
+                on_loss=self.lose,
+            )
+        self.wake()

@@ -1,0 +1,123 @@
+"""The connection to one replica, kept for as long as there is the replica, and watched."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from antiphon.errors import ReplicaLostError
+from antiphon.fabric.cluster import Replica
+from antiphon.fabric.wire.stage_client import StageConnection, StageConnections
+from antiphon.telemetry.stage_status import StageStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLimits:
+    """When a replica counts as lost, and how long others are waited for.
+
+    Attributes:
+        wait_s: how long a request waits for a replica when there is none.
+        stall_s: a step that takes longer hangs.
+        look_s: between two looks at its step.
+        max_losses: of replicas, between two items of one request; then the request is to blame.
+    """
+
+    wait_s: float = 60.0
+    stall_s: float = 120.0
+    look_s: float = 2.0
+    max_losses: int = 6
+
+
+class ReplicaLink:
+    """Connects to a replica's process, and again whenever the connection was lost.
+
+    Attributes:
+        replica: that it leads to.
+        connection: that is open; ``None`` while there is none, or the replica hangs.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        connections: StageConnections,
+        limits: ReplicaLimits,
+        *,
+        on_change: Callable[[], None],
+        on_loss: Callable[[str], float],
+    ) -> None:
+        """Begin to connect.
+
+        Args:
+            replica: where to.
+            connections: shared with other links: replicas may have a process in common.
+            limits: when it counts as lost.
+            on_change: called when ``connection`` has changed.
+            on_loss: called with the replica's id when it was lost, or cannot be reached; returns
+                in how many seconds to try again.
+        """
+        self.replica = replica
+        self.connection: StageConnection | None = None
+        self._connections = connections
+        self._limits = limits
+        self._on_change = on_change
+        self._on_loss = on_loss
+        self._running = asyncio.create_task(self._run(), name=f"replica {replica.id}")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be opened over it now."""
+        return self.connection is not None and self.connection.lost is None
+
+    @property
+    def status(self) -> StageStatus:
+        """What the replica has published last."""
+        connection = self.connection
+        return StageStatus() if connection is None else connection.status(self.replica.stage)
+
+    def close(self) -> None:
+        """Stop watching; streams that are open go on."""
+        self._running.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                connection = await self._connections.get(self.replica.address)
+                await self._check(connection)
+                self.connection = connection
+                self._on_change()
+                await self._watch(connection)
+                reason = str(connection.lost)
+            except ReplicaLostError as error:
+                reason = error.message
+            self.connection = None
+            pause_s = self._on_loss(self.replica.id)
+            logger.warning("replica %s: %s", self.replica.id, reason)
+            await asyncio.sleep(pause_s)
+
+    async def _watch(self, connection: StageConnection) -> None:
+        """Return when the connection is lost, as that to a silent process is, after a while.
+
+        Raises:
+            ReplicaLostError: a step hangs; all streams of its process are cut off.
+        """
+        limits = self._limits
+        while connection.lost is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(connection.closed.wait(), limits.look_s)
+                return
+            if (stalled_s := self.status.stalled_s()) > limits.stall_s:
+                connection.close()
+                raise ReplicaLostError(f"a step has taken {stalled_s:.0f} seconds")
+
+    async def _check(self, connection: StageConnection) -> None:
+        """Wait for what the replica says of itself.
+
+        Raises:
+            ReplicaLostError: a step of it hangs, or it has gone again.
+        """
+        await connection.release("")  # of nothing: what was pushed comes before the answer
+        if connection.status(self.replica.stage).stalled_s() > self._limits.stall_s:
+            raise ReplicaLostError("a step still hangs")

@@ -1,0 +1,310 @@
+"""Streams over replicas that are killed: every one is the undisturbed one, sample for sample."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.errors import InvalidRequestError, OverloadedError, UnavailableError
+from antiphon.fabric.base import StageRequest
+from antiphon.fabric.model_pool import ModelPool
+from antiphon.fabric.replica_fabric import ReplicaFabric
+from antiphon.fabric.replica_link import ReplicaLimits
+from antiphon.models.base import Piece, Prompt
+from antiphon.models.toy.prompt import ToyPrompter
+from antiphon.offline import collect
+from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.service import Speech
+from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest
+from tests.fabric.replicas import LIMITS, InProcessCluster, replicated
+
+DEADLINE_S = 120.0
+TEXT = "a text of some words that is spoken in several chunks, one after the other, until its end"
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await main()
+
+    asyncio.run(bounded())
+
+
+def toy(*, is_colocated: bool = True, max_slots: int = 32) -> ModelSettings:
+    decoder = None if is_colocated else "cpu"
+    return ModelSettings(source="toy", device="cpu", max_slots=max_slots, decoder_device=decoder)
+
+
+class Killer:
+    """Kills the replicas of a stream at chosen moments."""
+
+    def __init__(self, fabric: ReplicaFabric, cluster: InProcessCluster) -> None:
+        self._fabric = fabric
+        self._cluster = cluster
+
+    def kill(self, request_id: str, number: int = -1) -> None:
+        """Kill the replica that makes one of the stages of a request, if there is one now."""
+        stream = self._fabric._streams.get(request_id)
+        if stream is None or stream._attempt is None:
+            return
+        place = stream._attempt.places[number]
+        self._cluster.kill(place.group.stage_id, place.link.replica.id)
+
+    def kill_any(self, random: Random) -> None:
+        """Kill a replica of any stage."""
+        stage_id = random.choice(sorted(self._cluster.hosted))
+        if replicas := sorted(self._cluster.hosted[stage_id].processes):
+            self._cluster.kill(stage_id, random.choice(replicas))
+
+
+@asynccontextmanager
+async def served(
+    folder: Path,
+    settings: ModelSettings | None = None,
+    num_replicas: int = 2,
+    limits: ReplicaLimits = LIMITS,
+) -> AsyncGenerator[tuple[SpeechModel, ReplicaFabric, InProcessCluster], None]:
+    async with replicated(folder, num_replicas, limits) as (fabric, cluster):
+        pool = ModelPool(fabric)
+        model = await SpeechModel.load(settings or toy(), pool=pool)
+        await pool.preload()
+        yield model, fabric, cluster
+
+
+def prompt_of(model: SpeechModel, seed: int, text: str = TEXT) -> Prompt:
+    request = SpeechRequest(text, sampling=model.task.sampling)
+    prompt: Prompt = model.prompter.build(request, model.capabilities.voices[0], seed)
+    return prompt
+
+
+def late(model: SpeechModel, seed: int, text: str = TEXT) -> tuple[Prompt, list[Piece]]:
+    """Return the prompt of the first letter, and the rest of the text letter by letter."""
+    assert isinstance(model.prompter, ToyPrompter)
+    request = SpeechRequest(text[:1], sampling=model.task.sampling)
+    prompt, feed = model.prompter.open(request, model.capabilities.voices[0], seed)
+    pieces = [feed.push(letter) for letter in text[1:]]
+    return prompt, [*(each for each in pieces if each is not None), feed.close()]
+
+
+async def heard(
+    model: SpeechModel,
+    request: StageRequest,
+    pieces: Sequence[Piece] = (),
+    on_item: Callable[[int], None] = lambda number: None,
+) -> Samples:
+    """Return the samples of a stream; ``on_item`` is called before and after each item."""
+
+    async def text() -> AsyncGenerator[Piece, None]:
+        for piece in pieces:
+            await asyncio.sleep(0)
+            yield piece
+
+    chunks: list[AudioChunk] = []
+    opening = asyncio.get_running_loop().call_later(0.002, on_item, 0)
+    async with aclosing(model.open(request, text() if pieces else None)) as items:
+        async for item in items:
+            if isinstance(item, Ended):
+                assert item.reason == "stop"
+                break
+            assert isinstance(item, AudioChunk)
+            assert not item.frames, "nobody has asked for them"
+            chunks.append(item)
+            on_item(len(chunks))
+    opening.cancel()
+    return np.concatenate([np.zeros(0, np.float32), *(each.samples for each in chunks)])
+
+
+async def undisturbed(seeds: Sequence[int], text: str = TEXT) -> dict[int, Samples]:
+    """Return what a stage of this process makes."""
+    model = await SpeechModel.load(toy())
+    found = {
+        seed: await heard(model, StageRequest("r", prompt_of(model, seed, text))) for seed in seeds
+    }
+    await model.close()
+    return found
+
+
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    kills=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1)), max_size=6),
+    is_late=st.booleans(),
+    is_colocated=st.booleans(),
+)
+def test_any_schedule_of_kills_gives_the_undisturbed_samples(
+    tmp_path_factory: pytest.TempPathFactory,
+    kills: list[tuple[int, int]],
+    is_late: bool,
+    is_colocated: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("kills")
+
+    async def main() -> None:
+        async with served(folder, toy(is_colocated=is_colocated)) as (model, fabric, cluster):
+            killer = Killer(fabric, cluster)
+
+            def on_item(number: int) -> None:
+                for at, stage in kills:
+                    if at == number:
+                        killer.kill("r", stage if not is_colocated else 0)
+
+            prompt, pieces = late(model, 5) if is_late else (prompt_of(model, 5), [])
+            found = await heard(model, StageRequest("r", prompt), pieces, on_item)
+            np.testing.assert_array_equal(found, (await undisturbed([5]))[5])
+            await model.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_colocated", [True, False], ids=["fused", "apart"])
+def test_random_kills_under_many_streams_lose_nothing(tmp_path: Path, is_colocated: bool) -> None:
+    num_kills, num_streams, text = 60, 8, TEXT[:40]
+
+    async def main() -> None:
+        random = Random(7)
+        expected = await undisturbed(range(num_streams), text)
+        async with served(tmp_path, toy(is_colocated=is_colocated), 3) as (model, fabric, cluster):
+            killer = Killer(fabric, cluster)
+            num_done = 0
+
+            async def speak(number: int) -> None:
+                nonlocal num_done
+                turn = 0
+                while cluster.num_killed < num_kills:
+                    turn += 1
+                    name = f"{number}-{turn}"
+                    prompt, pieces = (
+                        late(model, number, text)
+                        if turn % 2
+                        else (prompt_of(model, number, text), [])
+                    )
+                    found = await heard(model, StageRequest(name, prompt), pieces)
+                    np.testing.assert_array_equal(found, expected[number])
+                    num_done += 1
+
+            async def kill() -> None:
+                while cluster.num_killed < num_kills:
+                    await asyncio.sleep(random.uniform(0.0, 0.03))
+                    killer.kill_any(random)
+
+            await asyncio.gather(kill(), *(speak(number) for number in range(num_streams)))
+            assert num_done >= num_streams
+            assert fabric.counts.migrations, "no stream was hit after its first item"
+            await model.close()
+
+    run(main)
+
+
+def test_whole_requests_survive_with_all_their_segments(tmp_path: Path) -> None:
+    text = "One sentence here. " * 30
+
+    async def main() -> None:
+        local = await SpeechModel.load(toy())
+        request = SpeechRequest(text, seed=3)
+        speech = Speech({local.name: local}, SpeechSettings())
+        expected = await collect(speech.stream(request))
+        speech.close()
+        await local.close()
+        async with served(tmp_path) as (model, fabric, cluster):
+            speech = Speech({model.name: model}, SpeechSettings())
+            random, killer = Random(1), Killer(fabric, cluster)
+
+            async def kill() -> None:
+                while True:
+                    await asyncio.sleep(random.uniform(0.0, 0.05))
+                    killer.kill_any(random)
+
+            killing = asyncio.create_task(kill())
+            found = await collect(speech.stream(SpeechRequest(text, seed=3)))
+            killing.cancel()
+            np.testing.assert_array_equal(found.samples, expected.samples)
+            assert (found.usage, found.finish_reason) == (expected.usage, expected.finish_reason)
+            assert cluster.num_killed >= 2
+            speech.close()
+            await model.close()
+
+    run(main)
+
+
+def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        limits = ReplicaLimits(wait_s=0.3, look_s=0.2)
+        async with served(tmp_path, num_replicas=1, limits=limits) as (model, _, cluster):
+            [stage_id] = cluster.hosted
+            [replica] = cluster.hosted[stage_id].processes
+            cluster.kill(stage_id, replica, is_replaced=False)
+            with pytest.raises(UnavailableError) as raised:
+                await heard(model, StageRequest("r", prompt_of(model, 1)))
+            assert raised.value.retry_after_s
+            assert model.status.failure is not None
+            await model.close()
+
+    run(main)
+
+
+def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = toy(max_slots=1).model_copy(update={"max_waiting": 0})
+        async with served(tmp_path, settings) as (model, _, _):
+            async with aclosing(model.open(StageRequest("a", prompt_of(model, 1, TEXT * 20)))) as a:
+                await anext(a)
+                async with aclosing(
+                    model.open(StageRequest("b", prompt_of(model, 2, TEXT * 20)))
+                ) as b:
+                    await anext(b)
+                    with pytest.raises(OverloadedError):
+                        await heard(model, StageRequest("c", prompt_of(model, 3)))
+            await model.close()
+
+    run(main)
+
+
+def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Path) -> None:
+    async def main() -> None:
+        expected = await undisturbed([1, 2])
+        async with served(tmp_path) as (model, fabric, cluster):
+            [stage_id] = cluster.hosted
+            async with aclosing(model.open(StageRequest("a", prompt_of(model, 1)))) as items:
+                first = await anext(items)
+                assert isinstance(first, AudioChunk)
+                stream = fabric._streams["a"]
+                assert stream._attempt is not None
+                draining = stream._attempt.places[0].link.replica.id
+                cluster.drain(stage_id, draining)
+                while draining in stream._groups[0].reachable:
+                    await asyncio.sleep(0.01)
+
+                for number in range(5):
+                    name = f"b{number}"
+                    found = await heard(model, StageRequest(name, prompt_of(model, 2)))
+                    np.testing.assert_array_equal(found, expected[2])
+                rest = [each.samples async for each in items if isinstance(each, AudioChunk)]
+            np.testing.assert_array_equal(np.concatenate([first.samples, *rest]), expected[1])
+            assert stream.num_migrations == 0
+            await model.close()
+
+    run(main)
+
+
+def test_what_is_wrong_with_a_request_is_not_tried_elsewhere(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with served(tmp_path) as (model, fabric, _):
+            async with aclosing(model.open(StageRequest("r", prompt_of(model, 1)))) as items:
+                await anext(items)
+                with pytest.raises(InvalidRequestError, match="open already"):
+                    await heard(model, StageRequest("r", prompt_of(model, 1)))
+                async with model._pool.held(model._stages) as [handle]:
+                    model.fabric.abort(handle, "r")
+                    assert [each async for each in items][-1] == Ended("abort")
+            assert fabric.counts.retries == fabric.counts.migrations == 0
+            await model.close()
+
+    run(main)
