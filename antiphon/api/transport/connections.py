@@ -8,7 +8,7 @@ for a new connection: where too many are idle, the one that has been so for long
 import logging
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from antiphon.api.callers import address_key
 from antiphon.config import LimitSettings
@@ -37,16 +37,6 @@ class Membership:
     cut: Cut
 
 
-@dataclass(slots=True)
-class _Idle:
-    """Idle connections in the order in which they became so."""
-
-    all: dict[Membership, None] = field(default_factory=dict)
-
-    def oldest(self) -> Membership:
-        return next(iter(self.all))
-
-
 class Connections:
     """Counts connections, and cuts the oldest idle one where there are too many."""
 
@@ -59,15 +49,15 @@ class Connections:
         self._max_open = max_open
         self._metrics = metrics
         self._num_open = 0
-        self._idle = _Idle()
-        self._idle_of: dict[str, _Idle] = {}
+        self._idle: dict[Membership, None] = {}  # in the order in which they became so
+        self._idle_of: dict[str, dict[Membership, None]] = {}
 
     def __len__(self) -> int:
         return self._num_open
 
     @property
     def num_idle(self) -> int:
-        return len(self._idle.all)
+        return len(self._idle)
 
     def add(self, host: str, cut: Cut) -> Membership:
         """Add an idle connection; ``cut`` is called to make room for others, then `remove`."""
@@ -85,23 +75,23 @@ class Connections:
 
     def busy(self, member: Membership) -> None:
         """Keep a connection: a request of it is under way."""
-        if member in self._idle.all:
-            del self._idle.all[member]
+        if member in self._idle:
+            del self._idle[member]
             own = self._idle_of[member.address]
-            del own.all[member]
-            if not own.all:
+            del own[member]
+            if not own:
                 del self._idle_of[member.address]
 
     def idle(self, member: Membership) -> None:
         """Note that no request is under way; the longest idle connection may be cut."""
-        if member in self._idle.all:
+        if member in self._idle:
             return
-        own = self._idle_of.setdefault(member.address, _Idle())
-        self._idle.all[member] = own.all[member] = None
-        if len(own.all) > self._max_idle_of_one:
-            self._cut(own.oldest())
-        elif len(self._idle.all) > self._max_idle or self._num_open > self._max_open:
-            self._cut(self._idle.oldest())
+        own = self._idle_of.setdefault(member.address, {})
+        self._idle[member] = own[member] = None
+        if len(own) > self._max_idle_of_one:
+            self._cut(next(iter(own)))
+        elif len(self._idle) > self._max_idle or self._num_open > self._max_open:
+            self._cut(next(iter(self._idle)))
 
     def _cut(self, member: Membership) -> None:
         self.busy(member)  # it is not chosen again
