@@ -72,10 +72,9 @@ class ClusterReport:
         num_rejected: requests that were refused.
         first_audio_s: of all: percentiles 50, 95 and 99.
         gapless: share of the streams without a gap at the listener.
-        listeners: mean number of streams that play at once: audio-seconds made in a second.
-        talker_load: share of time that talkers' devices are busy, on average.
-        codec_load: of codecs apart.
-        front_end_load: of front ends.
+        audio_s: of all streams together.
+        front_end_load: share of time that front ends are busy, with the work of all requests
+            spread over the time in which they arrive.
         num_chunks: of audio, per stream.
     """
 
@@ -83,9 +82,7 @@ class ClusterReport:
     num_rejected: int
     first_audio_s: tuple[float, float, float]
     gapless: float
-    listeners: float
-    talker_load: float
-    codec_load: float
+    audio_s: float
     front_end_load: float
     num_chunks: float
 
@@ -99,7 +96,6 @@ class SimulatedCodec:
     def __init__(self, clock: VirtualClock, num_slots: int, model: DeviceModel) -> None:
         self.num_slots = num_slots
         self.codec = CodecShape(2, 25, model.chunk_sizes, has_upstream=True)
-        self.busy_s: list[float] = []
         self._clock = clock
         self._model = model
         self._free_s = 0.0
@@ -123,7 +119,6 @@ class SimulatedCodec:
                 stopped.add(slot)
         seconds = self._model.step_s(StepShape(0, 0, StepShape.of(plan).chunks))
         self._free_s = max(self._free_s, self._clock.now_s) + seconds
-        self.busy_s.append(seconds)
         chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.codec_chunks}
         output = StepOutput(frames, frozenset(stopped), chunks=chunks)
         return SimulatedStep(self._clock, self._free_s, output)
@@ -135,10 +130,9 @@ class SimulatedCodec:
 class _Node:
     """An engine with its clock, and the messages on their way to it."""
 
-    def __init__(self, core: EngineCore, clock: VirtualClock, busy_s: list[float]) -> None:
+    def __init__(self, core: EngineCore, clock: VirtualClock) -> None:
         self.core = core
         self.clock = clock
-        self.busy_s = busy_s
         self.num_open = 0
         self._order = count()
         self._messages: list[tuple[float, int, Callable[[], None]]] = []
@@ -201,17 +195,14 @@ class ClusterSimulation:
         self.traffic = traffic
         self.ended: list[_Stream] = []
         self.num_rejected = 0
-        self._random = Random(traffic.seed)
+        self._random = Random(traffic.seed)  # of traffic, which is the same for every cluster
+        self._choices = Random(traffic.seed)
         self._open: dict[str, _Stream] = {}
         self._numbers = count()
         self.talkers = [self._talker() for _ in range(model.num_talkers)]
         self.codecs = [self._codec() for _ in range(model.num_codecs)]
         self.front_ends = [_FrontEnd() for _ in range(model.num_front_ends)]
         self._next_arrival_s = 0.0
-
-    @property
-    def now_s(self) -> float:
-        return max(node.clock.now_s for node in (*self.talkers, *self.codecs))
 
     def run(self) -> None:
         """Run until every request has ended."""
@@ -234,12 +225,12 @@ class ClusterSimulation:
         device = SimulatedDevice(
             clock, model.slots, model=model.device, cache=model.cache, has_codec=is_whole
         )
-        return _Node(EngineCore(device, limits=model.limits, clock=clock), clock, device.busy_s)
+        return _Node(EngineCore(device, limits=model.limits, clock=clock), clock)
 
     def _codec(self) -> _Node:
         clock, model = VirtualClock(), self.model
         device = SimulatedCodec(clock, model.codec_slots, model.device)
-        return _Node(EngineCore(device, limits=model.limits, clock=clock), clock, device.busy_s)
+        return _Node(EngineCore(device, limits=model.limits, clock=clock), clock)
 
     def _arrive(self, at_s: float) -> None:
         traffic, random = self.traffic, self._random
@@ -254,7 +245,7 @@ class ClusterSimulation:
         )
         stream = _Stream(
             Listener(at_s, True),
-            random.choice(self.front_ends),
+            self._choices.choice(self.front_ends),
             self._choose(self.talkers),
             self._choose(self.codecs) if self.codecs else None,
             prompt,
@@ -268,7 +259,7 @@ class ClusterSimulation:
 
     def _choose(self, nodes: list[_Node]) -> _Node:
         """Power of two choices."""
-        two = self._random.sample(nodes, min(2, len(nodes)))
+        two = self._choices.sample(nodes, min(2, len(nodes)))
         return min(two, key=lambda node: node.num_open)
 
     def _start(self, name: str, stream: _Stream) -> None:
@@ -345,19 +336,13 @@ def simulate_cluster(model: ClusterModel, traffic: Traffic) -> ClusterReport:
     p50, p95, p99 = (
         first_s[min(len(first_s) - 1, len(first_s) * part // 100)] for part in (50, 95, 99)
     )
-    duration_s = simulation.now_s
-
-    def load(nodes: list[_Node]) -> float:
-        return fmean(sum(node.busy_s) / duration_s for node in nodes) if nodes else 0.0
-
+    busy_s = fmean(each.busy_s for each in simulation.front_ends)
     return ClusterReport(
         num_ended=len(simulation.ended),
         num_rejected=simulation.num_rejected,
         first_audio_s=(p50, p95, p99),
         gapless=fmean(each.longest_gap_s <= 1e-9 for each in heard) if heard else 1.0,
-        listeners=sum(each.audio_s for each in heard) / duration_s,
-        talker_load=load(simulation.talkers),
-        codec_load=load(simulation.codecs),
-        front_end_load=fmean(each.busy_s / duration_s for each in simulation.front_ends),
+        audio_s=sum(each.audio_s for each in heard),
+        front_end_load=busy_s / traffic.duration_s,
         num_chunks=fmean(each.num_chunks for each in simulation.ended) if heard else 0.0,
     )

@@ -36,8 +36,9 @@ MEAN_ANSWER_S = 8.5
 
 REQUEST_S = 1.27e-3
 CHUNK_S = 0.12e-3
+"""CPU time of the server of one process with the toy model, on two shared cores of an AMD EPYC."""
 ENCODE_S = {"pcm": 0.03e-3, "opus": 4.9e-3, "aac": 9.2e-3, "mp3": 10.9e-3}
-"""CPU time of a second of audio, `antiphon.audio.encode`, two shared cores of an AMD EPYC."""
+"""CPU time of a second of audio, `antiphon.audio.encode`, on the same cores."""
 KBIT_S = {"pcm": 384, "opus": 75, "aac": 99, "mp3": 97}
 """The same second's size, measured with it."""
 WIRE_BYTES_S = 24_000 * 4
@@ -81,7 +82,7 @@ def is_served_well(report: ClusterReport) -> bool:
 def capacity(model: ClusterModel, traffic: Traffic = ANSWERS, *, num_steps: int = 5) -> Capacity:
     """Search the highest rate of requests that a cluster serves well."""
     low, high = 0.0, 200.0 * model.num_talkers
-    found = Capacity(0.0, ClusterReport(0, 0, (0.0, 0.0, 0.0), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    found = Capacity(0.0, ClusterReport(0, 0, (0.0, 0.0, 0.0), 1.0, 0.0, 0.0, 0.0))
     for _ in range(num_steps):
         rate_hz = (low + high) / 2
         report = simulate_cluster(model, replace(traffic, rate_hz=rate_hz))
