@@ -89,3 +89,8 @@ def test_it_is_typed_and_brings_no_torch(antiphon: Path) -> None:
     assert (packages / "antiphon" / "py.typed").exists()
     assert not (packages / "torch").exists()
     assert not (packages / "tests").exists()
+
+
+def test_it_brings_the_shipped_placements(antiphon: Path) -> None:
+    listed = subprocess.run((antiphon, "placement", "list"), check=True, capture_output=True)
+    assert b"four-talkers-one-codec" in listed.stdout

@@ -110,6 +110,8 @@ def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str
             yield f"{row.name}: it has no codec, so its sizes of chunks say nothing."
         if placement.num_gpus and fabric != "ray":
             yield f"{row.name}: gpus is for Ray; here devices say where replicas run."
+        if kinds[row.stages[0]] is StageKind.ENCODER:
+            yield f"{row.name}: it runs only if the checkpoint needs it, such as to clone voices."
         if kinds[row.stages[0]] is StageKind.DECODER:
             yield f"{row.name}: it runs apart, so every frame travels to it from the stage before."
             yield from _too_few_slots(row, rows)

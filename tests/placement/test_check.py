@@ -66,7 +66,7 @@ def test_what_costs_or_means_nothing_is_noted() -> None:
         "{stages: {talker: {devices: [cuda:0, cuda:1], gpus: 1, codec_chunk_frames: 4},"
         " codec: {devices: cuda:1, gpus: 1}}}"
     )
-    [*told] = notes(rows, KINDS, "process")
+    told = [*notes(rows, KINDS, "process")]
     assert any("talker: it has no codec" in line for line in told)
     assert any("gpus is for Ray" in line for line in told)
     assert any("codec: it runs apart" in line for line in told)
