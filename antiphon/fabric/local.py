@@ -27,6 +27,7 @@ class LocalFabric:
         self._build = build
         self._stages: dict[StageHandle, Stage] = {}
         self._statuses: dict[StageHandle, StageStatus] = {}
+        self._num_bytes: dict[StageHandle, int] = {}
         self._numbers = count()
         self._drains: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._open_remote: Callable[[StageHandle, StageRequest], StageStream] | None = None
@@ -46,14 +47,14 @@ class LocalFabric:
         name = "+".join(spec.name for spec in specs)
         handle = StageHandle(f"{name}-{next(self._numbers)}")
         placed = placement.context_of(context)
-        num_bytes = sum(spec.num_bytes(placed) for spec in specs)
-        publish = partial(self._publish, handle, num_bytes)
-        self._statuses[handle] = StageStatus(num_bytes=num_bytes)
+        publish = partial(self._publish, handle)
+        self._num_bytes[handle] = sum(spec.num_bytes(placed) for spec in specs)
+        self._statuses[handle] = StageStatus()
         try:
             self._stages[handle] = await asyncio.to_thread(self._build, specs, placed, publish)
         finally:
             if handle not in self._stages:
-                del self._statuses[handle]
+                del self._statuses[handle], self._num_bytes[handle]
         return handle
 
     def open(self, handle: StageHandle, request: StageRequest) -> StageStream:
@@ -72,7 +73,7 @@ class LocalFabric:
         self._stages[handle].abort(request_id)
 
     def status(self, handle: StageHandle) -> StageStatus:
-        return self._statuses[handle]
+        return replace(self._statuses[handle], num_bytes=self._num_bytes[handle])
 
     @property
     def num_open(self) -> int:
@@ -90,11 +91,11 @@ class LocalFabric:
 
     async def release(self, handle: StageHandle) -> None:
         await self._stages.pop(handle).close()
-        del self._statuses[handle]
+        del self._statuses[handle], self._num_bytes[handle]
 
-    def _publish(self, handle: StageHandle, num_bytes: int, status: StageStatus) -> None:
+    def _publish(self, handle: StageHandle, status: StageStatus) -> None:
         if handle not in self._statuses:  # a request that outlives its stage
             return
-        self._statuses[handle] = replace(status, num_bytes=num_bytes)
+        self._statuses[handle] = status  # twice a step: nothing is computed here
         for loop, changed in tuple(self._drains):
             loop.call_soon_threadsafe(changed.set)
