@@ -13,7 +13,7 @@ from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from antiphon.config import ModelSettings, Settings
 from tests import faulty
-from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
+from tests.servers import DEADLINE_S, NUM_FRONT_ENDS, TOY, RunningServer, start_server, wait_until
 
 # An example may take as long as a busy machine needs.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -42,6 +42,12 @@ def _sizes_of_tests_are_no_settings() -> Generator[None, None, None]:
             if name.startswith("ANTIPHON_TEST_"):
                 monkeypatch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _patches_reach_this_process_only(request: pytest.FixtureRequest) -> None:
+    if NUM_FRONT_ENDS and "monkeypatch" in request.fixturenames:
+        pytest.skip("patches the server, which is several processes")
 
 
 @pytest.fixture(scope="session")
