@@ -26,8 +26,10 @@ MAY_IMPORT = {
         "__init__",
         "types",
         "config",
+        "config_sources",
         "errors",
         "concurrency",
+        "telemetry",
     },
     "cli": {
         *(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.bench_fabric import FabricBenchFlags, bench_fabric
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
 from antiphon.cli.flags import add_command, flag
 
@@ -113,4 +114,5 @@ def _bound_table(bound: Mapping[str, Any]) -> "Table":
 
 
 add_command(app, "engine", EngineBenchFlags, bench_engine)
+add_command(app, "fabric", FabricBenchFlags, bench_fabric)
 add_command(app, "serve", ServeBenchFlags, bench_serve)

@@ -25,6 +25,16 @@ def test_every_load_is_measured_and_written(tmp_path: Path) -> None:
     assert "audio-s / s" in result.output
 
 
+def test_fabrics_are_measured_and_written(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "fabric.json"
+    few = ["--concurrency", "1,2", "--chunks", "3", "--rounds", "2", "--interval-ms", "5"]
+    result = run("bench", "fabric", "--fabrics", "local", *few, "--json", str(file))
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert [each["num_streams"] for each in report["results"]] == [1, 2]
+    assert "chunk p99 ms" in result.output
+
+
 def test_a_running_server_is_measured_drawn_and_written(run: Run, tmp_path: Path) -> None:
     file, plot, texts = tmp_path / "r.json", tmp_path / "r.svg", tmp_path / "texts"
     texts.write_text("One text.\n\nAnother text.\n", encoding="utf-8")

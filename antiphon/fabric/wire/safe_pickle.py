@@ -142,13 +142,18 @@ class _Reducers(dict[type, Callable[[Any], Any]]):
         return reducer
 
 
+_NAMED = (type, FunctionType, BuiltinFunctionType)
+_names_checked: set[Any] = set()  # all of them admitted, so it is bounded
+
+
 class _Pickler(pickle.Pickler):
     dispatch_table = _Reducers({np.ndarray: _reduce_array})
 
     def reducer_override(self, thing: Any) -> Any:
         """Check what is pickled by its name alone."""
-        if isinstance(thing, type | FunctionType | BuiltinFunctionType):
+        if isinstance(thing, _NAMED) and thing not in _names_checked:
             _check_named(thing.__module__, thing.__qualname__)
+            _names_checked.add(thing)
         return NotImplemented
 
 

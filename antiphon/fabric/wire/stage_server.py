@@ -129,7 +129,8 @@ class StageServer:
     async def _open(self, stage: str, request: StageRequest) -> StageStream:
         if StageHandle(stage) not in self._fabric.handles:
             raise ReplicaLostError(f"There is no stage '{stage}' here.")
-        request = replace(request, upstream=tuple(map(self._resolved, request.upstream)))
+        if request.upstream:
+            request = replace(request, upstream=tuple(map(self._resolved, request.upstream)))
         names = (stage, *(each.id for each in request.upstream if not split_handle(each)[0]))
         keys = [(name, request.id) for name in names]
         await self._wait_until_closed(keys)

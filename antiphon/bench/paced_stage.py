@@ -1,0 +1,100 @@
+"""A stage that computes nothing: chunks at set times, each with the time at which it was made.
+
+All streams make a chunk at the same moments, as those of an engine do. What is measured with it is
+what lies between a stage and its reader.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from antiphon.fabric.base import StageRequest, StageStream
+from antiphon.models.base import Piece
+from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.types import AudioChunk, Ended
+
+NUM_SAMPLES = 7680
+"""Of a chunk: four frames of 80 ms at 24 kHz."""
+
+_CAPACITY = 100_000
+
+BUILDER = Ref(f"{__name__}:build_paced")
+SPEC = StageSpec("paced", StageKind.GENERATOR, ItemKind.TEXT, ItemKind.AUDIO, BUILDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a request to this stage asks for.
+
+    Attributes:
+        num_chunks: of the stream; the first is made at once.
+        interval_s: between two chunks; their times are multiples of it.
+    """
+
+    num_chunks: int
+    interval_s: float
+
+
+class PacedStage:
+    """The stage; its requests' prompts hold a `Pace`."""
+
+    def __init__(self, publish: Publish) -> None:
+        """Publish that there is room for everybody."""
+        self._status = StatusPublisher(publish)
+        self._status.update(capacity=_CAPACITY)
+
+    async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        pace: Pace = request.prompt.data
+        loop = asyncio.get_running_loop()
+        self._status.update(opened=1)
+        try:
+            for number in range(pace.num_chunks):
+                if number:
+                    tick = loop.create_future()
+                    due_s = (loop.time() // pace.interval_s + 1) * pace.interval_s
+                    loop.call_at(due_s, _wake, tick)
+                    await tick
+                yield _chunk()
+            yield Ended("stop")
+        finally:
+            self._status.update(opened=-1)
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Take no notice: it has no text."""
+
+    def abort(self, request_id: str) -> None:
+        """Take no notice: its readers close their streams."""
+
+    async def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+
+def build_paced(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> PacedStage:
+    """Return the stage, whatever is asked for; a `StageBuilder`."""
+    return PacedStage(publish)
+
+
+def age_s(chunk: AudioChunk) -> float:
+    """Return how long ago a chunk was made, in a process of this host."""
+    made_s: float = chunk.samples[:2].view(np.float64)[0]
+    return time.monotonic() - made_s
+
+
+def stage_cpu_s(chunk: AudioChunk) -> float:
+    """Return the CPU time that the stage's process had used when it made a chunk."""
+    return float(chunk.samples[2:4].view(np.float64)[0])
+
+
+def _chunk() -> AudioChunk:
+    samples = np.zeros(NUM_SAMPLES, np.float32)
+    samples[:4].view(np.float64)[:] = time.monotonic(), time.process_time()
+    return AudioChunk(samples, 24_000, 4)
+
+
+def _wake(tick: "asyncio.Future[None]") -> None:
+    if not tick.done():
+        tick.set_result(None)
