@@ -12,6 +12,7 @@ from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
 from antiphon.fabric.cluster import Cluster, OwnCluster
 from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.wire.sockets import WireTls
 from antiphon.models.spec import Ref
 from antiphon.types import LoadProgress
 
@@ -44,7 +45,7 @@ async def open_fabric(
 
         folder = stack.enter_context(runtime_folder())
         cluster = await open_cluster(settings, builder, folder, stack, progress)
-    connections = StageConnections(cluster_token())
+    connections = StageConnections(cluster_token(), tls=_tls(settings.server))
     limits = ReplicaLimits(stall_s=settings.limits.stall_s)
     fabric = ReplicaFabric(cluster, connections, limits=limits)
     stack.push_async_callback(fabric.close)
@@ -112,6 +113,11 @@ async def _open_ray(server: ServerSettings, builder: Ref) -> OwnCluster:
         token=cluster_token(),
         address=server.ray_address,
         namespace=server.ray_namespace,
+        tls=_tls(server),
     )
     use_cluster_token(cluster.token)
     return cluster
+
+
+def _tls(server: ServerSettings) -> WireTls | None:
+    return None if server.cluster_tls is None else WireTls.of_folder(server.cluster_tls)
