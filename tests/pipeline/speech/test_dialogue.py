@@ -1,22 +1,18 @@
 """Turns of a dialogue: heard in order, as each is alone, and refused before the first."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import pytest
 
-from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError, RateLimitError
 from antiphon.pipeline.speech.dialogue import Dialogue
-from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest, SpeechStream, WordTime
+from tests import speeches
 
-T = TypeVar("T")
 RATE_HZ = 16_000
 PAUSE_S = 0.5
 TURNS = [
@@ -26,24 +22,8 @@ TURNS = [
 ]
 
 
-@asynccontextmanager
-async def loaded(source: str) -> AsyncGenerator[Speech, None]:
-    model = await SpeechModel.load(ModelSettings(source=source, device="cpu"))
-    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=100))
-    try:
-        yield speech
-    finally:
-        assert model.fabric.num_open == 0
-        speech.close()
-        await model.close()
-
-
-def on(source: str, body: Callable[[Speech], Awaitable[T]]) -> T:
-    async def main() -> T:
-        async with loaded(source) as speech:
-            return await body(speech)
-
-    return asyncio.run(main())
+def on(source: str, body: Callable[[Speech], Awaitable[None]]) -> None:
+    speeches.on(source, body, max_input_characters=100)
 
 
 async def heard(events: SpeechStream) -> tuple[Samples, Ended, list[WordTime]]:

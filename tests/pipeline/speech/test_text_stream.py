@@ -1,12 +1,11 @@
 """Text pushed in pieces: the same audio as in one piece, in order, and free when it is dropped."""
 
 import asyncio
-from asyncio import Runner
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from antiphon.audio.joining import Joiner
 from antiphon.audio.utterance import Audio, collect
-from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import (
     InputTooLongError,
     InvalidRequestError,
@@ -24,7 +22,6 @@ from antiphon.errors import (
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import LateText
 from antiphon.models.registry import families
-from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
 from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
@@ -37,14 +34,13 @@ from antiphon.types import (
     SpeechRequest,
     WordTime,
 )
+from tests.speeches import MAX_CHARACTERS, KeptSpeech, kept, on
 
-T = TypeVar("T")
 TEXT = (
     "Hello there, this is a clause of some length, and it goes on. I met Dr. Smith today!"
     ' "Really?" she asked. Yes. It cost 3.50 dollars; that is a lot, e.g. for me.'
 )
 MAX_FRAMES = 30
-MAX_CHARACTERS = 5000
 SEGMENTS = [
     "Hello there, this is a clause of some length,",
     "and it goes on. I met Dr. Smith today!",
@@ -53,24 +49,18 @@ SEGMENTS = [
 ]
 
 
-@asynccontextmanager
-async def loaded(source: str) -> AsyncGenerator[Speech, None]:
-    model = await SpeechModel.load(ModelSettings(source=source, device="cpu", max_slots=4))
-    speech = Speech({model.name: model}, SpeechSettings(max_input_characters=MAX_CHARACTERS))
-    try:
+@pytest.fixture(scope="module")
+def late(checkpoint: Callable[..., Path]) -> Iterator[KeptSpeech]:
+    """A checkpoint, whose text may arrive late."""
+    with kept(str(checkpoint("tiny", "custom_voice"))) as speech:
         yield speech
-    finally:
-        assert model.fabric.num_open == 0
-        speech.close()
-        await model.close()
 
 
-def on(source: str, body: Callable[[Speech], Awaitable[T]]) -> T:
-    async def main() -> T:
-        async with loaded(source) as speech:
-            return await body(speech)
-
-    return asyncio.run(main())
+@pytest.fixture(scope="module")
+def toy() -> Iterator[KeptSpeech]:
+    """The toy family."""
+    with kept("toy") as speech:
+        yield speech
 
 
 LONG_SEED, SHORT_SEED = 0, 1
@@ -153,19 +143,18 @@ PIECES = (
     st.sampled_from([{}, {"speed": 1.5, "sample_rate_hz": 16_000}]),
 )
 def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
-    toy_speech: tuple[Runner, Speech], text: str, size: int, more: dict[str, Any]
+    toy: KeptSpeech, text: str, size: int, more: dict[str, Any]
 ) -> None:
     """Segments are those of the arriving text: the whole one is spoken with the same segmenter."""
-    runner, speech = toy_speech
     request = ask(normalize=True, pronunciations={"SQL": "sequel"}, **more)
 
-    async def whole() -> Audio:
+    async def whole(speech: Speech) -> Audio:
         synthesis = speech.open(request)
         return await collect(synthesis.events(text))
 
-    async def body() -> None:
+    async def body(speech: Speech) -> None:
         try:
-            expected = await whole()
+            expected = await whole(speech)
         except InvalidRequestError:
             with pytest.raises(InvalidRequestError):
                 await said_as(speech, request, text, size)
@@ -174,7 +163,7 @@ def test_whole_and_arriving_text_sound_the_same_where_it_is_cut_alike(
         np.testing.assert_array_equal(samples, expected.samples)
         assert ended.usage == expected.usage
 
-    runner.run(body())
+    toy.run(body)
 
 
 async def said_as(
@@ -234,12 +223,11 @@ def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
 
 
 @pytest.mark.parametrize("more", [{}, {"speed": 1.5, "sample_rate_hz": 16_000}], ids=str)
-@pytest.mark.parametrize("source", ["toy", "late"])
+@pytest.mark.parametrize("kind", ["toy", "late"])
 def test_any_split_gives_the_same_audio(
-    source: str, more: dict[str, Any], checkpoint: Callable[..., Path]
+    kind: str, more: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
-    if source == "late":
-        source = str(checkpoint("tiny", "custom_voice"))
+    speech_of_kind: KeptSpeech = request.getfixturevalue(kind)
 
     async def body(speech: Speech) -> None:
         whole, ended = await said(speech, [TEXT], **more)
@@ -250,10 +238,10 @@ def test_any_split_gives_the_same_audio(
             np.testing.assert_array_equal(samples, whole)
             assert end == ended
 
-    on(source, body)
+    speech_of_kind.run(body)
 
 
-def test_late_text_is_spoken_before_it_is_complete(checkpoint: Callable[..., Path]) -> None:
+def test_late_text_is_spoken_before_it_is_complete(late: KeptSpeech) -> None:
     async def body(speech: Speech) -> None:
         session = SpeechSession(speech)
         utterance = session.open(ask())
@@ -266,7 +254,7 @@ def test_late_text_is_spoken_before_it_is_complete(checkpoint: Callable[..., Pat
             assert isinstance(last, Ended)
         await session.end(utterance)
 
-    on(str(checkpoint("tiny", "custom_voice")), body)
+    late.run(body)
 
 
 async def whole_text(speech: Speech, text: str, seed: int) -> tuple[Samples, Ended]:
@@ -282,7 +270,7 @@ async def whole_text(speech: Speech, text: str, seed: int) -> tuple[Samples, End
 
 
 def test_speech_that_ends_before_its_text_has_ended_whenever_the_rest_comes(
-    checkpoint: Callable[..., Path],
+    late: KeptSpeech,
 ) -> None:
     """What comes of the segment after its end is silent; what comes after the segment is not."""
 
@@ -307,26 +295,7 @@ def test_speech_that_ends_before_its_text_has_ended_whenever_the_rest_comes(
             assert (len(samples) > len(whole)) != is_one_segment, "the next segment is spoken"
             await session.end(utterance)
 
-    on(str(checkpoint("tiny", "custom_voice")), body)
-
-
-@pytest.fixture(scope="module")
-def late_speech(checkpoint: Callable[..., Path]) -> Iterator[tuple[Runner, Speech]]:
-    """A server's speech that lives through many examples, and the loop that it lives on."""
-    with Runner() as runner:
-        source = str(checkpoint("tiny", "custom_voice"))
-        opened = loaded(source)
-        yield runner, runner.run(opened.__aenter__())
-        runner.run(opened.__aexit__(None, None, None))
-
-
-@pytest.fixture(scope="module")
-def toy_speech() -> Iterator[tuple[Runner, Speech]]:
-    """The same, of the toy family."""
-    with Runner() as runner:
-        opened = loaded("toy")
-        yield runner, runner.run(opened.__aenter__())
-        runner.run(opened.__aexit__(None, None, None))
+    late.run(body)
 
 
 @pytest.mark.slow  # a dozen texts, spoken by a checkpoint twice each
@@ -342,15 +311,15 @@ def toy_speech() -> Iterator[tuple[Runner, Speech]]:
     seed=st.sampled_from([LONG_SEED, SHORT_SEED, 3, 5]),
 )
 def test_however_text_arrives_it_sounds_as_if_it_had_been_there(
-    late_speech: tuple[Runner, Speech], cuts: list[int], waits: list[bool], seed: int
+    late: KeptSpeech, cuts: list[int], waits: list[bool], seed: int
 ) -> None:
     """Some pieces come when the model has made all that it can of those before."""
-    runner, speech = late_speech
+    speech = late.speech
     prompter, fabric = speech.model(None).prompter, speech.model(None).fabric
     assert isinstance(prompter, LateText)
     voice = speech.model(None).capabilities.voices[0]
 
-    async def body() -> None:
+    async def body(speech: Speech) -> None:
         expected = await whole_text(speech, TEXT, seed)
         num_frames = expected[1].usage.output_tokens
         session = SpeechSession(speech)
@@ -388,7 +357,7 @@ def test_however_text_arrives_it_sounds_as_if_it_had_been_there(
         assert ends == [expected[1]]
         assert num_frames <= MAX_FRAMES
 
-    runner.run(body())
+    late.run(body)
 
 
 def test_the_next_utterance_is_begun_while_one_is_heard() -> None:
@@ -420,12 +389,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("is_heard", [True, False])
 @pytest.mark.parametrize("is_complete", [True, False])
-@pytest.mark.parametrize("source", ["toy", "late"])
+@pytest.mark.parametrize("kind", ["toy", "late"])
 def test_what_is_dropped_is_free_at_once(
-    source: str, is_complete: bool, is_heard: bool, checkpoint: Callable[..., Path]
+    kind: str, is_complete: bool, is_heard: bool, request: pytest.FixtureRequest
 ) -> None:
-    if source == "late":
-        source = str(checkpoint("tiny", "custom_voice"))
+    speech_of_kind: KeptSpeech = request.getfixturevalue(kind)
 
     async def body(speech: Speech) -> None:
         session, fabric = SpeechSession(speech), speech.model(None).fabric
@@ -446,7 +414,7 @@ def test_what_is_dropped_is_free_at_once(
         assert len((await heard(again))[0])
         await session.end(again)
 
-    on(source, body)
+    speech_of_kind.run(body)
 
 
 def test_no_text_is_an_error_and_so_is_too_much() -> None:
@@ -494,7 +462,7 @@ LONG_TEXT = f"{LONG_TEXT[:900]}\n\n{LONG_TEXT[900:]} {'你好世界' * 160}"
 
 @pytest.mark.parametrize("more", [{}, {"speed": 1.5, "sample_rate_hz": 16_000}], ids=str)
 def test_late_text_is_spoken_as_whole_text_at_any_length(
-    more: dict[str, Any], checkpoint: Callable[..., Path]
+    more: dict[str, Any], late: KeptSpeech
 ) -> None:
     """Of a model that reads its text beside the frames, and does not end before it has read it."""
     asked = SpeechRequest(
@@ -522,7 +490,7 @@ def test_late_text_is_spoken_as_whole_text_at_any_length(
             np.testing.assert_array_equal(samples, whole.samples)
             assert ended == Ended(whole.finish_reason, whole.usage)
 
-    on(str(checkpoint("tiny", "custom_voice")), body)
+    late.run(body)
 
 
 def test_a_long_push_lets_others_have_their_turn() -> None:
