@@ -172,14 +172,27 @@ def test_a_front_end_that_is_killed_takes_its_own_listeners_only_and_no_count(
         assert speak(running)
 
 
-def test_an_engine_that_is_killed_is_back_soon(running: ServerProcesses) -> None:
-    expected = speak(running)
-    before = running.engine()
-    os.kill(before, signal.SIGKILL)
-    wait_until(lambda: running.engine() != before)
-    wait_until(lambda: httpx.get(f"{running.url}/ready").status_code == 200)
+def test_streams_go_on_when_the_engine_is_killed(running: ServerProcesses) -> None:
+    sent = {**SHORT, "input": "Hello there. " * 800}
+    expected = speak(running, **sent)
+    with ExitStack() as stack:
+        heard: list[bytes] = []
+        streams = []
+        for _ in running.each():
+            answer = stack.enter_context(
+                httpx.stream("POST", running.url + SPEECH, json=sent, timeout=DEADLINE_S)
+            )
+            streams.append(answer.iter_raw())
+            heard.append(next(streams[-1]))
+        before = running.engine()
+        os.kill(before, signal.SIGKILL)
+        assert [first + b"".join(rest) for first, rest in zip(heard, streams, strict=True)] == [
+            expected
+        ] * NUM
+    assert running.engine() != before
+    running.wait_for(NUM + 2)
     for _ in running.each():
-        assert speak(running) == expected
+        assert speak(running, **sent) == expected
 
 
 def test_a_job_is_done_once_and_by_another_front_end_if_its_own_dies(
