@@ -58,6 +58,7 @@ from antiphon.api.storage_watch import StorageWatch
 from antiphon.api.warm_routes import warm_routes
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.pipeline.model_loading import load_models, warm_up
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
@@ -195,6 +196,9 @@ async def _start(
     if cluster is not None:
         guards.metrics.processes = cluster.processes
     models = await load_models(settings, progress, stack, cluster)
+    for model in models.values():
+        if isinstance(model.fabric, ReplicaFabric):
+            model.fabric.counts.observe = guards.metrics.count_moves
     guards.metrics.engines = lambda: [
         (model.name, *each) for model in models.values() for each in model.engine_stats()
     ]

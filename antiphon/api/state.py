@@ -78,6 +78,8 @@ class ServerState:
         """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
         found = ["a model has failed, or hangs"] if self.failures else []
         found += self.storage.problems
+        models = self.speech.models.values()
+        found += [f"no replica of {each.name} runs" for each in models if not each.num_replicas]
         if self.guards.connections.is_draining:
             found.append("the server is stopping")
         if not self.warm_up.done():

@@ -176,7 +176,7 @@ def summed(statuses: Collection[StageStatus]) -> StageStatus:
     One that works is enough: it has failed, or is stalled, if all of them are.
     """
     if not statuses:
-        return StageStatus(failure="no replica of it can be reached")
+        return StageStatus(num_replicas=0)  # its cluster starts one, or waits for a host
     failures = [each.failure for each in statuses]
     working = [each for each in statuses if each.failure is None] or [*statuses]
     began_s = [each.step_began_s for each in working]
@@ -189,6 +189,7 @@ def summed(statuses: Collection[StageStatus]) -> StageStatus:
         step_began_s=max(known_s) if len(known_s) == len(began_s) else None,
         num_bytes=sum(each.num_bytes for each in statuses),
         stats=stats[0] if stats else None,
+        num_replicas=failures.count(None),
     )
 
 

@@ -1,7 +1,7 @@
 """A fabric over the replicas of a cluster: balanced, and with streams that survive them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -18,6 +18,10 @@ from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.stage_status import StageStatus
 
 
+def _ignore(_retries: int, _migrations: int) -> None:
+    """Count nowhere else."""
+
+
 @dataclass(slots=True)
 class StreamCounts:
     """What has happened to streams so far.
@@ -25,10 +29,19 @@ class StreamCounts:
     Attributes:
         retries: of requests before their first item.
         migrations: of streams to another replica.
+        observe: called with both numbers of each stream that was moved, when it ends.
     """
 
     retries: int = 0
     migrations: int = 0
+    observe: Callable[[int, int], None] = _ignore
+
+    def add(self, retries: int, migrations: int) -> None:
+        """Count a stream."""
+        self.retries += retries
+        self.migrations += migrations
+        if retries or migrations:
+            self.observe(retries, migrations)
 
 
 class ReplicaFabric:
@@ -89,8 +102,7 @@ class ReplicaFabric:
                     yield item
         finally:
             del self._streams[request.id]
-            self.counts.retries += stream.num_retries
-            self.counts.migrations += stream.num_migrations
+            self.counts.add(stream.num_retries, stream.num_migrations)
             self._ended.set()
 
     def append(self, handle: StageHandle, request_id: str, piece: Piece) -> None:

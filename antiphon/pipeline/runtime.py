@@ -141,6 +141,11 @@ class LoadedTask:
         capacity = StageStatus.merged(statuses[self._first :]).capacity
         return replace(StageStatus.merged(statuses), capacity=capacity)
 
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas its stages have, the fewest of any; 1 while they are not loaded."""
+        return self.status.num_replicas
+
     def engine_stats(self) -> Iterator[tuple[str, EngineStats]]:
         """Yield the name of each loaded stage that counts, and its latest statistics."""
         for specs, handle in zip(self._stages.groups, self._stages.handles, strict=False):

@@ -80,7 +80,16 @@ class Metrics:
         self.job_faults = counter("job_faults", text, "kind")
         text = "Requests that failed, by the code in their answer."
         self.errors = counter("errors", text, "code", "stage")
+        text = "Times that requests were begun again at another replica, before their first audio."
+        self._stream_retries = counter("stream_retries", text)
+        text = "Times that streams went on at another replica."
+        self._stream_migrations = counter("stream_migrations", text)
         self.memory_reserved = gauge("memory_reserved_bytes", "Memory that requests hold.")
+
+    def count_moves(self, retries: int, migrations: int) -> None:
+        """Count how often a stream was begun again, or went on, at another replica."""
+        self._stream_retries.inc(retries)
+        self._stream_migrations.inc(migrations)
 
     async def exposition(self) -> bytes:
         """Return all metrics in Prometheus's text format."""

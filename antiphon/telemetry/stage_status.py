@@ -22,6 +22,7 @@ class StageStatus:
             between steps.
         num_bytes: of memory that it was estimated to need when it was loaded.
         stats: of its engine, a few times a second; ``None``: it counts nothing.
+        num_replicas: that can be reached; 0 while none runs, or is being started again.
     """
 
     num_open: int = 0
@@ -30,6 +31,7 @@ class StageStatus:
     step_began_s: float | None = None
     num_bytes: int = 0
     stats: EngineStats | None = None
+    num_replicas: int = 1
 
     @property
     def load(self) -> float:
@@ -58,6 +60,7 @@ class StageStatus:
             failure=next((each.failure for each in found if each.failure), None),
             step_began_s=min(began_s, default=None),
             num_bytes=sum(each.num_bytes for each in found),
+            num_replicas=min((each.num_replicas for each in found), default=1),
         )
 
 

@@ -191,6 +191,7 @@ def test_streams_go_on_when_the_engine_is_killed(running: ServerProcesses) -> No
         ] * NUM
     assert running.engine() != before
     running.wait_for(NUM + 2)
+    assert running.value("antiphon_stream_migrations_total") >= 1
     for _ in running.each():
         assert speak(running, **sent) == expected
 

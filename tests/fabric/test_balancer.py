@@ -118,7 +118,8 @@ def test_a_stage_works_while_one_of_its_replicas_does(statuses: dict[str, StageS
     assert merged.capacity == sum(each.capacity for each in working)
     assert merged.num_open == 2 + sum(each.num_open for each in working)
     assert summed([broken]).failure == "broken"
-    assert summed([]).failure
+    assert merged.num_replicas == len(working)
+    assert summed([]) == StageStatus(num_replicas=0), "not ready, but nothing to be restarted for"
 
 
 def test_voices_that_are_alike_have_the_same_key() -> None:
