@@ -131,6 +131,8 @@ class ResilientStream:
                 self._on_loss(attempt, ReplicaLostError("its stream was ended by its process"))
             except OverloadedError as error:
                 self._on_refusal(attempt, error)
+                # Another id: text for this one may still be on its way to its first stage.
+                request = replace(request, id=f"{request.id}~")
                 continue
             except (ReplicaLostError, EngineFailedError) as error:
                 self._on_loss(attempt, error)

@@ -22,10 +22,11 @@ from antiphon.errors import (
     OverloadedError,
     UnavailableError,
 )
-from antiphon.fabric.base import StageRequest
+from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.fabric.replica_link import ReplicaLimits
+from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.toy.prompt import ToyPrompter
 from antiphon.offline import collect
@@ -260,7 +261,18 @@ def test_without_any_replica_a_request_is_told_when_to_come_again(tmp_path: Path
     run(main)
 
 
-def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(tmp_path: Path) -> None:
+def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    real_open = StageConnection.open
+
+    def noted_open(connection: StageConnection, stage: str, request: StageRequest) -> StageStream:
+        opened.append(request.id)
+        return real_open(connection, stage, request)
+
+    monkeypatch.setattr(StageConnection, "open", noted_open)
+
     async def main() -> None:
         settings = toy(max_slots=1).model_copy(update={"max_waiting": 0})
         async with served(tmp_path, settings) as (model, _, _):
@@ -275,6 +287,8 @@ def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(tmp_path: Pat
             await model.close()
 
     run(main)
+    assert len(opened) >= 4
+    assert len(set(opened)) == len(opened), "text for one attempt could reach the next"
 
 
 def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Path) -> None:

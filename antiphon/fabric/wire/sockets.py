@@ -131,10 +131,11 @@ class RpcServer:
         closing = [*self.peers, *self._unproven]
         for peer in closing:
             peer.close()
-        for peer in closing:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):  # for what was sent to be read
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):  # for what was sent to be read
+                for peer in closing:
                     await peer.connection.gone.wait()
+        for peer in closing:
             peer.connection.abort("It was closed.")
 
     def _accept(self) -> asyncio.BaseProtocol:

@@ -183,6 +183,15 @@ def test_statuses_are_pushed_a_few_times_a_second_and_the_last_one_always(tmp_pa
             assert connection.status(stage).capacity == 7
             num_looks = (loop.time() - began_s) / status_push.STATUS_S
             assert 1 <= num_pushed <= num_looks + 2
+            step = StageStatus(num_open=2000, capacity=7, step_began_s=1.0)
+            num_pushed, began_s = 0, loop.time()
+            for _ in range(500):  # steps, which change no load
+                builder.built[0].publish(replace(step))
+                await asyncio.sleep(0.001)
+            builder.built[0].publish(StageStatus(num_open=2000, capacity=7, failure="broken"))
+            await until(lambda: connection.status(stage).failure == "broken")
+            num_pushes = (loop.time() - began_s) / status_push.DETAILS_S
+            assert 1 <= num_pushed <= num_pushes + 3
             assert connection.status("another") == StageStatus()
             newcomer = await StageConnection.connect(connection.address, TOKEN)
             assert newcomer.status(stage).num_open == 2000
