@@ -8,6 +8,7 @@ from math import inf
 from random import Random
 
 from antiphon.models.base import Prompt
+from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import StageStatus
 
 _KEY_BYTES = 16
@@ -188,7 +189,7 @@ def summed(statuses: Collection[StageStatus]) -> StageStatus:
         failure=None if None in failures else failures[0],
         step_began_s=max(known_s) if len(known_s) == len(began_s) else None,
         num_bytes=sum(each.num_bytes for each in statuses),
-        stats=stats[0] if stats else None,
+        stats=EngineStats.summed(stats) if stats else None,
         num_replicas=failures.count(None),
     )
 

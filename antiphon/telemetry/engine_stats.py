@@ -5,7 +5,9 @@ A metric of engines is a field here, and counted by the engine: there is no thir
 
 import pickle
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal
 
 _STEP_BUCKETS_S = (1e-3, 2e-3, 3e-3, 5e-3, 7.5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
@@ -33,6 +35,11 @@ class Histogram:
         """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def add(self, other: "Histogram") -> None:
+        """Count the values of another histogram, which has the same bounds."""
+        self.counts = [sum(both) for both in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,27 @@ class EngineStats:
             kind = "prefill" if prefills else "codec"
         self.step_seconds[kind].observe(duration_s)
 
+    @classmethod
+    def summed(cls, several: Sequence["EngineStats"]) -> "EngineStats":
+        """Return the statistics of several engines together, as if they were one."""
+        total = cls(**{each.name: _summed(each, several) for each in fields(cls)})
+        used = sum(each.kv_cache_usage * each.kv_blocks for each in several)
+        total.kv_cache_usage = used / max(total.kv_blocks, 1)
+        return total
+
     def snapshot(self) -> "EngineStats":
         """Return a copy, which may leave the engine's thread and its process."""
         copy: EngineStats = pickle.loads(pickle.dumps(self))  # ten times as fast as deepcopy
         return copy
+
+
+def _summed(each: Field[Any], several: Sequence[EngineStats]) -> Any:
+    """Return the sum of a field, or of each of its histograms."""
+    values = [attrgetter(each.name)(stats) for stats in several]
+    if each.metadata["metric"].kind != "histogram":
+        return sum(values)
+    total: dict[str, Histogram] = each.default_factory()  # type: ignore[misc]
+    for kind, histogram in total.items():
+        for value in values:
+            histogram.add(value[kind])
+    return total

@@ -140,6 +140,7 @@ def counters(server: ServerProcesses) -> dict[tuple[str, frozenset[tuple[str, st
     }
 
 
+@pytest.mark.slow  # a front end is started again
 def test_a_front_end_that_is_killed_takes_its_own_listeners_only_and_no_count(
     running: ServerProcesses,
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_front_end_that_is_killed_takes_its_own_listeners_only_and_no_count(
         assert speak(running)
 
 
+@pytest.mark.slow  # long streams, whole
 def test_streams_go_on_when_the_engine_is_killed(running: ServerProcesses) -> None:
     sent = {**SHORT, "input": "Hello there. " * 800}
     expected = speak(running, **sent)
@@ -196,6 +198,7 @@ def test_streams_go_on_when_the_engine_is_killed(running: ServerProcesses) -> No
         assert speak(running, **sent) == expected
 
 
+@pytest.mark.slow  # a job, and a front end that is started again
 def test_a_job_is_done_once_and_by_another_front_end_if_its_own_dies(
     running: ServerProcesses,
 ) -> None:
@@ -222,6 +225,7 @@ def job(server: ServerProcesses, id: str) -> dict[str, Any]:
     return {"status": "unknown"}
 
 
+@pytest.mark.slow  # a server of its own, and a front end that is started again
 def test_limits_hold_for_all_front_ends_together_and_not_for_the_dead(tmp_path: Path) -> None:
     config = tmp_path / "antiphon.toml"
     config.write_text(SETTINGS)
@@ -253,6 +257,7 @@ def test_limits_hold_for_all_front_ends_together_and_not_for_the_dead(tmp_path: 
             assert hold(one) == 503, "it has the last place"
 
 
+@pytest.mark.slow  # front ends are started one after the other
 def test_all_are_started_anew_without_a_lost_stream_and_read_keys_again(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("sesame\n")

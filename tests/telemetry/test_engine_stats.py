@@ -97,3 +97,16 @@ def test_metrics_have_our_names_and_those_of_vllm() -> None:
     assert value(f"{seconds}_bucket", kind="decode", le="0.003", **ours) == 0
     assert value(f"{seconds}_bucket", kind="decode", le="0.005", **ours) == 1
     assert value(f"{seconds}_sum", kind="mixed", **ours) == 0.3
+
+
+def test_several_engines_are_counted_as_one() -> None:
+    one, other = EngineStats(frames=3, kv_blocks=10), EngineStats(frames=4, kv_blocks=30)
+    one.kv_cache_usage, other.kv_cache_usage = 1.0, 0.2
+    for stats, duration_s in ((one, 0.004), (other, 0.02), (other, 2.0)):
+        stats.record_step(duration_s, decodes=True, prefills=False)
+    total = EngineStats.summed([one, other])
+    assert (total.frames, total.kv_blocks) == (7, 40)
+    assert total.kv_cache_usage == 16 / 40
+    assert sum(total.step_seconds["decode"].counts) == 3
+    assert total.step_seconds["decode"].total == 0.004 + 0.02 + 2.0
+    assert sum(one.step_seconds["decode"].counts) == 1, "it is left as it was"
