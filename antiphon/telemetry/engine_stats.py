@@ -142,7 +142,7 @@ def _summed(each: Field[Any], several: Sequence[EngineStats]) -> Any:
     values = [attrgetter(each.name)(stats) for stats in several]
     if each.metadata["metric"].kind != "histogram":
         return sum(values)
-    total: dict[str, Histogram] = each.default_factory()  # type: ignore[misc]
+    total = {kind: Histogram(first.bounds) for kind, first in values[0].items()}
     for kind, histogram in total.items():
         for value in values:
             histogram.add(value[kind])
