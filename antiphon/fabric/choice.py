@@ -75,7 +75,7 @@ async def open_cluster(
     """
     server = settings.server
     if server.fabric == "ray":
-        ray_cluster = await _open_ray(server, builder)
+        ray_cluster = await _open_ray(settings, builder)
         stack.push_async_callback(ray_cluster.close)
         return ray_cluster
     from antiphon.fabric.autoscaling import Autoscaling
@@ -103,16 +103,19 @@ async def open_cluster(
     return cluster
 
 
-async def _open_ray(server: ServerSettings, builder: Ref) -> OwnCluster:
+async def _open_ray(settings: Settings, builder: Ref) -> OwnCluster:
     if find_spec("ray") is None:
         raise SettingsError(f"server.fabric: stages on Ray need it: {how_to_install('ray')}.")
+    from antiphon.fabric.cluster_members import ClusterLimits
     from antiphon.fabric.ray_cluster import RayCluster
 
+    server = settings.server
     cluster = await RayCluster.connect(
         builder,
         token=cluster_token(),
         address=server.ray_address,
         namespace=server.ray_namespace,
+        limits=ClusterLimits(stall_s=settings.limits.stall_s),
         tls=_tls(server),
     )
     use_cluster_token(cluster.token)

@@ -16,6 +16,7 @@ class ClusterLimits:
         lease_s: after which a front end that says nothing is gone.
         dead_after_s: without a beat, after which a replica is left out.
         restart_after_s: without a beat, after which its process is killed and started again.
+        stall_s: after which a replica that computes one step ends itself, to be started again.
         drain_s: that streams of a replica may take to end before it is stopped all the same.
         retry_s: before the first attempt to load a stage again, which could be loaded before; each
             further one waits twice as long, up to sixteen times this.
@@ -27,6 +28,7 @@ class ClusterLimits:
     lease_s: float = 30.0
     dead_after_s: float = 15.0
     restart_after_s: float = 30.0
+    stall_s: float = 120.0
     drain_s: float = 300.0
     retry_s: float = 2.0
     settle_s: float = 5.0

@@ -95,7 +95,11 @@ def connect_ray(address: str | None, namespace: str) -> None:
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         ray.init(
-            address=address, namespace=namespace, log_to_driver=False, logging_level=logging.ERROR
+            address=address,
+            namespace=namespace,
+            include_dashboard=False,  # of a cluster that this begins
+            log_to_driver=False,
+            logging_level=logging.ERROR,
         )
     except (ConnectionError, AuthenticationError) as error:
         raise SettingsError(f"Cannot connect to Ray: {error}") from error

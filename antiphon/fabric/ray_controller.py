@@ -178,7 +178,12 @@ class RayController:
     def _start(self, name: str, hosting: Hosting) -> None:
         plan = self._plan
         task = ReplicaTask(
-            name=name, hosting=hosting, build=plan.build, token=plan.token, tls=plan.tls
+            name=name,
+            hosting=hosting,
+            build=plan.build,
+            token=plan.token,
+            tls=plan.tls,
+            stall_s=plan.limits.stall_s,
         )
         options = {
             **actor_options(hosting, near=self._state.nodes_near(hosting)),

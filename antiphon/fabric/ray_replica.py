@@ -15,7 +15,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from antiphon.errors import ModelLoadError
+from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import StageHandle
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.hosting import Beat, Hosting
@@ -42,6 +42,7 @@ class ReplicaTask:
         build: a `StageBuilder`.
         token: of the cluster's connections.
         tls: of the cluster's connections; files that every host has at the same place.
+        stall_s: a step that takes longer ends the process.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ReplicaTask:
     build: Ref
     token: str = field(repr=False)
     tls: WireTls | None = None
+    stall_s: float = 120.0
 
 
 class RayReplica:
@@ -108,6 +110,21 @@ class RayReplica:
             except RayError as error:  # it is being restarted
                 logger.warning("%s cannot reach the controller: %s", self._task.name, error)
             await asyncio.sleep(BEAT_S)
+            self._check_engine()
+
+    def _check_engine(self) -> None:
+        """End the process if its engine is of no more use: its streams then move at once.
+
+        Raises:
+            EngineError: it is not.
+        """
+        if self._handle is None:
+            return
+        status = self._fabric.status(self._handle)
+        if status.failure is not None:
+            raise EngineError(f"The engine has failed: {status.failure}")
+        if (stalled_s := status.stalled_s()) > self._task.stall_s:
+            raise EngineError(f"A step has taken {stalled_s:.0f} s.")
 
     def _beat(self) -> Beat:
         handle = self._handle

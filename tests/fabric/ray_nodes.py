@@ -1,9 +1,18 @@
 """A real Ray cluster of two nodes on this machine, for tests; it needs the extra ``ray``."""
 
-from collections.abc import Generator
+import secrets
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
+
+from antiphon.errors import EngineError, ModelLoadError
+from antiphon.fabric.base import Stage, StageRequest, StageStream
+from antiphon.models.base import Piece
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.stage_status import Publish, StageStatus
 
 NUM_CPUS = 16
 """That a node claims to have: replicas take one each, which says nothing of their load."""
@@ -47,23 +56,58 @@ class RayNodes:
 
 @contextmanager
 def ray_nodes() -> Generator[RayNodes, None, None]:
-    """Run a cluster of two nodes, to which this process is connected."""
-    import ray
-    from ray.cluster_utils import Cluster
+    """Run a cluster of two nodes that asks for a token, to which this process is connected."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+        from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={**_NODE, "labels": {"part": "head"}})
-    try:
-        nodes = RayNodes(cluster)
-        nodes.add(part="more")
-        ray.init(cluster.address, namespace="antiphon", log_to_driver=False)
-        yield nodes
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+        # Ray reads its variables when it is imported, which an earlier test may have done.
+        raylet: Any = ray._raylet
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+        cluster = Cluster(
+            initialize_head=True, head_node_args={**_NODE, "labels": {"part": "head"}}
+        )
+        try:
+            nodes = RayNodes(cluster)
+            nodes.add(part="more")
+            ray.init(cluster.address, namespace="antiphon", log_to_driver=False)
+            yield nodes
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
 
 
 def refuse(context: object) -> None:
     """Be the factory of a stage that cannot be loaded."""
-    from antiphon.errors import ModelLoadError
-
     raise ModelLoadError("refused on purpose")
+
+
+class _Breaking:
+    """Fails for good at its first request."""
+
+    def __init__(self, publish: Publish) -> None:
+        self._publish = publish
+
+    async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        self._publish(StageStatus(failure="broken on purpose"))
+        raise EngineError("broken on purpose")
+        yield  # it is a generator
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        """Take no notice."""
+
+    def abort(self, request_id: str) -> None:
+        """Take no notice."""
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+def build_breaking(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:
+    """Be the builder of a stage whose engine fails."""
+    publish(StageStatus(capacity=1))
+    return _Breaking(publish)

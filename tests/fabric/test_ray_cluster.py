@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import secrets
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import aclosing, asynccontextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +18,14 @@ pytest.importorskip("ray")
 
 import ray
 
-from antiphon.errors import InvalidRequestError, ModelLoadError, ReplicaLostError
+from antiphon.errors import EngineError, InvalidRequestError, ModelLoadError, ReplicaLostError
 from antiphon.fabric.base import Placement, StageRequest
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.ray_cluster import RayCluster
 from antiphon.fabric.ray_control import CONTROLLER
+from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.models.base import Prompt
 from antiphon.models.registry import resolve
@@ -55,11 +60,15 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def connected(
-    nodes: RayNodes, namespace: str, limits: ClusterLimits | None = None
+    nodes: RayNodes,
+    namespace: str,
+    limits: ClusterLimits | None = None,
+    build: Ref = BUILD,
+    tls: WireTls | None = None,
 ) -> AsyncGenerator[RayCluster, None]:
     """Give a front end's cluster; its stages are given back at the end."""
     cluster = await RayCluster.connect(
-        BUILD, address=nodes.address, namespace=namespace, limits=limits
+        build, address=nodes.address, namespace=namespace, limits=limits, tls=tls
     )
     try:
         yield cluster
@@ -94,11 +103,12 @@ def prompt() -> Prompt:
     return made
 
 
-async def spoken(cluster: RayCluster, replica: Replica, id: str = "request") -> bytes:
+async def spoken(cluster: RayCluster, replica: Replica, tls: WireTls | None = None) -> bytes:
     """Return the samples of a request that a replica serves."""
-    connection = await StageConnection.connect(replica.address, cluster.token)
+    connection = await StageConnection.connect(replica.address, cluster.token, tls=tls)
     try:
-        async with aclosing(connection.open(replica.stage, StageRequest(id, prompt()))) as items:
+        request = StageRequest("request", prompt())
+        async with aclosing(connection.open(replica.stage, request)) as items:
             return b"".join(
                 [each.samples.tobytes() async for each in items if isinstance(each, AudioChunk)]
             )
@@ -207,6 +217,55 @@ def test_a_replica_that_hangs_is_replaced(nodes: RayNodes) -> None:
             await replicas(cluster, stage_id, lambda found: before[0] not in found)
             after = await replicas(cluster, stage_id, 2)
             assert before[0].id not in {each.id for each in after}
+
+    run(main())
+
+
+def test_a_replica_whose_engine_has_failed_is_replaced(nodes: RayNodes) -> None:
+    async def main() -> None:
+        breaking = Ref("tests.fabric.ray_nodes:build_breaking")
+        async with connected(nodes, "failed", build=breaking) as cluster:
+            stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement())
+            [before] = await replicas(cluster, stage_id, 1)
+            with pytest.raises(EngineError, match="on purpose"):
+                await spoken(cluster, before)
+            await replicas(cluster, stage_id, lambda found: before not in found and len(found) == 1)
+
+    run(main())
+
+
+def test_without_ray_s_token_nobody_is_let_in(nodes: RayNodes) -> None:
+    command = [sys.executable, "-m", "antiphon", "scale", "--address", nodes.address]
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for token, problem in ((secrets.token_hex(32), "Cannot connect to Ray"), (None, "namespace")):
+        environment = known if token is None else {**known, "RAY_AUTH_TOKEN": token}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        *_, last = done.stderr.splitlines()  # after what Ray itself has to say
+        assert last.startswith("antiphon: ")
+        assert problem in last
+
+
+def test_replicas_speak_tls_with_whom_the_authority_has_signed_for(
+    nodes: RayNodes, tmp_path: Path
+) -> None:
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    made = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", "-x509", *made, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=cluster")
+    openssl("req", *made, "-keyout", "key.pem", "-out", "our.csr", "-subj", "/CN=stage")
+    signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial")
+    openssl("x509", "-req", "-in", "our.csr", *signing, "-out", "cert.pem")
+    tls = WireTls.of_folder(tmp_path)
+
+    async def main() -> None:
+        async with connected(nodes, "tls", tls=tls) as cluster:
+            stage_id = await cluster.host(toy().pipeline, CONTEXT, Placement())
+            [replica] = await replicas(cluster, stage_id, 1)
+            assert await spoken(cluster, replica, tls=tls) == await spoken_here()
+            with pytest.raises(ReplicaLostError):
+                await spoken(cluster, replica)
 
     run(main())
 
