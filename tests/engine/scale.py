@@ -150,7 +150,8 @@ def _front_ends() -> Iterator[str]:
 
 
 def _totals(numbers: Sequence[int]) -> Iterator[str]:
-    one = capacity(ClusterModel(1, slots=256, device=H200, cache=CACHE))
+    long = replace(ANSWERS, duration_s=30.0)
+    one = capacity(ClusterModel(1, slots=256, device=H200, cache=CACHE), long, num_steps=7)
     of_gpu = GPU_HEADROOM * streams_of(one)
     chunk_hz = one.report.num_chunks / MEAN_ANSWER_S
     yield from _head("", *(f"{each:,} streams" for each in numbers))

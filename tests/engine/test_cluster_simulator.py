@@ -19,7 +19,8 @@ def test_all_audio_arrives_without_a_gap_whatever_the_cluster_is_made_of(
     report = simulate_cluster(ClusterModel(talkers, codecs, cache=CACHE), TRAFFIC)
     alone = simulate_cluster(ClusterModel(cache=CACHE), TRAFFIC)
     assert (report.num_rejected, report.gapless) == (0, 1.0)
-    assert (report.num_ended, report.audio_s) == (alone.num_ended, pytest.approx(alone.audio_s))
+    assert report.num_ended == alone.num_ended
+    assert report.audio_s == pytest.approx(alone.audio_s)
     assert alone.num_ended > 80
 
 
