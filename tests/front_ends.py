@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.servers import wait_until
+from tests.servers import DEADLINE_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ServerProcesses:
 
     def scraped(self) -> str:
         headers = {"Authorization": f"Bearer {self.key}"}
-        return httpx.get(f"{self.url}/metrics", headers=headers).text
+        return httpx.get(f"{self.url}/metrics", headers=headers, timeout=DEADLINE_S).text
 
     def value(self, name: str) -> float:
         """Return a metric, all its labels together."""

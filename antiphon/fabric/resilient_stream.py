@@ -117,7 +117,7 @@ class ResilientStream:
             UnavailableError: there was no replica for it in time.
             AntiphonError: that the stage has raised for the request's own sake.
         """
-        request = self._first_request()
+        request = self._delivered.request
         while not self._is_aborted:
             attempt = await self._begin(request)
             if attempt is None:
@@ -156,20 +156,20 @@ class ResilientStream:
         for group in self._groups:
             group.wake()
 
-    def _first_request(self) -> StageRequest:
-        return replace(self._delivered.request, returns_frames=True)
-
     async def _made_by(self, attempt: _Attempt) -> AsyncGenerator[StageItem, None]:
         """Yield what is new of an attempt; its last item is missing if it was cut off."""
+        is_first = True
         async with aclosing(attempt.open()) as items:
             async for item in items:
                 if isinstance(item, Ended) and item.reason == "abort" and not self._is_aborted:
                     return  # its process is stopping
-                self._num_losses = 0
+                if is_first:
+                    is_first = False
+                    for place in attempt.places:
+                        place.group.succeed(place.link.replica)
                 if (new := self._delivered.take(item)) is not None:
+                    self._num_losses = 0
                     yield new
-        for place in attempt.places:
-            place.group.succeed(place.link.replica)
 
     async def _begin(self, request: StageRequest) -> _Attempt | None:
         """Choose replicas; ``None``: it was aborted meanwhile.
