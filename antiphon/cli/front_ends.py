@@ -205,7 +205,7 @@ class FrontEnds:
         await asyncio.wait((started, ended), return_when=asyncio.FIRST_COMPLETED)
         await cancel_and_wait(ended)
         if not started.done():
-            started.cancel()
+            await cancel_and_wait(started)
             return None
         return started.result()[0]
 

@@ -1,5 +1,6 @@
 """``antiphon serve``: an HTTP server for one model or several."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.flags import SETTING, flag, settings_of
+from antiphon.errors import SettingsError
 
 _MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
 _DETERMINISTIC = "The same audio in any company, to the byte, on a GPU too."
@@ -124,6 +126,8 @@ def serve(flags: ServeFlags) -> None:
         resolve(model.source)  # a wrong name fails before anything heavy is imported
 
     if settings.server.front_ends:
+        if os.name != "posix":
+            raise SettingsError("server.front_ends needs Linux or macOS; 0 is one process.")
         from antiphon.cli.front_ends import run_front_ends
 
         run_front_ends(settings)
