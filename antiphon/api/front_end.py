@@ -11,6 +11,10 @@ from antiphon.fabric.cluster_service import ClusterClient
 MIN_SHARE = 16
 
 
+def _alone(num_connections: int) -> list[int]:
+    return [num_connections]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEnd:
     """What a front end shares with the others; by default there are none.
@@ -21,6 +25,7 @@ class FrontEnd:
         table: what limits count, in all of them.
         metrics: folder of the metrics that they share; ``None``: it has its own.
         connect: connects to the cluster that runs the stages; ``None``: see `open_fabric`.
+        publish_connections: takes the number of its connections; returns those of all front ends.
     """
 
     index: int = 0
@@ -28,6 +33,7 @@ class FrontEnd:
     table: LimitTable = field(default_factory=LocalLimitTable)
     metrics: Path | None = None
     connect: Callable[[], Awaitable[ClusterClient]] | None = None
+    publish_connections: Callable[[int], list[int]] = _alone
 
     def share_of(self, limits: LimitSettings) -> LimitSettings:
         """Return limits with this one's share of what each front end counts for itself.

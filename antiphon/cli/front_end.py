@@ -50,12 +50,14 @@ def run_front_end(plan: FrontEndPlan) -> None:
     from antiphon.fabric.cluster_service import ClusterClient
 
     configure(plan.settings, plan.name)
+    table = SharedLimitTable(plan.table, plan.index, plan.number)
     front_end = FrontEnd(
         index=plan.index,
         number=plan.number,
-        table=SharedLimitTable(plan.table, plan.index, plan.number),
+        table=table,
         metrics=plan.metrics,
         connect=partial(ClusterClient.connect, plan.cluster, plan.token),
+        publish_connections=partial(table.publish, "connections"),
     )
     sockets = [socket.socket(fileno=each) for each in plan.sockets]
     ApiServer(plan.settings, front_end, tell).run(sockets)

@@ -104,7 +104,8 @@ class ApiServer(uvicorn.Server):
             await super().startup(sockets)
         else:
             await super().startup([])
-            self.servers += [SharedListener(sockets, self._protocol)]  # type: ignore[list-item]
+            listener = SharedListener(sockets, self._protocol, self._lead)
+            self.servers += [listener]  # type: ignore[list-item] # it is closed like one
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._retire)
         self._on_started(Banner.of(self._state, port))
 
@@ -116,6 +117,12 @@ class ApiServer(uvicorn.Server):
         with shown_progress("loading", logger.info) as self._show:
             await self._loaded.enter_async_context(lifespan)
         self._show = None
+
+    def _lead(self) -> int:
+        """Return how many connections more this front end has than the one with the fewest."""
+        assert self._front_end is not None
+        num_own = len(self.server_state.connections)
+        return num_own - min(self._front_end.publish_connections(num_own))
 
     def _protocol(self) -> asyncio.BaseProtocol:
         """Return what serves a connection, as uvicorn makes it."""

@@ -128,7 +128,7 @@ def test_connections_that_come_at_once_are_shared_out(running: ServerProcesses) 
             }
         taken = [now - then for now, then in zip(num_sockets(), before, strict=True)]
         assert sum(taken) >= 40
-        assert sum(number > 0 for number in taken) >= 2
+        assert min(taken) > 0
 
 
 def counters(server: ServerProcesses) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

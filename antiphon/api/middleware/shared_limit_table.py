@@ -104,6 +104,13 @@ class SharedLimitTable:
         row = self._row(name)
         self._tokens[row], self._filled_s[row] = bucket.num_tokens, bucket.filled_s
 
+    def publish(self, name: str, number: int) -> list[int]:
+        """Set this process's part of a count; return the parts of all processes."""
+        with self.locked():
+            row = self._row(name)
+            self._own[row] = number
+            return [column[row] for column in self._counts]
+
     def clear_column(self, column: int) -> None:
         """Forget what a process has counted, which has ended."""
         counts = self._counts[column]

@@ -15,6 +15,10 @@ from functools import partial
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+MAX_LEAD = 2
+"""Connections that a process may have more than another before it lets that one go first."""
+STEP_BACK_S = 0.002
+"""For how long; afterwards it accepts whatever nobody else has taken."""
 _PAUSE_S = 1.0
 """After which a process that has no descriptors left tries again; others may have some."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -24,9 +28,19 @@ class SharedListener:
     """Takes one connection in each turn of the loop, so that a burst is shared out evenly."""
 
     def __init__(
-        self, sockets: Sequence[socket.socket], make_protocol: Callable[[], asyncio.BaseProtocol]
+        self,
+        sockets: Sequence[socket.socket],
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+        lead: Callable[[], int],
     ) -> None:
-        """Listen, on the running loop; ``make_protocol`` is called for each connection."""
+        """Listen, on the running loop.
+
+        Args:
+            sockets: that are bound.
+            make_protocol: called for each connection.
+            lead: returns how many connections more this process has than the one with the fewest.
+        """
+        self._lead = lead
         self._loop = asyncio.get_running_loop()
         self._sockets = list(sockets)
         self._make_protocol = make_protocol
@@ -34,7 +48,7 @@ class SharedListener:
         for each in self._sockets:
             each.setblocking(False)
             each.listen(BACKLOG)
-            self._loop.add_reader(each, self._accept, each)
+            self._resume(each)
 
     def close(self) -> None:
         """Accept nothing more; others go on."""
@@ -46,6 +60,18 @@ class SharedListener:
         """Return when what was accepted has its protocol."""
         if self._opening:
             await asyncio.wait(self._opening)
+
+    def _ready(self, listening: socket.socket) -> None:
+        if self._lead() <= MAX_LEAD:
+            self._accept(listening)
+            return
+        self._loop.remove_reader(listening)
+        self._loop.call_later(STEP_BACK_S, self._accept_and_resume, listening)
+
+    def _accept_and_resume(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._resume(listening)
+            self._accept(listening)
 
     def _accept(self, listening: socket.socket) -> None:
         try:
@@ -76,4 +102,4 @@ class SharedListener:
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
-            self._loop.add_reader(listening, self._accept, listening)
+            self._loop.add_reader(listening, self._ready, listening)

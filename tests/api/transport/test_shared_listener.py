@@ -1,0 +1,70 @@
+"""Processes that share a socket share its connections; here two listeners stand for two of them."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from antiphon.api.transport.shared_listener import MAX_LEAD, SharedListener
+from tests.servers import DEADLINE_S
+
+NUM = 40
+
+
+class Counting(asyncio.Protocol):
+    """Counts the connections of one listener."""
+
+    def __init__(self, count: Callable[[], None]) -> None:
+        self._count = count
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._count()
+        transport.close()
+
+
+async def connected(port: int, number: int) -> None:
+    """Connect, and wait until the listener has closed the connection."""
+
+    async def one() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""
+        writer.close()
+
+    await asyncio.wait_for(asyncio.gather(*(one() for _ in range(number))), DEADLINE_S)
+
+
+@pytest.mark.parametrize("loads", ["even", "one leads", "both lead"])
+def test_each_takes_its_share_and_whoever_leads_takes_what_is_left(loads: str) -> None:
+    async def test() -> None:
+        bound = socket.create_server(("127.0.0.1", 0))
+        taken = [0, 0]
+
+        def take(index: int) -> None:
+            taken[index] += 1
+
+        def lead(index: int) -> int:
+            if loads == "even":
+                return taken[index] - min(taken)
+            return NUM if loads == "both lead" or index == 0 else 0
+
+        with bound, bound.dup() as other:
+            listeners = [
+                SharedListener(
+                    [each], partial(Counting, partial(take, index)), partial(lead, index)
+                )
+                for index, each in enumerate((bound, other))
+            ]
+            await connected(bound.getsockname()[1], NUM)
+            assert sum(taken) == NUM
+            if loads == "even":
+                assert abs(taken[0] - taken[1]) <= MAX_LEAD + 1
+            listeners[1].close()
+            await listeners[1].wait_closed()
+            before = taken[0]
+            await connected(bound.getsockname()[1], NUM)
+            assert taken[0] == before + NUM, "the other one takes all"
+            listeners[0].close()
+
+    asyncio.run(test())
