@@ -1,7 +1,9 @@
 """A stream that another replica takes over after any frame is the undisturbed one, to the bit."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import EngineRequest
+from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
+from antiphon.pipeline.stage import EngineStage
 from antiphon.types import AudioChunk, Samples
 from tests.models.qwen3_tts.lm import DRAWN, made_prompt, opened
 
@@ -93,3 +98,44 @@ def test_a_replica_goes_on_exactly_after_any_number_of_frames(path: Path, kind: 
         np.testing.assert_array_equal(np.stack(listener.frames), np.stack(whole.frames))
     first.close()
     second.close()
+
+
+def test_a_codec_of_its_own_goes_on_exactly_too(path: Path) -> None:
+    sampling = replace(DRAWN, max_frames=MAX_FRAMES)
+    prompt = made_prompt(load_config(path), seed=4, sampling=sampling, num_reference_frames=11)
+    prompt = replace(prompt, context_frames=prompt.data.reference)
+    whole, fused = Listener(), loaded(path)
+    whole.hear(fused, prompt, [])
+    fused.close()
+    context = LoadContext(path, "cpu", "float32", 2)
+
+    def stages() -> tuple[EngineStage, EngineStage]:
+        runner = load_runner(context, max_positions=128)
+        codec = CodecRunner(load_codec(context), 2)
+        talker = EngineStage(runner, "talker", context, lambda status: None)
+        return talker, EngineStage(codec, "codec", context, lambda status: None)
+
+    async def hear(listener: Listener, request: StageRequest, most: int | None = None) -> None:
+        talker, codec = stages()
+        async with aclosing(codec.open(request, talker.open(request, None))) as items:
+            async for item in items:
+                if isinstance(item, AudioChunk):
+                    listener.frames += item.frames
+                    listener.samples.append(item.samples)
+                if most is not None and len(listener.frames) >= most:
+                    break
+        await codec.close()
+        await talker.close()
+
+    async def main(cut: int) -> None:
+        listener = Listener()
+        request = StageRequest("r", prompt, returns_frames=True)
+        await hear(listener, request, cut)
+        if len(listener.frames) < MAX_FRAMES:
+            await hear(listener, replace(request, resume_frames=tuple(listener.frames)))
+        np.testing.assert_array_equal(
+            np.concatenate(listener.samples), np.concatenate(whole.samples)
+        )
+
+    for cut in (1, 5, 9):
+        asyncio.run(main(cut))
