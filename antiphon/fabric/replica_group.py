@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection
 from contextlib import aclosing, suppress
 
-from antiphon.errors import ReplicaLostError
+from antiphon.errors import AntiphonError
 from antiphon.fabric.balancer import Balancer, QuarantineLimits, summed
 from antiphon.fabric.cluster import Cluster, Replica
 from antiphon.fabric.replica_link import ReplicaLimits, ReplicaLink
@@ -23,6 +23,7 @@ class ReplicaGroup:
     Attributes:
         stage_id: by which the cluster knows the stage.
         num_users: times that it was hosted and not released; kept by its owner.
+        is_closed: whether there will be no replica any more.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ReplicaGroup:
         """
         self.stage_id = stage_id
         self.num_users = 0
+        self.is_closed = False
         self._cluster = cluster
         self._connections = connections
         self._limits = limits
@@ -117,9 +119,11 @@ class ReplicaGroup:
 
     def close(self) -> None:
         """Stop watching."""
+        self.is_closed = True
         self._watching.cancel()
         for link in self._links.values():
             link.close()
+        self._links.clear()
         self.wake()
 
     async def _watch(self) -> None:
@@ -128,7 +132,7 @@ class ReplicaGroup:
                 async with aclosing(self._cluster.watch(self.stage_id)) as changes:
                     async for replicas in changes:
                         self._update(replicas)
-            except ReplicaLostError as error:
+            except AntiphonError as error:
                 logger.warning("the cluster does not answer: %s", error)
             await asyncio.sleep(_WATCH_AGAIN_S)
 

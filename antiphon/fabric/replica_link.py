@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from antiphon.errors import ReplicaLostError
+from antiphon.errors import AntiphonError, ReplicaLostError
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.wire.stage_client import StageConnection, StageConnections
 from antiphon.telemetry.stage_status import StageStatus
@@ -90,7 +90,7 @@ class ReplicaLink:
                 self._on_change()
                 await self._watch(connection)
                 reason = str(connection.lost)
-            except ReplicaLostError as error:
+            except AntiphonError as error:
                 reason = error.message
             self.connection = None
             pause_s = self._on_loss(self.replica.id)

@@ -196,7 +196,7 @@ class ResilientStream:
             missing = self._groups[links.index(None)]
             self._check_refused(missing)
             left_s = ends_s - self._loop.time()
-            if left_s <= 0:
+            if left_s <= 0 or missing.is_closed:
                 raise UnavailableError(
                     "No replica of the model can be reached.", retry_after_s=_RETRY_AFTER_S
                 )

@@ -428,3 +428,17 @@ def test_a_request_that_breaks_every_replica_is_given_up(tmp_path: Path) -> None
             await model.close()
 
     run(main)
+
+
+def test_streams_end_with_the_fabric(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            served(tmp_path) as (model, fabric, _),
+            aclosing(model.open(StageRequest("r", prompt_of(model, 1, TEXT * 9)))) as items,
+        ):
+            await anext(items)
+            await fabric.close()
+            with pytest.raises(UnavailableError):
+                [each async for each in items]
+
+    run(main)
