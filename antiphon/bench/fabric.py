@@ -80,7 +80,9 @@ async def run(loads: Sequence[FabricLoad], fabrics: Sequence[str]) -> dict[str, 
     results: list[FabricResult] = []
     for name in fabrics:
         async with AsyncExitStack() as stack:
-            settings = load_settings({"server.fabric": name}, environment={})
+            # A Ray cluster of our own: others are not disturbed, and the clock is this host's.
+            chosen = {"server.fabric": name, "server.ray_address": "local"}
+            settings = load_settings(chosen, environment={})
             fabric = await open_fabric(settings, BUILDER, stack)
             handle = await fabric.host([SPEC], LoadContext(device="cpu"), Placement())
             stack.push_async_callback(fabric.release, handle)
