@@ -6,22 +6,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 
 DEADLINE_S = 60.0
+LOOPS = ("asyncio", "uvloop")
 TOKEN = "a token"
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test within its deadline."""
+def run(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "asyncio") -> None:
+    """Run a test within its deadline, on a loop of asyncio's or of uvloop's."""
 
     async def timed() -> None:
         async with asyncio.timeout(DEADLINE_S):
             await main()
 
-    asyncio.run(timed())
+    factory = None if loop == "asyncio" else pytest.importorskip(loop).new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(timed())
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers
 from antiphon.fabric.wire.safe_pickle import ForeignDataError
 from antiphon.types import AudioChunk
-from tests.fabric.wire.peers import calls, connected, run, streams, turns, until
+from tests.fabric.wire.peers import LOOPS, calls, connected, run, streams, turns, until
 
 CHUNK = AudioChunk(np.zeros(7680, np.float32), 24_000, 4)
 
@@ -186,7 +186,10 @@ def test_a_stream_is_made_no_further_than_its_window_ahead(tmp_path: Path, windo
     run(main)
 
 
-def test_a_stream_that_is_not_read_holds_up_no_other_and_holds_little(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_stream_that_is_not_read_holds_up_no_other_and_holds_little(
+    tmp_path: Path, loop: str
+) -> None:
     slow, fast = Counting(), Counting()
 
     async def main() -> None:
@@ -204,10 +207,11 @@ def test_a_stream_that_is_not_read_holds_up_no_other_and_holds_little(tmp_path: 
                 await stream.aclose()
             await until(lambda: slow.num_closed == 8)
 
-    run(main)
+    run(main, loop)
 
 
-def test_items_of_many_streams_leave_in_one_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_items_of_many_streams_leave_in_one_write(tmp_path: Path, loop: str) -> None:
     """Writes are counted: as many for 64 streams as for one, not 64 times as many."""
     num_items = 20
 
@@ -239,10 +243,11 @@ def test_items_of_many_streams_leave_in_one_write(tmp_path: Path) -> None:
         for alone, together in zip(await writes_for(1), await writes_for(64), strict=True):
             assert together <= alone + 3
 
-    run(main)
+    run(main, loop)
 
 
-def test_a_lost_connection_ends_everything_on_both_sides(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_lost_connection_ends_everything_on_both_sides(tmp_path: Path, loop: str) -> None:
     counting = Counting()
     cancelled = 0
 
@@ -281,7 +286,7 @@ def test_a_lost_connection_ends_everything_on_both_sides(tmp_path: Path) -> None
             await until(lambda: counting.num_closed == 10 and cancelled == 1)
             assert lost == [1]
 
-    run(main)
+    run(main, loop)
 
 
 def test_an_item_that_must_not_cross_ends_its_own_stream_only(
@@ -304,7 +309,8 @@ def test_an_item_that_must_not_cross_ends_its_own_stream_only(
     run(main)
 
 
-def test_a_large_message_lets_others_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_large_message_lets_others_pass(tmp_path: Path, loop: str) -> None:
     """64 MB go in parts: calls that are made after it are answered before it has arrived."""
     sizes: list[int] = []
 
@@ -327,7 +333,7 @@ def test_a_large_message_lets_others_pass(tmp_path: Path) -> None:
             assert sizes == [data.nbytes]
             assert before >= 5
 
-    run(main)
+    run(main, loop)
 
 
 def test_messages_of_one_order_stay_in_order_however_large(tmp_path: Path) -> None:
