@@ -5,7 +5,6 @@ import gc
 import logging
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -35,9 +34,6 @@ logger = logging.getLogger(__name__)
 
 FULL_COLLECTION_RATIO = 100
 """Collections of the middle generation for each full one; Python's default is 10."""
-SWITCH_INTERVAL_S = 1e-3
-"""Python's default is 5 ms: the event loop waits as long for the interpreter's lock, after each
-system call, while a model computes on the CPU or a decoder holds it."""
 GRACEFUL_SHUTDOWN_S = 5
 """How long open streams may go on after Ctrl-C before they are cut."""
 LAST_RESORT_S = 8
@@ -217,8 +213,7 @@ class _NoFalseAlarms(logging.Filter):
 
 
 def configure(settings: Settings, process: str | None = None) -> None:
-    """Configure logs, traces and threads of a process; ``process`` names one of several."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    """Configure the logs and traces of a process; ``process`` names one of several."""
     configure_logging(settings.server.log_level, settings.server.log_format, process)
     tracing.switch(on=settings.server.traces)
     logging.getLogger("uvicorn.error").addFilter(_NoFalseAlarms())
