@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _ADDRESS = (
     "Of the Ray cluster, HOST:PORT or auto; default: the server of this host, if there is one."
 )
+_ANSWER_S = 90.0
+"""A cluster of this host answers when what leaves has been drained."""
 _NEEDS_RAY = "stages on several hosts need Ray"
 
 
@@ -78,12 +80,15 @@ def scale(
     import asyncio
 
     from antiphon.config_sources import load_settings
-    from antiphon.errors import SettingsError
+    from antiphon.errors import SettingsError, UnavailableError
 
     if (stage is None) != (replicas is None):
         raise SettingsError("Say both a stage and the number of its replicas, or neither.")
     settings = load_settings({"server.ray_address": address})
-    found = asyncio.run(_scaled(settings, stage, replicas))
+    try:
+        found = asyncio.run(asyncio.wait_for(_scaled(settings, stage, replicas), _ANSWER_S))
+    except TimeoutError as error:
+        raise UnavailableError(f"The cluster has not answered for {_ANSWER_S:.0f} s.") from error
     records = [{"id": each.id, **_row(each, found)} for each in found]
     columns = ("Stage", "Wanted", "Ready", "Draining", "Loading", "Open", "Capacity", "Hosts")
     show_table(records, columns, [list(_row(each, found).values()) for each in found], as_json)

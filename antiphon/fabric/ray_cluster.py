@@ -17,7 +17,12 @@ from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.hosting import Hosting, StageView
-from antiphon.fabric.ray_control import CONTROLLER, RayClusterControl, connect_ray
+from antiphon.fabric.ray_control import (
+    CONTROLLER,
+    RayClusterControl,
+    connect_ray,
+    keep_signal_handlers,
+)
 from antiphon.fabric.ray_controller import ControllerPlan, RayController
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.models.spec import LoadContext, Ref, StageSpec
@@ -100,6 +105,7 @@ class RayCluster:
             )
 
         await asyncio.to_thread(connect_ray, address, namespace)
+        keep_signal_handlers()
         control = await asyncio.to_thread(RayClusterControl, start)
         known_token = await control.call(lambda controller: controller.token.remote())
         return cls(control, known_token, limits)

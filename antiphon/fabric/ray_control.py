@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import signal
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -103,3 +105,13 @@ def connect_ray(address: str | None, namespace: str) -> None:
         )
     except (ConnectionError, AuthenticationError) as error:
         raise SettingsError(f"Cannot connect to Ray: {error}") from error
+
+
+def keep_signal_handlers() -> None:
+    """Have signals as before Ray was connected: its own handlers print a trace at each SIGTERM.
+
+    Does nothing in other threads than the main one, which has none.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.getsignal(number))
