@@ -5,6 +5,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -16,8 +17,8 @@ from antiphon.api.app import create_app
 from antiphon.api.front_end import FrontEnd
 from antiphon.api.state import ServerState
 from antiphon.api.transport.connections import max_open_connections
+from antiphon.api.transport.listener import ConnectionListener
 from antiphon.api.transport.protocols import uvicorn_options
-from antiphon.api.transport.shared_listener import SharedListener
 from antiphon.cli.banner import Banner, announce
 from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
@@ -96,13 +97,15 @@ class ApiServer(uvicorn.Server):
         # A full collection goes over all that open streams hold: 500 objects for each WebSocket,
         # 190 ms with 480 of them, every ten seconds by default.
         gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_RATIO)
-        if self._front_end is None:
+        if sys.platform == "win32":
             await super().startup(sockets)
         else:
             await super().startup([])
-            listener = SharedListener(sockets, self._protocol, self._lead)
+            lead = None if self._front_end is None else self._lead
+            listener = ConnectionListener(sockets, self._protocol, lead)
             self.servers += [listener]  # type: ignore[list-item] # it is closed like one
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._retire)
+            if self._front_end is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._retire)
         self._on_started(Banner.of(self._state, port))
 
     async def _load(self) -> None:

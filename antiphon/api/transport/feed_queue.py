@@ -14,6 +14,8 @@ BUDGET_S = 2e-3
 """For feeding, in one turn of the event loop."""
 MAX_DELAY_S = 20e-3
 """For which accepting delays all feeding."""
+MAX_TURN_S = 10e-3
+"""Of everything else in a turn: if that takes longer, one call is made in the next."""
 
 
 class FeedQueue:
@@ -24,12 +26,12 @@ class FeedQueue:
         self._clock = clock
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_scheduled = self._is_accepting = False
-        self._fed_s = 0.0
+        self._fed_s = self._turn_ended_s = 0.0
 
     def add(self, feed: Callable[[], None]) -> None:
         """Call ``feed`` in one of the next turns of the loop."""
         if not self._waiting:
-            self._fed_s = self._clock()
+            self._fed_s = self._turn_ended_s = self._clock()
         self._waiting.append(feed)
         self._schedule()
 
@@ -47,10 +49,13 @@ class FeedQueue:
         now_s = self._clock()
         was_accepting, self._is_accepting = self._is_accepting, False
         if not was_accepting or now_s - self._fed_s > MAX_DELAY_S:
-            for _ in range(len(self._waiting)):  # what is added meanwhile waits for the next turn
+            is_late = now_s - self._turn_ended_s > MAX_TURN_S
+            # What is added meanwhile waits for the next turn.
+            for _ in range(1 if is_late else len(self._waiting)):
                 self._waiting.popleft()()
                 self._fed_s = self._clock()
                 if self._fed_s - now_s >= BUDGET_S:
                     break
+        self._turn_ended_s = self._clock()
         if self._waiting:
             self._schedule()

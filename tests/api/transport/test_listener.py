@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from antiphon.api.transport.shared_listener import MAX_LEAD, SharedListener
+from antiphon.api.transport.listener import MAX_LEAD, ConnectionListener
 from tests.servers import DEADLINE_S
 
 NUM = 40
@@ -51,7 +51,7 @@ def test_each_takes_its_share_and_whoever_leads_takes_what_is_left(loads: str) -
 
         with bound, bound.dup() as other:
             listeners = [
-                SharedListener(
+                ConnectionListener(
                     [each], partial(Counting, partial(take, index)), partial(lead, index)
                 )
                 for index, each in enumerate((bound, other))
@@ -66,5 +66,25 @@ def test_each_takes_its_share_and_whoever_leads_takes_what_is_left(loads: str) -
             await connected(bound.getsockname()[1], NUM)
             assert taken[0] == before + NUM, "the other one takes all"
             listeners[0].close()
+
+    asyncio.run(test())
+
+
+def test_one_process_alone_takes_a_burst_in_few_turns() -> None:
+    async def test() -> None:
+        bound = socket.create_server(("127.0.0.1", 0), backlog=NUM)
+        taken: list[float] = []
+        with bound:
+            clients = [socket.create_connection(bound.getsockname()) for _ in range(NUM)]
+            listener = ConnectionListener([bound], lambda: Counting(lambda: taken.append(1)))
+            num_turns = 0
+            while len(taken) < NUM:
+                await asyncio.sleep(0)
+                num_turns += 1
+            listener.close()
+            await listener.wait_closed()
+            for client in clients:
+                client.close()
+        assert num_turns < NUM
 
     asyncio.run(test())

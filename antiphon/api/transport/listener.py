@@ -1,4 +1,7 @@
-"""Accepts connections at sockets that other front ends of the same server listen on, too.
+"""Accepts connections, at sockets that other front ends of the same server may listen on, too.
+
+An event loop's own servers take one connection in each turn (libuv does since version 1.46): in a
+flood of requests, whose work makes turns long, thousands would wait before a probe.
 
 The sockets are inherited from one parent, rather than bound by each process with SO_REUSEPORT: a
 connection waits in one queue, from which whichever process has time takes it. A front end that dies
@@ -15,6 +18,8 @@ from functools import partial
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+MAX_PER_TURN = 16
+"""Connections that a process takes in a turn of its loop, if it is the only one."""
 MAX_LEAD = 2
 """Connections that a process may have more than another before it lets that one go first."""
 STEP_BACK_S = 0.002
@@ -24,21 +29,25 @@ _PAUSE_S = 1.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class SharedListener:
-    """Takes one connection in each turn of the loop, so that a burst is shared out evenly."""
+class ConnectionListener:
+    """Takes one connection in each turn of the loop, so that a burst is shared out evenly.
+
+    A process that has the sockets for itself takes more.
+    """
 
     def __init__(
         self,
         sockets: Sequence[socket.socket],
         make_protocol: Callable[[], asyncio.BaseProtocol],
-        lead: Callable[[], int],
+        lead: Callable[[], int] | None = None,
     ) -> None:
         """Listen, on the running loop.
 
         Args:
             sockets: that are bound.
             make_protocol: called for each connection.
-            lead: returns how many connections more this process has than the one with the fewest.
+            lead: returns how many connections more this process has than the one with the fewest;
+                ``None``: it is the only one.
         """
         self._lead = lead
         self._loop = asyncio.get_running_loop()
@@ -62,6 +71,11 @@ class SharedListener:
             await asyncio.wait(self._opening)
 
     def _ready(self, listening: socket.socket) -> None:
+        if self._lead is None:
+            for _ in range(MAX_PER_TURN):
+                if not self._accept(listening):
+                    return
+            return
         if self._lead() <= MAX_LEAD:
             self._accept(listening)
             return
@@ -73,18 +87,19 @@ class SharedListener:
             self._resume(listening)
             self._accept(listening)
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listening: socket.socket) -> bool:
+        """Take a connection; return whether there was one."""
         try:
             connection, _ = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another process was faster, or the client has gone
+            return False  # another process was faster, or the client has gone
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
             logger.warning("no connection can be accepted for a moment: %s", error)
             self._loop.remove_reader(listening)
             self._loop.call_later(_PAUSE_S, self._resume, listening)
-            return
+            return False
         connection.setblocking(False)
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -92,6 +107,7 @@ class SharedListener:
         task: asyncio.Task[object] = self._loop.create_task(opening)
         self._opening.add(task)
         task.add_done_callback(partial(self._opened, connection))
+        return True
 
     def _opened(self, connection: socket.socket, task: "asyncio.Task[object]") -> None:
         self._opening.discard(task)
