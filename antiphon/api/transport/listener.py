@@ -18,7 +18,7 @@ from functools import partial
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
-MAX_PER_TURN = 16
+MAX_PER_TURN = 64
 """Connections that a process takes in a turn of its loop, if it is the only one."""
 MAX_LEAD = 2
 """Connections that a process may have more than another before it lets that one go first."""
