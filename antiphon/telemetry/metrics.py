@@ -6,6 +6,7 @@ written in the API's description. Nothing that a client makes up becomes a label
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +20,14 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from antiphon.errors import ReplicaLostError
 from antiphon.telemetry.engine_metrics import EngineCollector, Engines
 from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
 from antiphon.telemetry.stream_stats import StreamMetrics
 
 _HTTP_BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+MAX_ASKED_S = 2.0
+"""For which a scrape waits for what other processes say of themselves."""
 _LAG_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
@@ -92,13 +96,18 @@ class Metrics:
         self._stream_migrations.inc(migrations)
 
     async def exposition(self) -> bytes:
-        """Return all metrics in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format.
+
+        Those of other processes are left out if the process that knows them does not answer.
+        """
         if self._shared is None:
             return generate_latest(self.registry)
         registry = CollectorRegistry()
         engines = tuple(self.engines())
         registry.register(EngineCollector(lambda: engines))
-        registry.register(ProcessStateCollector(await self.processes()))
+        with suppress(TimeoutError, ReplicaLostError):
+            async with asyncio.timeout(MAX_ASKED_S):
+                registry.register(ProcessStateCollector(await self.processes()))
         MultiProcessCollector(registry, str(self._shared))  # type: ignore[no-untyped-call]
         return await asyncio.to_thread(generate_latest, registry)
 

@@ -1,7 +1,9 @@
 """What is measured of a stream is what its listener would notice, whatever way it ends."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from antiphon.errors import EngineError
+from antiphon.telemetry import metrics as metrics_module
 from antiphon.telemetry.metrics import Metrics
+from antiphon.telemetry.process_state import ProcessState
 from antiphon.telemetry.stream_stats import StreamStats
 from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
 
@@ -195,3 +199,17 @@ def test_a_gap_that_the_model_makes_after_waiting_counts() -> None:
     assert stats.num_underruns == 1
     assert stats.underrun_s == pytest.approx(0.2)
     assert stats.busy_s == pytest.approx(0.9)
+
+
+def test_a_scrape_does_not_wait_for_a_process_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_module, "MAX_ASKED_S", 0.01)
+    metrics = Metrics(tmp_path)
+
+    async def processes() -> Sequence[ProcessState]:
+        await asyncio.Event().wait()
+        return ()
+
+    metrics.processes = processes
+    assert b"antiphon_process_up" not in asyncio.run(metrics.exposition())
