@@ -14,6 +14,7 @@ import yaml
 from antiphon.config import Settings
 from antiphon.config_sources import ENVIRONMENT_PREFIX
 from antiphon.telemetry.metrics import Metrics
+from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -198,6 +199,8 @@ def test_the_dashboard_and_the_autoscaler_look_at_metrics_that_there_are() -> No
 def test_the_documented_metrics_are_those_that_there_are() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     told = set(re.findall(r"^\| `((?:antiphon_|vllm(?:_omni)?:)\w+)` \|", page, re.MULTILINE))
-    names = {family.name for family in Metrics().registry.collect()}
+    processes = ProcessStateCollector([ProcessState("parent", 1, is_up=True, num_restarts=0)])
+    families = (*Metrics().registry.collect(), *processes.collect())
+    names = {family.name for family in families}
     known = {name for name in names if not name.startswith("process_")}  # the client library's
     assert told == known

@@ -26,6 +26,7 @@ from antiphon.pipeline.stage import EngineStage
 from antiphon.types import AudioChunk, Samples
 from tests.models.qwen3_tts.lm import DRAWN, made_prompt, opened
 
+pytestmark = pytest.mark.slow  # minutes: every cut computes the stream again
 MAX_FRAMES = 24
 
 
