@@ -29,9 +29,14 @@ from antiphon.models.base import Prompt
 from antiphon.models.registry import resolve
 from antiphon.models.spec import LoadContext, Ref
 from antiphon.types import AudioChunk, Ended, SpeechRequest
+from tests.chaos.siege import SCALE
 from tests.fabric.ray_nodes import RayNodes, ray_nodes
 from tests.servers import DEADLINE_S, TOY, start_server, wait_until
 
+KILLS = [(0, False), (1, True), (3, False)]
+if SCALE == 1.0:
+    KILLS = [(num_chunks, is_apart) for num_chunks in (0, 1, 3) for is_apart in (False, True)]
+"""After how many chunks a replica is killed, and whether the codec is apart."""
 pytestmark = [
     pytest.mark.slow,  # a Ray cluster takes ten seconds to start, a replica two
     pytest.mark.filterwarnings(
@@ -157,8 +162,7 @@ def assert_whole(streams: Streams, expected: list[bytes]) -> None:
     assert streams.samples == expected
 
 
-@pytest.mark.parametrize("num_chunks", [0, 1, 3], ids="after {} chunks".format)
-@pytest.mark.parametrize("is_apart", [False, True], ids=["fused", "apart"])
+@pytest.mark.parametrize(("num_chunks", "is_apart"), KILLS)
 def test_streams_survive_a_killed_replica(nodes: RayNodes, num_chunks: int, is_apart: bool) -> None:
     namespace = f"killed-{num_chunks}-{is_apart}"
 

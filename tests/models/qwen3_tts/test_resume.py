@@ -88,7 +88,7 @@ def test_a_replica_goes_on_exactly_after_any_number_of_frames(path: Path, kind: 
     whole = Listener()
     whole.hear(first, prompt, pieces)
     assert len(whole.frames) > 4, "it stopped so early that this tests nothing"
-    for cut in range(1, len(whole.frames) - 4, 3):
+    for cut in (1, 6, len(whole.frames) - 5):
         listener = Listener()
         listener.hear(first, prompt, pieces, cut)
         if len(listener.frames) < MAX_FRAMES:
