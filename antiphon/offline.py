@@ -16,7 +16,7 @@ from antiphon.audio.media_type import media_type_of
 from antiphon.audio.recording import Recording, file_content, read_recording
 from antiphon.audio.utterance import Audio, collect
 from antiphon.concurrency import LoopCalls, cancel_and_wait
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice

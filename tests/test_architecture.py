@@ -26,7 +26,6 @@ MAY_IMPORT = {
         "__init__",
         "types",
         "config",
-        "config_sources",
         "errors",
         "concurrency",
         "telemetry",
@@ -45,7 +44,7 @@ MAY_IMPORT = {
             "web",
         ),
         "placement",
-        *("__init__", "config_sources"),
+        "__init__",
         *GROUND,
     },
     "web": set[str](),
@@ -53,23 +52,52 @@ MAY_IMPORT = {
     "__init__": {"offline", "models", "types"},
     "offline": {
         *("pipeline", "models", "voices", "audio"),
-        *("types", "config_sources", "errors", "concurrency"),
+        *("types", "config", "errors", "concurrency"),
     },
     "pipeline": {
-        *("storage", "engine", "codec", "models", "voices", "audio", "fabric", "placement"),
+        *(
+            "storage",
+            "engine",
+            "codec",
+            "diffusion",
+            "models",
+            "voices",
+            "audio",
+            "fabric",
+            "placement",
+        ),
         *GROUND,
     },
     "placement": {"fabric", "engine", "models", "nn", "config", "errors"},
     "storage": {"types", "errors"},
     "voices": {"models", "audio", "storage", "types", "config", "errors", "concurrency"},
-    "fabric": {"models", "config_sources", *GROUND},
+    "fabric": {"models", *GROUND},
     "codec": {"engine", "models", "nn", "types"},
+    "diffusion": {
+        "engine",
+        "models",
+        "nn",
+        "types",
+        "errors",
+        "config",
+        "telemetry",
+        "concurrency",
+    },
     "engine": {"models", "nn", *GROUND},
-    "models": {"engine", "codec", "nn", "types", "errors", "config", "storage", "audio"},
+    "models": {
+        "engine",
+        "codec",
+        "diffusion",
+        "nn",
+        "types",
+        "errors",
+        "config",
+        "storage",
+        "audio",
+    },
     "nn": {"types", "errors"},
     "audio": {"types", "errors"},
-    "config": set[str](),
-    "config_sources": {"config", "errors"},
+    "config": {"errors"},
     "telemetry": {"types", "errors"},
     "concurrency": set[str](),
     "errors": set[str](),
@@ -77,7 +105,7 @@ MAY_IMPORT = {
 }
 # A program that lies in a part, with its command line, may import what these rows name; nothing but
 # programs may import it.
-_OF_DYNAMO = {"api", "fabric", "models", "config_sources", "config", "errors"}
+_OF_DYNAMO = {"api", "fabric", "models", "config", "errors"}
 PROGRAMS = {"fabric/dynamo_worker.py": _OF_DYNAMO, "fabric/dynamo_flags.py": _OF_DYNAMO}
 # What these may know of models: its contracts, never a family.
 CONTRACTS = {"antiphon.models.base", "antiphon.models.prepared", "antiphon.models.spec"}
@@ -239,7 +267,7 @@ def test_the_root_stays_small() -> None:
 
 def test_only_settings_come_from_the_environment() -> None:
     for path in FILES:
-        if name_of(path) not in ("config.py", "config_sources.py"):
+        if name_of(path) not in ("config/__init__.py", "config/sources.py"):
             text = path.read_text(encoding="utf-8")
             assert "os.environ" not in text, name_of(path)
             assert "getenv" not in text, name_of(path)

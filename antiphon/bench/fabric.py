@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from antiphon.bench.machine import provenance
 from antiphon.bench.paced_stage import BUILDER, SPEC, Pace, age_s, stage_cpu_s
 from antiphon.bench.summary import Percentiles
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from antiphon.fabric.base import Placement, StageRequest, StageStream
 from antiphon.fabric.choice import open_fabric
 from antiphon.models.base import Prompt

@@ -54,7 +54,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
 
     from antiphon.bench.engine import Load, run, text_for
     from antiphon.cli.bench_model import model_to_measure
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
 
     text = text_for(flags.frames, has_real_tokens=flags.random is None)
     counts = counts_of(flags.concurrency, "concurrency")

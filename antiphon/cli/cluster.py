@@ -45,7 +45,7 @@ def stage(
     import os
     import subprocess
 
-    from antiphon.config_sources import process_environment
+    from antiphon.config.sources import process_environment
     from antiphon.errors import SettingsError
 
     _check_installed()
@@ -79,7 +79,7 @@ def scale(
     """
     import asyncio
 
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
     from antiphon.errors import SettingsError, UnavailableError
 
     if (stage is None) != (replicas is None):

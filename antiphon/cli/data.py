@@ -46,7 +46,7 @@ def restore(
 
 
 def _places(data_dir: Path | None) -> "DataPlaces":
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
     from antiphon.storage.backup import DataPlaces
     from antiphon.storage.blobs import BlobStore
 

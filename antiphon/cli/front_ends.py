@@ -28,7 +28,7 @@ from antiphon.cli.uvicorn_server import (
 from antiphon.cli.watchdog import Watchdog
 from antiphon.concurrency import cancel_and_wait
 from antiphon.config import Settings
-from antiphon.config_sources import cluster_token, process_environment
+from antiphon.config.sources import cluster_token, process_environment
 from antiphon.errors import AntiphonError, SettingsError
 from antiphon.fabric.child_process import ChildProcess
 from antiphon.fabric.choice import open_cluster

@@ -78,7 +78,7 @@ def check(
 
     The exit status is 1 if it cannot run on this host.
     """
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
     from antiphon.errors import SettingsError
     from antiphon.placement.check import notes, problems
     from antiphon.placement.gpus import gpus_of_host

@@ -115,7 +115,7 @@ def serve(flags: ServeFlags) -> None:
     All settings can also come from the environment or a file: see `antiphon config`.
     """
     from antiphon.cli.placement import with_stage_configs
-    from antiphon.config_sources import load_settings, set_library_defaults
+    from antiphon.config.sources import load_settings, set_library_defaults
     from antiphon.models.registry import resolve
     from antiphon.placement.settings_placement import resolved
 

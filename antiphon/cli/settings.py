@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from antiphon.config import Settings, SettingsSection
+    from antiphon.config import Settings
+    from antiphon.config.base import SettingsSection
 
 
 def config(
@@ -19,7 +20,7 @@ def config(
     ] = None,
 ) -> None:
     """Print the settings in force, as TOML; keys are not shown."""
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
 
     typer.echo("\n".join(as_toml(load_settings(file=file))))
 
@@ -36,7 +37,7 @@ def as_toml(settings: "Settings") -> Iterator[str]:
 
 
 def _section_lines(section_name: str, section: "SettingsSection") -> Iterator[str]:
-    from antiphon.config_sources import ENVIRONMENT_PREFIX
+    from antiphon.config.sources import ENVIRONMENT_PREFIX
 
     for name, value in section.model_dump(mode="json").items():
         description = type(section).model_fields[name].description

@@ -41,7 +41,7 @@ def _own(
     """List a model's own voices, the first one is the default; or manage uploaded ones."""
     if context.invoked_subcommand is not None:
         return
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
     from antiphon.models.base import Prompter
     from antiphon.models.registry import resolve
     from antiphon.models.spec import LoadContext
@@ -114,7 +114,7 @@ def _backend(
     url: str | None, api_key: str | None, data_dir: Path | None
 ) -> Generator["VoiceBackend", None, None]:
     from antiphon.cli.voice_backends import FolderBackend, ServerBackend
-    from antiphon.config_sources import load_settings
+    from antiphon.config.sources import load_settings
 
     if url is not None:
         yield ServerBackend(url, api_key)

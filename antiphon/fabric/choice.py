@@ -7,7 +7,7 @@ from pathlib import Path
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.config import ServerSettings, Settings
-from antiphon.config_sources import cluster_token, process_environment, use_cluster_token
+from antiphon.config.sources import cluster_token, process_environment, use_cluster_token
 from antiphon.errors import SettingsError, how_to_install
 from antiphon.fabric.base import Fabric
 from antiphon.fabric.cluster import Cluster, OwnCluster

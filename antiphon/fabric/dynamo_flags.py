@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.config import Settings
-from antiphon.config_sources import load_settings, process_environment, set_library_defaults
+from antiphon.config.sources import load_settings, process_environment, set_library_defaults
 from antiphon.errors import SettingsError
 from antiphon.fabric.dynamo_routes import ROUTES, DynamoRoute
 from antiphon.models.registry import served_name

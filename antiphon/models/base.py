@@ -1,7 +1,7 @@
 """What a family implements: a prompter always, a generator if it owns its loop.
 
-The other two kinds of stage are protocols owned by their users: `antiphon.engine.runner.Runner`
-and `antiphon.codec.protocol.StreamingDecoder`.
+The other kinds of stage are protocols owned by their users: `antiphon.engine.runner.Runner`,
+`antiphon.codec.protocol.StreamingDecoder` and `antiphon.diffusion.protocol.Denoiser`.
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import SpeechCapabilities
-from antiphon.types import AudioChunk, Image, Latents, Samples, Sampling, SpeechRequest, Voice
+from antiphon.types import (
+    AudioChunk,
+    Image,
+    Latents,
+    Progress,
+    Samples,
+    Sampling,
+    SpeechRequest,
+    Video,
+    Voice,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +203,7 @@ class EncoderClient(Protocol):
         ...
 
 
-GeneratorItem: TypeAlias = AudioChunk | Image | Latents
+GeneratorItem: TypeAlias = AudioChunk | Image | Video | Latents | Progress
 """What a `StageGenerator` may yield."""
 
 
@@ -205,7 +215,11 @@ class StageGenerator(Protocol):
     """
 
     def generate(self, prompt: Prompt) -> Generator[GeneratorItem, None, None]:
-        """Yield the items of one prompt, each as soon as it is ready."""
+        """Yield the items of one prompt, each as soon as it is ready.
+
+        Behind another stage it is called once for each `Latents` of that, the last of them final,
+        as the prompt's ``conditioning``.
+        """
         ...
 
     def close(self) -> None:

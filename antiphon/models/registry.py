@@ -20,6 +20,8 @@ FAMILIES: dict[str, str] = {
 }
 DEFAULT_FAMILY = "hibari"
 
+_PIPELINE = "model_index.json"
+"""What diffusers writes for a checkpoint of several components."""
 _CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapshots/")
 
 
@@ -133,9 +135,12 @@ def plain_name(name: str) -> str:
 
 
 def _architectures(path: Path) -> list[str]:
-    config = path / "config.json"
+    config, key = path / "config.json", "architectures"
+    if not config.exists() and (path / _PIPELINE).exists():
+        config, key = path / _PIPELINE, "_class_name"
     try:
-        declared = json.loads(config.read_text(encoding="utf-8"))["architectures"]
+        found = json.loads(config.read_text(encoding="utf-8"))[key]
+        declared = [found] if isinstance(found, str) else found
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelLoadError(f"{config}: cannot read 'architectures': {error}") from error
+        raise ModelLoadError(f"{config}: cannot read '{key}': {error}") from error
     return [str(name) for name in declared]

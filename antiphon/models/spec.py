@@ -1,7 +1,7 @@
 """What a family declares, as data: what it can do, which stages it has and where their code is."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from importlib.util import find_spec
@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 
 from antiphon.config import ModelSettings
+from antiphon.config.diffusion import DiffusionSettings
 from antiphon.errors import how_to_install
-from antiphon.types import LoadProgress, Sampling, SpeechRequest, Voice
+from antiphon.types import (
+    DiffusionParameters,
+    ImageRequest,
+    LoadProgress,
+    Sampling,
+    SpeechRequest,
+    VideoRequest,
+    Voice,
+)
 
 if TYPE_CHECKING:  # the engine imports this module
     from antiphon.engine.admission import AdmissionLimits
@@ -27,6 +36,7 @@ class StageKind(StrEnum):
     AUTOREGRESSIVE = "autoregressive"  # an engine steps a `Runner`
     DECODER = "decoder"  # a `StreamingDecoder`, which carries state per request
     GENERATOR = "generator"  # a `StageGenerator`, which owns its loop
+    DIFFUSION = "diffusion"  # a `Denoiser`, which the driver steps for many requests
     ENCODER = "encoder"  # a `StageGenerator` too, of what requests bring
 
 
@@ -60,6 +70,7 @@ class LoadContext:
             rounding, whatever that costs.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
         playback: sizes of the codec's chunks; ``None``: the defaults.
+        diffusion: how models that denoise are run.
         progress: called with the progress of loading; ``None``: not reported.
     """
 
@@ -72,6 +83,7 @@ class LoadContext:
     is_deterministic: bool = False
     admission: "AdmissionLimits | None" = None
     playback: "PlaybackPolicy | None" = None
+    diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:
@@ -146,6 +158,58 @@ class SpeechCapabilities(Capabilities):
         """Whether a request says who speaks by other means than a name."""
         said = {"instructions": request.instructions, **request.options}
         return any(said.get(name) is not None for name in self.voice_fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureCapabilities(Capabilities):
+    """What a loaded model can do in a task that draws.
+
+    Attributes:
+        parameters: defaults of denoising, every field set that the family uses; a request that
+            sets another field is refused.
+        size_multiple: width and height must be multiples of it, in pixels.
+        default_size: ``(width, height)`` unless the request says one.
+        max_prompt_tokens: of a prompt; longer ones are refused. ``None``: any length.
+    """
+
+    parameters: DiffusionParameters
+    size_multiple: int
+    default_size: tuple[int, int]
+    max_prompt_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageCapabilities(PictureCapabilities):
+    """What a loaded model can do in the task of images.
+
+    Attributes:
+        max_images: that a request may bring to be edited; 0: it cannot edit.
+        needs_image: whether it can only edit.
+        masks: whether a mask may say what changes.
+    """
+
+    sample_request: ImageRequest
+    max_images: int = 0
+    needs_image: bool = False
+    masks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VideoCapabilities(PictureCapabilities):
+    """What a loaded model can do in the task of videos.
+
+    Attributes:
+        default_num_frames: unless the request says them.
+        frame_multiple: ``num_frames`` is a multiple of it, plus 1.
+        takes_image: whether a request may bring the first frame.
+        needs_image: whether it must.
+    """
+
+    sample_request: VideoRequest
+    default_num_frames: int
+    frame_multiple: int = 4
+    takes_image: bool = False
+    needs_image: bool = False
 
 
 @dataclass(frozen=True, slots=True)

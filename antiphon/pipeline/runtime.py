@@ -190,7 +190,8 @@ class LoadedTask:
         ):
             async for item in items:
                 if isinstance(item, Latents):
-                    return item.data
+                    encoded: NDArray[Any] = item.data
+                    return encoded
         raise EngineError("The encoder made nothing.")
 
     def sample_prompt(self) -> Prompt:

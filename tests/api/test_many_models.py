@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from antiphon.config import ModelSettings, ModelsSettings, Settings
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from antiphon.errors import SettingsError
 from antiphon.pipeline.model_loading import load_models
 from tests import faulty

@@ -16,7 +16,7 @@ from antiphon.cli.flags import settings_of
 from antiphon.cli.listen import bind
 from antiphon.cli.serve import ServeFlags
 from antiphon.config import ServerSettings, Settings
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from antiphon.errors import SettingsError
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.servers import wait_until

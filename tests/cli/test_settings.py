@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.cli.settings import as_toml
 from antiphon.config import ModelSettings, ServerSettings, Settings, SpeechSettings
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from tests.cli.conftest import Run
 
 UNUSUAL = Settings(

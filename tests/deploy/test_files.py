@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from antiphon.config import Settings
-from antiphon.config_sources import ENVIRONMENT_PREFIX
+from antiphon.config.sources import ENVIRONMENT_PREFIX
 from antiphon.telemetry.metrics import Metrics
 from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
 

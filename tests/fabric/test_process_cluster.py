@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.config_sources import process_environment
+from antiphon.config.sources import process_environment
 from antiphon.errors import ModelLoadError, ReplicaLostError
 from antiphon.fabric.base import Placement, StageRequest
 from antiphon.fabric.cluster import Cluster, Replica

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from antiphon.errors import SettingsError
 from antiphon.models.registry import family
 from antiphon.placement.documents import read_placement

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.config import ReferenceSettings
-from antiphon.config_sources import load_settings
+from antiphon.config.sources import load_settings
 from antiphon.errors import InvalidRequestError
 from antiphon.voices import addresses
 from antiphon.voices.references import ReferenceLoader

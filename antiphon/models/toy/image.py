@@ -5,8 +5,8 @@ from collections.abc import Generator
 import numpy as np
 
 from antiphon.models.base import Prompt
-from antiphon.models.spec import Capabilities, LoadContext
-from antiphon.types import Image, ImageRequest
+from antiphon.models.spec import ImageCapabilities, LoadContext
+from antiphon.types import DiffusionParameters, Image, ImageRequest
 
 HEIGHT = 8
 _MAX_NOISE = 16
@@ -15,7 +15,12 @@ _MAX_NOISE = 16
 class ToyImagePrompter:
     """Builds prompts of letters."""
 
-    capabilities = Capabilities(sample_request=ImageRequest("ready"))
+    capabilities = ImageCapabilities(
+        sample_request=ImageRequest("ready"),
+        parameters=DiffusionParameters(),
+        size_multiple=HEIGHT,
+        default_size=(HEIGHT, HEIGHT),
+    )
 
     def __init__(self, context: LoadContext) -> None:
         """Nothing to load."""

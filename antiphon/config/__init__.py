@@ -1,4 +1,4 @@
-"""All settings in one frozen tree, with every default; `antiphon.config_sources` reads them."""
+"""All settings in one frozen tree, with every default; `antiphon.config.sources` reads them."""
 
 import os
 import sys
@@ -6,7 +6,11 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
+
+from antiphon.config.base import SettingsSection
+from antiphon.config.diffusion import DiffusionSettings
+from antiphon.config.media import ImageSettings, MediaSettings, VideoSettings
 
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
@@ -14,12 +18,6 @@ OPENAI_VOICES = (
 )
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 PEER_MODELS = ("kokoro",)
-
-
-class SettingsSection(BaseModel):
-    """Base of all sections: frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class ModelSettings(SettingsSection):
@@ -236,6 +234,9 @@ class ServerSettings(SettingsSection):
     log_format: Literal["text", "json"] = Field(
         "text", description="json: one object a line, with a line for each request."
     )
+    output_modalities: tuple[Literal["audio", "image", "video", "text"], ...] = Field(
+        (), description="What is served; default: all that the models can make."
+    )
     traces: bool = Field(False, description="Make OpenTelemetry spans, if that is installed.")
     fabric: Literal["local", "process", "ray"] = Field(
         "local", description="Where stages run: in this process, in others of this host, or on Ray."
@@ -333,6 +334,10 @@ class Settings(SettingsSection):
     speech: SpeechSettings = SpeechSettings()
     references: ReferenceSettings = ReferenceSettings()
     data: DataSettings = DataSettings()
+    diffusion: DiffusionSettings = DiffusionSettings()
+    images: ImageSettings = ImageSettings()
+    videos: VideoSettings = VideoSettings()
+    media: MediaSettings = MediaSettings()
     jobs: JobSettings = JobSettings()
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()

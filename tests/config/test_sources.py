@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.config import Settings
-from antiphon.config_sources import LIBRARY_DEFAULTS, load_settings, set_library_defaults
+from antiphon.config.sources import LIBRARY_DEFAULTS, load_settings, set_library_defaults
 from antiphon.errors import SettingsError
 
 

@@ -1,0 +1,48 @@
+"""What the image and video APIs accept, and where what they make is kept."""
+
+from pydantic import Field
+
+from antiphon.config.base import SettingsSection
+
+
+class ImageSettings(SettingsSection):
+    """What the image API accepts."""
+
+    max_prompt_characters: int = Field(32_000, ge=1, description="Longest prompt.")
+    max_images: int = Field(10, ge=1, description="Most images of one request.")
+    max_pixels: int = Field(4 * 1024 * 1024, ge=1, description="Most pixels of an image.")
+    max_steps: int = Field(100, ge=1, description="Most denoising steps of a request.")
+
+
+class VideoSettings(SettingsSection):
+    """What the video API accepts."""
+
+    default_fps: int = Field(24, ge=1, description="Frames a second unless a request says them.")
+    max_fps: int = Field(60, ge=1, description="Most frames a second.")
+    max_frames: int = Field(241, ge=1, description="Most frames of a video.")
+    max_pixels: int = Field(1920 * 1088, ge=1, description="Most pixels of a frame.")
+    max_steps: int = Field(100, ge=1, description="Most denoising steps of a request.")
+    max_input_bytes: int = Field(
+        32 * 1024 * 1024, ge=1, description="Largest image that a request may refer to."
+    )
+
+
+class MediaSettings(SettingsSection):
+    """Where images and videos are kept for those who fetch them by an address."""
+
+    output_fs_url: str | None = Field(
+        None,
+        description="Where they are kept, as s3://bucket/path; default: a folder of data.dir.",
+    )
+    output_http_url: str | None = Field(
+        None,
+        description="Address of that place for clients: {base}/{storage path}; default: this"
+        " server's own.",
+    )
+    signed_url_s: int = Field(
+        0, ge=0, description="Give addresses that the storage has signed for so long. 0: plain."
+    )
+    retention_s: float = Field(24 * 3600.0, ge=0, description="What is older is deleted. 0: never.")
+    max_gib: float = Field(
+        0.0, ge=0, description="Storage that all of it may take. 0: what is free."
+    )

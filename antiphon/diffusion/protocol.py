@@ -1,0 +1,75 @@
+"""What a denoising stage implements; the driver owns the loop over steps."""
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from antiphon.models.base import Prompt
+from antiphon.types import Latents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenoisingWork:
+    """What a request will take, known from its prompt before any of it is done.
+
+    Attributes:
+        num_steps: of denoising.
+        cost: of a step, in units of which a denoiser's steps take about equally long, such as
+            positions of its transformer, twice with guidance.
+        num_bytes: of memory that the request holds while it is denoised; 0: not known.
+        batch_key: requests with equal keys may be stepped together: equal shapes and settings.
+        preview_steps: numbers of steps, from 1, after which an estimate is shown.
+    """
+
+    num_steps: int
+    cost: float
+    num_bytes: int = 0
+    batch_key: Hashable = None
+    preview_steps: Collection[int] = ()
+
+
+class Denoiser(Protocol):
+    """A model whose denoising is stepped by a driver, in one thread.
+
+    Its states hold all that a request needs, with a scheduler of its own; dropping a state frees
+    everything. The result of a request is a function of its prompt and conditioning. Where numbers
+    must be exact (a CPU in float32, or the deterministic mode), `step` computes the requests one
+    after another, so that they do not depend on company either.
+    """
+
+    @property
+    def max_batch(self) -> int:
+        """Most requests that are worth stepping together."""
+        ...
+
+    def work(self, prompt: Prompt) -> DenoisingWork:
+        """Return what a prompt will take; computes next to nothing."""
+        ...
+
+    def begin(self, prompt: Prompt, conditioning: Latents | None) -> Any:
+        """Return the state of a request before its first step: noise by its seed, a schedule.
+
+        Args:
+            prompt: of the request.
+            conditioning: what the stage before has made; ``None``: there is none.
+        """
+        ...
+
+    def step(self, states: Sequence[Any]) -> None:
+        """Take the next step of each request; all have equal `DenoisingWork.batch_key`.
+
+        They may be at different steps of their schedules.
+        """
+        ...
+
+    def preview(self, state: Any) -> Latents:
+        """Return an estimate of the final latents; the driver numbers it."""
+        ...
+
+    def finish(self, state: Any) -> Latents:
+        """Return the final latents, after the last step."""
+        ...
+
+    def close(self) -> None:
+        """Free what loading took."""
+        ...
