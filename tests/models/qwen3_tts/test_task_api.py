@@ -317,6 +317,7 @@ def test_cancelling_frees_everything(
         for _ in range(num_polls):
             await asyncio.sleep(0.002)
             while not num_open(base):
+                assert not task.done(), task.result()
                 await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
