@@ -7,6 +7,9 @@
  * @property {boolean} [instructions] whether it follows instructions
  * @property {number} [sample_rate] of its audio
  * @property {Voice[]} [voices] those that come with it
+ * @property {string[]} [tasks] what it can make: speech, image, video
+ * @property {import("./picture-form.js").Drawing} [image]
+ * @property {import("./picture-form.js").Drawing} [video]
  */
 /** @typedef {{id: string, name: string, language?: string | null, gender?: string | null}} Voice */
 /** @typedef {Record<string, string | number | boolean>} SpeechBody */
@@ -59,12 +62,32 @@ export class Api {
 
   /** @param {SpeechBody} body @param {AbortSignal} signal */
   speech(body, signal) {
-    return this.#fetch("/audio/speech", {
+    return this.post("/audio/speech", body, signal);
+  }
+
+  /** @param {string} path @param {object} body @param {AbortSignal} signal */
+  post(path, body, signal) {
+    return this.#fetch(path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
       signal,
     });
+  }
+
+  /** @param {string} path @param {FormData} data @param {AbortSignal} signal */
+  postForm(path, data, signal) {
+    return this.#fetch(path, { method: "POST", body: data, signal });
+  }
+
+  /** @param {string} path @param {AbortSignal} signal */
+  get(path, signal) {
+    return this.#fetch(path, { signal });
+  }
+
+  /** @param {string} path */
+  remove(path) {
+    return this.#fetch(path, { method: "DELETE" });
   }
 
   /** @param {string} path @param {RequestInit} [init] */

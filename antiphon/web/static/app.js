@@ -1,10 +1,13 @@
 /** Wires the page: buttons and keys to utterances, utterances to the screen. */
 
 import { Api, ServerError, baseUrl } from "./api.js";
+import { Drawing } from "./drawing.js";
+import { Filming } from "./filming.js";
 import { Form } from "./form.js";
 import { KeyPanel } from "./key.js";
 import { Player } from "./player.js";
 import { CodeTabs } from "./tabs.js";
+import { TaskTabs, canMake } from "./tasks.js";
 import { Utterance } from "./utterance.js";
 import { clearAlert, element, show, showAlert, showNumbers } from "./view.js";
 import { fileName } from "./snippets.js";
@@ -30,6 +33,9 @@ const player = new Player();
 const form = new Form({ onModel: loadVoices, onChange: showCode });
 const keyPanel = new KeyPanel(api, loadModels);
 const code = new CodeTabs();
+const tasks = new TaskTabs();
+const drawing = new Drawing(api, report);
+const filming = new Filming(api, report);
 const waveform = new Waveform(element("wave", HTMLCanvasElement), requestDrawing);
 
 /** @type {Utterance | null} */
@@ -96,7 +102,11 @@ function offer(blob, name) {
 
 async function loadModels() {
   try {
-    form.setModels(await api.models());
+    const models = await api.models();
+    form.setModels(models.filter((model) => canMake(model, "speech")));
+    drawing.form.setModels(models);
+    filming.setModels(models);
+    tasks.offer(models);
     clearAlert();
   } catch (error) {
     show("status", "No models");
@@ -167,9 +177,9 @@ function draw() {
 function onKey(event) {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
-    speechForm.requestSubmit();
+    element(`${tasks.chosen}-form`, HTMLFormElement).requestSubmit();
   } else if (event.key === "Escape") {
-    utterance?.stop();
+    ({ speech: utterance, image: drawing, video: filming })[tasks.chosen]?.stop();
   }
 }
 
