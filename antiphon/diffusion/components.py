@@ -1,0 +1,109 @@
+"""Loads components of a checkpoint in diffusers' layout, one by one, and accounts for all tensors.
+
+Each stage loads what it needs and nothing else, so that stages can lie on different devices.
+"""
+
+import gc
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from antiphon.diffusion.model_index import ModelIndex
+from antiphon.errors import ModelLoadError
+from antiphon.models.spec import LoadContext
+from antiphon.nn.device import resolve_device, resolve_dtype
+from antiphon.nn.safetensors_index import some
+
+T = TypeVar("T")
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class ComponentLoader:
+    """Loads components of one checkpoint.
+
+    Attributes:
+        context: where and how.
+        index: what the checkpoint is made of.
+        device: of the modules.
+        dtype: of their weights.
+    """
+
+    def __init__(self, context: LoadContext) -> None:
+        """Read the index.
+
+        Raises:
+            ModelLoadError: there is none, or no such device.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        self.context = context
+        self.index = ModelIndex.read(context.path)
+        self.device = resolve_device(context.device, context.memory_fraction)
+        self.dtype = resolve_dtype(context.dtype, self.device)
+
+    def module(self, name: str, kind: type[ModuleT]) -> ModuleT:
+        """Load a network of diffusers or transformers; it is frozen, on the device.
+
+        Args:
+            name: of the component, and of its folder.
+            kind: its class.
+
+        Raises:
+            ModelLoadError: it is not there, of another class, its files are broken, or its tensors
+                are not those of its configuration.
+        """
+        self.index.check(name, kind.__name__)
+        folder = self.index.path / name
+        progress = self.context.progress_of(name)
+        num_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        if progress is not None:
+            progress(0, num_bytes)
+        # The two libraries call the same argument by different names.
+        from_diffusers = kind.__module__.startswith("diffusers.")
+        dtype = {"torch_dtype" if from_diffusers else "dtype": self.dtype}
+        module, report = self._load(
+            name, kind, use_safetensors=True, output_loading_info=True, **dtype
+        )
+        problems = [
+            f"{what.replace('_', ' ')}: {some(map(str, report[what]))}"
+            for what in ("missing_keys", "mismatched_keys", "error_msgs")
+            if report.get(what)
+        ]
+        if from_diffusers and report["unexpected_keys"]:
+            problems.append(f"not part of such a model: {some(report['unexpected_keys'])}")
+        if problems:
+            raise ModelLoadError(f"{folder}: tensors {'; '.join(problems)}")
+        module.requires_grad_(False).eval().to(self.device)
+        if progress is not None:
+            progress(num_bytes, num_bytes)
+        assert isinstance(module, kind)
+        return module
+
+    def other(self, name: str, kind: type[T]) -> T:
+        """Load what is no network: a tokenizer, a scheduler, a processor.
+
+        Raises:
+            ModelLoadError: it is not there, or its files are broken.
+        """
+        self.index.check(name)
+        loaded = self._load(name, kind)
+        assert isinstance(loaded, kind)
+        return loaded
+
+    def _load(self, name: str, kind: Any, **options: Any) -> Any:
+        folder = self.index.path / name
+        if not folder.is_dir():
+            raise ModelLoadError(f"{folder}: there is no such directory")
+        try:
+            return kind.from_pretrained(str(folder), local_files_only=True, **options)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # the libraries raise anything for files that are broken
+            raise ModelLoadError(f"{folder}: cannot be loaded: {error}") from error
+
+
+def free_memory(device: torch.device) -> None:
+    """Give memory of networks that were dropped back to the device."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -1,0 +1,166 @@
+"""A denoiser by flow matching, on a network and a scheduler of diffusers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from diffusers.utils.torch_utils import randn_tensor
+from torch import Tensor
+
+from antiphon.diffusion.arrays import to_array
+from antiphon.diffusion.components import ComponentLoader, free_memory
+from antiphon.diffusion.protocol import DenoisingWork
+from antiphon.models.base import Prompt
+from antiphon.models.spec import LoadContext
+from antiphon.types import Latents
+
+
+@dataclass(slots=True, kw_only=True)
+class FlowState:
+    """A request on its way from noise to a picture.
+
+    Attributes:
+        prompt: of the request.
+        latents: as they are now, shape ``[1, ...]``.
+        scheduler: of diffusers, its own, with its timesteps set.
+        inputs: what else the network reads, by name; shapes ``[1, ...]``.
+        step: that comes next, from 0.
+    """
+
+    prompt: Prompt
+    latents: Tensor
+    scheduler: Any
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    step: int = 0
+    _before: tuple[Tensor, Tensor, Tensor] | None = None
+
+    @property
+    def timestep(self) -> Tensor:
+        """Of the step that comes next, a number on the device."""
+        timestep: Tensor = self.scheduler.timesteps[self.step]
+        return timestep
+
+    def advance(self, velocity: Tensor) -> None:
+        """Take a step along what the network predicts for the latents as they are now.
+
+        Args:
+            velocity: the direction from the picture to the noise, of the latents' shape.
+        """
+        sigma = self.scheduler.sigmas[self.step]
+        self._before = (self.latents, velocity, sigma)
+        stepped = self.scheduler.step(velocity, self.timestep, self.latents, return_dict=False)
+        self.latents = stepped[0]
+        self.step += 1
+
+    def estimate(self) -> Tensor:
+        """Return the final latents as the last step sees them; its end, if it goes straight on."""
+        if self._before is None:
+            return self.latents
+        latents, velocity, sigma = self._before
+        return latents - sigma.to(latents) * velocity
+
+
+class FlowDenoiser(ABC):
+    """Steps `FlowState`s; a family says how they begin and what its network predicts.
+
+    On a CPU, and where numbers must not depend on company, requests are computed one by one.
+    """
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load the components.
+
+        Raises:
+            ModelLoadError: the checkpoint cannot be served.
+        """
+        self._loader = ComponentLoader(context)
+        self._is_one_by_one = self.device.type == "cpu" or context.is_deterministic
+        self.load(self._loader)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._loader.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        return self._loader.dtype
+
+    @property
+    def max_batch(self) -> int:
+        """Most requests that are worth stepping together."""
+        return self._loader.context.diffusion.max_batch
+
+    @abstractmethod
+    def load(self, loader: ComponentLoader) -> None:
+        """Load the components that this stage needs."""
+
+    @abstractmethod
+    def work(self, prompt: Prompt) -> DenoisingWork:
+        """Return what a prompt will take; computes next to nothing."""
+
+    @abstractmethod
+    def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
+        """Return the state of a request before its first step; called in inference mode."""
+
+    @abstractmethod
+    def predict(self, states: Sequence[FlowState]) -> Tensor:
+        """Return the velocities of requests, guidance included, shape ``[num_states, ...]``.
+
+        Called in inference mode. The states may be at different steps.
+        """
+
+    def shown(self, latents: Tensor, prompt: Prompt) -> Tensor:
+        """Return latents as the decoder takes them: as they are, unless a family packs them."""
+        return latents
+
+    def begin(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
+        """Return the state of a request before its first step."""
+        with torch.inference_mode():
+            state = self.start(prompt, conditioning)
+            state.scheduler.set_begin_index(0)  # or it would look the first timestep up
+            return state
+
+    def step(self, states: Sequence[FlowState]) -> None:
+        """Take the next step of each request."""
+        batches = [[state] for state in states] if self._is_one_by_one else [states]
+        with torch.inference_mode():
+            for batch in batches:
+                velocities = self.predict(batch)
+                for index, state in enumerate(batch):
+                    state.advance(velocities[index : index + 1])
+
+    def preview(self, state: FlowState) -> Latents:
+        """Return an estimate of the final latents."""
+        with torch.inference_mode():
+            return Latents(to_array(self.shown(state.estimate(), state.prompt)))
+
+    def finish(self, state: FlowState) -> Latents:
+        """Return the final latents."""
+        with torch.inference_mode():
+            return Latents(to_array(self.shown(state.latents, state.prompt)))
+
+    def close(self) -> None:
+        """Free the components."""
+        device = self.device
+        self.__dict__.clear()
+        free_memory(device)
+
+    def timesteps(self, states: Sequence[FlowState]) -> Tensor:
+        """Return each state's timestep, of the type that the network computes in."""
+        return torch.stack([state.timestep for state in states]).to(states[0].latents.dtype)
+
+    def noise(self, shape: tuple[int, ...], seed: int) -> Tensor:
+        """Return what a generator on the CPU draws for a seed, the same on any device.
+
+        Args:
+            shape: of the result.
+            seed: as given to ``torch.Generator().manual_seed``.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        drawn: Tensor = randn_tensor(
+            shape, generator=generator, device=self.device, dtype=self.dtype
+        )
+        return drawn

@@ -1,0 +1,141 @@
+"""What the stages of a family that draws images read, and how it is built; without torch."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from antiphon.diffusion.protocol import DenoisingWork
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Prompt
+from antiphon.models.spec import ImageCapabilities
+from antiphon.types import DiffusionParameters, ImageRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePrompt:
+    """A completed request for an image: `Prompt.data` in all stages.
+
+    Attributes:
+        prompt: what the image shows.
+        negative_prompt: what it shall not show.
+        width: in pixels.
+        height: likewise.
+        parameters: of denoising, complete.
+        num_previews: images to be shown while it forms.
+        images: to be edited, each ``[height, width, 3 or 4]`` of uint8.
+        mask: of the first image, ``[height, width]``, 255 where it may change.
+    """
+
+    prompt: str
+    negative_prompt: str | None
+    width: int
+    height: int
+    parameters: DiffusionParameters
+    num_previews: int = 0
+    images: tuple[NDArray[Any], ...] = ()
+    mask: NDArray[Any] | None = None
+
+    @property
+    def num_steps(self) -> int:
+        """Of denoising."""
+        assert self.parameters.num_inference_steps is not None
+        return self.parameters.num_inference_steps
+
+
+class ImagePrompter(ABC):
+    """Builds prompts of images; a family says what it can do and how it counts tokens."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> ImageCapabilities:
+        """What the loaded checkpoint can do."""
+
+    @abstractmethod
+    def count_tokens(self, text: str) -> int:
+        """Return how many tokens a text has."""
+
+    def build(self, request: ImageRequest, seed: int) -> Prompt:
+        """Build the prompt of one image; defaults fill what the request leaves open.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        capabilities = self.capabilities
+        width, height = capabilities.default_size
+        data = ImagePrompt(
+            prompt=request.prompt,
+            negative_prompt=request.negative_prompt,
+            width=width if request.width is None else request.width,
+            height=height if request.height is None else request.height,
+            parameters=request.parameters.with_defaults(capabilities.parameters),
+            num_previews=request.num_previews,
+            images=request.images,
+            mask=request.mask,
+        )
+        check_shape(data, capabilities)
+        num_tokens = self._checked_length(data.prompt, "prompt")
+        if data.negative_prompt is not None:
+            num_tokens += self._checked_length(data.negative_prompt, "negative_prompt")
+        return Prompt(data=data, num_tokens=num_tokens, seed=seed)
+
+    def _checked_length(self, text: str, param: str) -> int:
+        most = self.capabilities.max_prompt_tokens
+        num_tokens = self.count_tokens(text)
+        if most is not None and num_tokens > most:
+            raise InvalidRequestError(
+                f"Invalid '{param}': {num_tokens} tokens; this model reads at most {most}.",
+                param=param,
+                code="string_above_max_length",
+            )
+        return num_tokens
+
+
+def check_shape(data: ImagePrompt, capabilities: ImageCapabilities) -> None:
+    """Refuse a size or a number of steps that no image could have.
+
+    Raises:
+        InvalidRequestError: naming the field and what is allowed.
+    """
+    multiple = capabilities.size_multiple
+    if min(data.width, data.height) < 1 or data.width % multiple or data.height % multiple:
+        raise InvalidRequestError(
+            f"Invalid 'size': {data.width}x{data.height}. Width and height must be multiples of"
+            f" {multiple}.",
+            param="size",
+        )
+    if data.num_steps < 1:
+        raise InvalidRequestError(
+            f"Invalid 'num_inference_steps': {data.num_steps}. At least 1 is needed.",
+            param="num_inference_steps",
+        )
+
+
+def image_work(
+    prompt: Prompt, *, num_positions: int, is_guided: bool, num_bytes: int, batch_key: object
+) -> DenoisingWork:
+    """Return what the prompt of an image will take.
+
+    Args:
+        prompt: whose data is an `ImagePrompt`.
+        num_positions: that the transformer reads in a pass.
+        is_guided: whether a step takes a second pass, of the negative prompt.
+        num_bytes: that the request holds.
+        batch_key: what must be equal beside size and guidance for requests to be stepped together.
+    """
+    data: ImagePrompt = prompt.data
+    return DenoisingWork(
+        num_steps=data.num_steps,
+        cost=num_positions * (2.0 if is_guided else 1.0),
+        num_bytes=num_bytes,
+        batch_key=(data.width, data.height, is_guided, batch_key),
+        preview_steps=preview_steps(data.num_steps, data.num_previews),
+    )
+
+
+def preview_steps(num_steps: int, num_previews: int) -> frozenset[int]:
+    """Return the steps, from 1, after which an image is shown: evenly, none of the last step."""
+    share = num_steps / (num_previews + 1)
+    steps = {round(share * (index + 1)) for index in range(num_previews)}
+    return frozenset(step for step in steps if 0 < step < num_steps)

@@ -1,0 +1,73 @@
+"""What a checkpoint in diffusers' layout is made of: its model_index.json, without torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from antiphon.errors import ModelLoadError
+from antiphon.models.config_file import ConfigSection
+
+MODEL_INDEX = "model_index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIndex:
+    """The components of a checkpoint, each in a folder of its name.
+
+    Attributes:
+        path: the checkpoint's directory.
+        pipeline: diffusers' class that the checkpoint was saved by.
+        components: name of the class of each component that is there.
+        settings: what else the file says, such as ``boundary_ratio``.
+    """
+
+    path: Path
+    pipeline: str
+    components: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "ModelIndex":
+        """Read the index of a checkpoint's directory.
+
+        Raises:
+            ModelLoadError: it is missing, or is no index.
+        """
+        section = ConfigSection.read(path / MODEL_INDEX)
+        components: dict[str, str] = {}
+        settings: dict[str, Any] = {}
+        for key, value in section.values.items():
+            if isinstance(value, list) and len(value) == 2:
+                if isinstance(value[1], str):  # null: an optional component that is not there
+                    components[key] = value[1]
+            elif not key.startswith("_"):
+                settings[key] = value
+        return cls(path, section.text("_class_name"), components, settings)
+
+    def check(self, name: str, *classes: str) -> str:
+        """Return the class of a component.
+
+        Args:
+            name: of the component.
+            classes: that are supported; none: any.
+
+        Raises:
+            ModelLoadError: it is not there, or of another class.
+        """
+        found = self.components.get(name)
+        if found is None:
+            raise ModelLoadError(f"{self.path / MODEL_INDEX}: '{name}' is missing")
+        if classes and found not in classes:
+            raise ModelLoadError(
+                f"{self.path / MODEL_INDEX}: '{name}' is a {found!r};"
+                f" only {' or '.join(classes)} is supported"
+            )
+        return found
+
+    def config(self, name: str) -> ConfigSection:
+        """Return the configuration of a component; raises ModelLoadError if there is none."""
+        for file in ("config.json", "scheduler_config.json"):
+            if (self.path / name / file).is_file():
+                return ConfigSection.read(self.path / name / file)
+        raise ModelLoadError(f"{self.path / name}: there is no configuration")

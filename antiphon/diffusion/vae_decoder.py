@@ -1,0 +1,64 @@
+"""The decoder of a VAE as a stage: a generator that turns latents into a picture."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from antiphon.diffusion.arrays import to_pixels, to_tensor
+from antiphon.diffusion.components import ComponentLoader, free_memory
+from antiphon.models.base import Prompt
+from antiphon.models.spec import LoadContext
+from antiphon.types import Image, Latents, Video
+
+
+class VaeDecoder(ABC):
+    """Decodes final and preview latents alike; a family says how, and makes the item of it."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load the components.
+
+        Raises:
+            ModelLoadError: the checkpoint cannot be served.
+        """
+        self._loader = ComponentLoader(context)
+        self._lock = Lock()
+        self.load(self._loader)
+
+    @abstractmethod
+    def load(self, loader: ComponentLoader) -> None:
+        """Load the components that this stage needs."""
+
+    @abstractmethod
+    def decode(self, latents: Tensor, prompt: Prompt) -> Tensor:
+        """Decode latents; called in inference mode, in one thread.
+
+        Args:
+            latents: as the denoiser has made them, on the device, of the stage's type.
+            prompt: of the request.
+
+        Returns:
+            Values in about [-1, 1], shape ``[1, channels, height, width]``, of a video
+            ``[1, channels, num_frames, height, width]``.
+        """
+
+    def generate(self, prompt: Prompt) -> Generator[Image | Video, None, None]:
+        """Yield the picture of the latents that are the prompt's conditioning."""
+        latents: Latents = prompt.conditioning
+        with self._lock, torch.inference_mode():
+            loader = self._loader
+            given = to_tensor(latents.data, loader.device, loader.dtype)
+            values = self.decode(given, prompt)[0]
+        yield self.item(values, prompt, latents.preview_index)
+
+    def item(self, values: Tensor, prompt: Prompt, preview_index: int | None) -> Image | Video:
+        """Return what a picture is handed on as: an `Image`, unless a family says otherwise."""
+        return Image(to_pixels(values), preview_index)
+
+    def close(self) -> None:
+        """Free the components."""
+        device = self._loader.device
+        self.__dict__.clear()
+        free_memory(device)
