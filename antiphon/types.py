@@ -297,7 +297,7 @@ class Progress:
     """How far a stage is with a request.
 
     Attributes:
-        step: steps that are done, 1 to ``num_steps``; grows by one.
+        step: steps that are done, 1 to ``num_steps``; it grows, and a slow reader may miss some.
         num_steps: of this request.
     """
 

@@ -13,6 +13,9 @@ class DiffusionSettings(SettingsSection):
     max_batch: int = Field(
         4, ge=1, description="Requests of equal shape and settings that are denoised together."
     )
+    max_wait_s: float = Field(
+        120.0, ge=0, description="Longest predicted wait for the first step; beyond it: 429."
+    )
     cache_backend: Literal["cache_dit", "tea_cache"] | None = Field(
         None, description="Skip work of a step that changes little; images differ a little then."
     )

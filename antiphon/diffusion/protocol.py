@@ -13,7 +13,7 @@ class DenoisingWork:
     """What a request will take, known from its prompt before any of it is done.
 
     Attributes:
-        num_steps: of denoising.
+        num_steps: of denoising, at least 1.
         cost: of a step, in units of which a denoiser's steps take about equally long, such as
             positions of its transformer, twice with guidance.
         num_bytes: of memory that the request holds while it is denoised; 0: not known.
@@ -28,6 +28,12 @@ class DenoisingWork:
     preview_steps: Collection[int] = ()
 
 
+def preview_steps(num_previews: int, num_steps: int) -> frozenset[int]:
+    """Return the steps after which previews are shown: evenly between noise and the result."""
+    steps = (index * num_steps // (num_previews + 1) for index in range(1, num_previews + 1))
+    return frozenset(steps) - {0, num_steps}
+
+
 class Denoiser(Protocol):
     """A model whose denoising is stepped by a driver, in one thread.
 
@@ -35,6 +41,9 @@ class Denoiser(Protocol):
     everything. The result of a request is a function of its prompt and conditioning. Where numbers
     must be exact (a CPU in float32, or the deterministic mode), `step` computes the requests one
     after another, so that they do not depend on company either.
+
+    What `begin`, `preview` or `finish` raise ends their request, what `step` raises those that were
+    stepped. An `EngineFailedError` says that the denoiser is broken for good, such as its device.
     """
 
     @property

@@ -16,6 +16,7 @@ _TYPICAL_CHUNK_FRAMES = 4
 _LENGTH_WEIGHT = 0.05
 _MIN_FRAMES_LEFT = 8  # of a request that has made more than expected
 _MIN_RETRY_AFTER_S = 1.0
+_STREAMS_ARE_MANY = "The server is speaking as many streams as it can without gaps."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +35,23 @@ class AdmissionLimits:
     max_wait_s: float = _DEFAULTS.max_wait_s
     max_load: float = _DEFAULTS.max_load
 
-    def check(self, num_ahead: int, wait_s: float, *, is_live: bool) -> None:
+    def check(
+        self, num_ahead: int, wait_s: float, *, is_live: bool, message: str = _STREAMS_ARE_MANY
+    ) -> None:
         """Let a request wait.
 
         Args:
             num_ahead: requests of its priority that wait already.
             wait_s: that is predicted.
             is_live: its priority.
+            message: of the refusal.
 
         Raises:
             OverloadedError: it would have to wait for too long; says when to retry.
         """
         max_waiting = self.max_waiting if is_live else self.max_waiting_offline
         if num_ahead >= max_waiting or (is_live and wait_s > self.max_wait_s):
-            raise OverloadedError(
-                "The server is speaking as many streams as it can without gaps.",
-                retry_after_s=max(wait_s, _MIN_RETRY_AFTER_S),
-            )
+            raise OverloadedError(message, retry_after_s=max(wait_s, _MIN_RETRY_AFTER_S))
 
 
 @dataclass(frozen=True, slots=True)

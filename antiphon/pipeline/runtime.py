@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from antiphon.concurrency import LoopCalls, run_with_producer
 from antiphon.config import ModelSettings
+from antiphon.config.diffusion import DiffusionSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import StageHandle, StageItem, StageRequest
@@ -79,6 +80,7 @@ class LoadedTask:
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
         placement: ModelPlacement | None = None,
+        diffusion: DiffusionSettings | None = None,
     ) -> Self:
         """Load a task's prompter and stages, off the event loop.
 
@@ -89,6 +91,7 @@ class LoadedTask:
             pool: that loads the stages, now or later; default: they are loaded now, into this
                 process.
             placement: of the stages; default: as the settings say.
+            diffusion: how stages that denoise are run; default: as the defaults say.
 
         Raises:
             ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
@@ -102,7 +105,7 @@ class LoadedTask:
                 f"'{family.name}' does not serve '{task_name}', but: {', '.join(family.tasks)}."
             )
         name = settings.name or served_name(settings.source)
-        context = _context(settings, path, progress)
+        context = _context(settings, path, progress, diffusion or DiffusionSettings())
         prompter = await asyncio.to_thread(task.prompter.resolve(), context)
         placement = placement or ModelPlacement(PlacementFile(), name, settings)
         is_colocated = placement.is_colocated(task.pipeline)
@@ -213,7 +216,10 @@ class LoadedTask:
 
 
 def _context(
-    settings: ModelSettings, path: Path | None, progress: LoadProgress | None
+    settings: ModelSettings,
+    path: Path | None,
+    progress: LoadProgress | None,
+    diffusion: DiffusionSettings,
 ) -> LoadContext:
     return LoadContext(
         path,
@@ -228,5 +234,6 @@ def _context(
             max_load=settings.max_load,
         ),
         playback=playback_policy(settings),
+        diffusion=diffusion,
         progress=progress,
     )

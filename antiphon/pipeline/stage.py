@@ -9,83 +9,18 @@ from typing import Any
 
 from antiphon.codec.frame_relay import CodecRunner
 from antiphon.codec.fused_runner import FusedRunner
-from antiphon.concurrency import num_usable_cores, run_with_producer
+from antiphon.concurrency import run_with_producer
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
-from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import Piece, StageGenerator
+from antiphon.models.base import Piece
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
+from antiphon.pipeline.diffusion_stage import DiffusionStage
+from antiphon.pipeline.generator_stage import GeneratorStage
 from antiphon.telemetry.stage_status import Publish
 from antiphon.types import AudioChunk, Ended, FrameReady
-
-
-class GeneratorStage:
-    """Pulls generators item by item, by their listeners' clocks.
-
-    If the stage declares a limit of concurrency, further requests wait in order of arrival until
-    one has ended, or are refused if too many wait.
-    """
-
-    def __init__(
-        self, generator: StageGenerator, spec: StageSpec, context: LoadContext, publish: Publish
-    ) -> None:
-        limit = spec.max_concurrency
-        self._limits = context.admission or AdmissionLimits()
-        self._engine = GeneratorEngine(
-            generator,
-            name=spec.name,
-            num_threads=limit and min(limit, num_usable_cores()),
-            max_streams=min(limit or context.max_slots, context.max_slots),
-            limits=self._limits,
-            publish=publish,
-        )
-        self._turns = None if limit is None else asyncio.Semaphore(limit)
-        self._num_waiting = 0
-
-    def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
-        assert upstream is None
-        if self._turns is None:
-            return self._generate(request)
-        return self._generate_in_turn(request, self._turns)
-
-    async def _generate_in_turn(
-        self, request: StageRequest, turns: asyncio.Semaphore
-    ) -> AsyncGenerator[StageItem, None]:
-        if turns.locked() and not request.is_later:
-            self._limits.check(self._num_waiting, 0.0, is_live=request.is_live)
-        self._num_waiting += 1
-        try:
-            await turns.acquire()
-        finally:
-            self._num_waiting -= 1
-        try:
-            async with aclosing(self._generate(request)) as items:
-                async for item in items:
-                    yield item
-        finally:
-            turns.release()
-
-    def _generate(self, request: StageRequest) -> StageStream:
-        return self._engine.generate(
-            request.id,
-            request.prompt,
-            stream_id=request.stream_id,
-            is_live=request.is_live,
-            is_later=request.is_later,
-            speed=request.speed,
-        )
-
-    def append(self, request_id: str, piece: Piece) -> None:
-        raise AssertionError("a generator's text is complete when it begins")
-
-    def abort(self, request_id: str) -> None:
-        self._engine.abort(request_id)
-
-    async def close(self) -> None:
-        await self._engine.close()
 
 
 class EngineStage:
@@ -215,6 +150,8 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
     match [spec.kind for spec in specs]:
         case [StageKind.GENERATOR | StageKind.ENCODER]:
             return GeneratorStage(model, specs[0], context, publish)
+        case [StageKind.DIFFUSION]:
+            return DiffusionStage(model, specs[0], context, publish)
         case [StageKind.AUTOREGRESSIVE]:
             return EngineStage(model, name, context, publish)
         case [StageKind.DECODER]:

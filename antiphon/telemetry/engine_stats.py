@@ -10,7 +10,10 @@ from dataclasses import Field, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Literal
 
-_STEP_BUCKETS_S = (1e-3, 2e-3, 3e-3, 5e-3, 7.5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
+_STEP_BUCKETS_S = (
+    *(1e-3, 2e-3, 3e-3, 5e-3, 7.5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0),
+    *(3.0, 10.0, 30.0),
+)
 _ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -70,12 +73,12 @@ def _histogram(text: str) -> dict[str, EngineMetric]:
 
 
 def _step_seconds() -> dict[str, Histogram]:
-    kinds = ("decode", "prefill", "mixed", "codec", "generator")
+    kinds = ("decode", "prefill", "mixed", "codec", "generator", "denoise")
     return {kind: Histogram(_STEP_BUCKETS_S) for kind in kinds}
 
 
 def _step_rows() -> dict[str, Histogram]:
-    return {kind: Histogram(_ROW_BUCKETS) for kind in ("decode", "prefill", "codec")}
+    return {kind: Histogram(_ROW_BUCKETS) for kind in ("decode", "prefill", "codec", "denoise")}
 
 
 @dataclass(slots=True)
@@ -84,7 +87,7 @@ class EngineStats:
 
     The metric of a field is called ``antiphon_engine_`` and the field's name. Steps of kind
     ``decode`` make frames, ``prefill`` compute prompts, ``mixed`` do both, ``codec`` only decode
-    chunks; ``generator`` is a chunk of a generator.
+    chunks; ``generator`` is a chunk of a generator, ``denoise`` a step of a denoiser.
     """
 
     requests_running: int = _gauge("Requests that hold a slot.", "num_requests_running")

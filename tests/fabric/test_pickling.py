@@ -13,6 +13,7 @@ import pytest
 from antiphon import errors, types
 from antiphon.errors import AntiphonError, OverloadedError, UnknownVoiceError
 from antiphon.fabric.base import StageRequest
+from antiphon.fabric.wire.safe_pickle import dumps, loads
 from antiphon.models import base, spec
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.prepared import PreparedVoice
@@ -21,14 +22,18 @@ from antiphon.models.spec import LoadContext
 from antiphon.types import (
     AudioChunk,
     Caller,
+    DiffusionParameters,
     Ended,
     FrameReady,
     Image,
     ImageRequest,
     Latents,
+    Progress,
     Sampling,
     SpeechRequest,
     Usage,
+    Video,
+    VideoRequest,
     Voice,
     WordTime,
 )
@@ -66,8 +71,12 @@ CROSSING: list[Any] = [
     WordTime("Hi", 0.0, 0.25),
     AudioChunk(SAMPLES, 24_000, 2, (WordTime("Hi", 0.0, 0.25),), ("?",)),
     Image(np.zeros((2, 3, 1), np.uint8)),
-    Latents(np.zeros((2, 3), np.float32)),
-    ImageRequest("a bird", seed=1),
+    Latents({"prompt": np.zeros((2, 3), np.float32)}, preview_index=1),
+    Video(np.zeros((2, 3, 4, 3), np.uint8), fps=24),
+    Progress(1, 8),
+    DiffusionParameters(num_inference_steps=8),
+    ImageRequest("a bird", seed=1, images=(np.zeros((2, 3, 3), np.uint8),)),
+    VideoRequest("a bird", num_frames=5),
     Usage(3, 4),
     Ended("length", Usage(3, 4), ("?",)),
     PROMPT,
@@ -155,3 +164,11 @@ def test_prompts_of_families_cross(name: str) -> None:
     request = SpeechRequest("Hello there.", sampling=task.sampling)
     prompt = prompter.build(request, prompter.capabilities.voices[0], 1)
     assert_equal(crossed(prompt), prompt)
+
+
+@pytest.mark.parametrize("name", ["image", "video"])
+def test_prompts_of_pictures_cross(name: str) -> None:
+    task = spec.Ref(FAMILIES["toy"]).resolve().tasks[name]
+    prompter = task.prompter.resolve()(LoadContext())
+    prompt = prompter.build(prompter.capabilities.sample_request, 1)
+    assert_equal(loads(dumps(prompt)), prompt)

@@ -2,13 +2,35 @@
 
 It has every part of a real text-to-speech model, in a few lines of numpy: a prompter, a runner that
 steps many requests at once, sampling by seed, and a codec that carries its phase from frame to
-frame. Its second task draws images.
+frame. Its other tasks draw images and videos: a text encoder, a denoiser, and a decoder of latents.
 """
 
 from antiphon.models.spec import Family, ItemKind, Ref, StageKind, StageSpec, Task
-from antiphon.types import ImageRequest, Sampling, SpeechRequest
+from antiphon.types import ImageRequest, Sampling, SpeechRequest, VideoRequest
 
 _HERE = "antiphon.models.toy"
+
+
+def _drawing(made: ItemKind) -> tuple[StageSpec, ...]:
+    """Return the stages of a task that draws."""
+    return (
+        StageSpec(
+            "text_encoder",
+            StageKind.GENERATOR,
+            ItemKind.TEXT,
+            ItemKind.LATENTS,
+            Ref(f"{_HERE}.text_encoder:ToyTextEncoder"),
+        ),
+        StageSpec(
+            "denoiser",
+            StageKind.DIFFUSION,
+            ItemKind.LATENTS,
+            ItemKind.LATENTS,
+            Ref(f"{_HERE}.denoiser:ToyDenoiser"),
+        ),
+        StageSpec("vae", StageKind.GENERATOR, ItemKind.LATENTS, made, Ref(f"{_HERE}.vae:ToyVae")),
+    )
+
 
 FAMILY = Family(
     name="toy",
@@ -38,15 +60,12 @@ FAMILY = Family(
         "image": Task(
             request=ImageRequest,
             prompter=Ref(f"{_HERE}.image:ToyImagePrompter"),
-            pipeline=(
-                StageSpec(
-                    "painter",
-                    StageKind.GENERATOR,
-                    ItemKind.TEXT,
-                    ItemKind.IMAGE,
-                    Ref(f"{_HERE}.image:ToyPainter"),
-                ),
-            ),
+            pipeline=_drawing(ItemKind.IMAGE),
+        ),
+        "video": Task(
+            request=VideoRequest,
+            prompter=Ref(f"{_HERE}.video:ToyVideoPrompter"),
+            pipeline=_drawing(ItemKind.VIDEO),
         ),
     },
 )

@@ -1,25 +1,22 @@
-"""The toy's images: a column of grey for each letter, with noise by seed."""
-
-from collections.abc import Generator
-
-import numpy as np
+"""The toy's images: a patch of colour for each letter, and what noise leaves of it."""
 
 from antiphon.models.base import Prompt
 from antiphon.models.spec import ImageCapabilities, LoadContext
-from antiphon.types import DiffusionParameters, Image, ImageRequest
-
-HEIGHT = 8
-_MAX_NOISE = 16
+from antiphon.models.toy.picture import PARAMETERS, PATCH, ToyPicture
+from antiphon.types import ImageRequest
 
 
 class ToyImagePrompter:
-    """Builds prompts of letters."""
+    """Builds prompts of letters; the first image of a request is edited, where its mask allows."""
 
     capabilities = ImageCapabilities(
         sample_request=ImageRequest("ready"),
-        parameters=DiffusionParameters(),
-        size_multiple=HEIGHT,
-        default_size=(HEIGHT, HEIGHT),
+        parameters=PARAMETERS,
+        size_multiple=PATCH,
+        default_size=(64, 64),
+        max_prompt_tokens=1000,
+        max_images=2,
+        masks=True,
     )
 
     def __init__(self, context: LoadContext) -> None:
@@ -27,22 +24,15 @@ class ToyImagePrompter:
 
     def build(self, request: ImageRequest, seed: int) -> Prompt:
         """Build the prompt of one image."""
-        return Prompt(data=request.prompt, num_tokens=len(request.prompt), seed=seed)
-
-
-class ToyPainter:
-    """Draws one image for each prompt."""
-
-    def __init__(self, context: LoadContext) -> None:
-        """Nothing to load."""
-
-    def generate(self, prompt: Prompt) -> Generator[Image, None, None]:
-        """Yield an image of as many columns as the prompt has letters."""
-        greys = np.array([ord(letter) % (256 - _MAX_NOISE) for letter in prompt.data], np.uint8)
-        noise = np.random.default_rng(prompt.seed).integers(
-            _MAX_NOISE, size=(HEIGHT, len(greys)), dtype=np.uint8
+        width, height = self.capabilities.default_size
+        picture = ToyPicture(
+            prompt=request.prompt,
+            negative_prompt=request.negative_prompt or "",
+            width=request.width or width,
+            height=request.height or height,
+            parameters=request.parameters.with_defaults(PARAMETERS),
+            num_previews=request.num_previews,
+            images=request.images,
+            mask=request.mask,
         )
-        yield Image((greys + noise)[..., np.newaxis])
-
-    def close(self) -> None:
-        """Nothing to free."""
+        return Prompt(data=picture, num_tokens=len(request.prompt), seed=seed)

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from antiphon.config import ModelSettings
+from antiphon.config.diffusion import DiffusionSettings
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.models.base import Prompt, Prompter
@@ -35,9 +36,15 @@ class SpeechModel(LoadedTask):
         progress: LoadProgress | None = None,
         pool: ModelPool | None = None,
         placement: ModelPlacement | None = None,
+        diffusion: DiffusionSettings | None = None,
     ) -> Self:
         return await super().load(
-            settings, task_name, progress=progress, pool=pool, placement=placement
+            settings,
+            task_name,
+            progress=progress,
+            pool=pool,
+            placement=placement,
+            diffusion=diffusion,
         )
 
     @property

@@ -1,0 +1,335 @@
+"""A thread that steps a denoiser for many requests, and its asyncio face."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from functools import partial
+from typing import Any, TypeAlias
+
+from antiphon.config import ModelSettings
+from antiphon.diffusion.outbox import Outbox
+from antiphon.diffusion.protocol import Denoiser
+from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.faults import fault_of
+from antiphon.errors import AntiphonError, EngineError, EngineFailedError
+from antiphon.models.base import Prompt
+from antiphon.telemetry.engine_stats import EngineStats
+from antiphon.telemetry.stage_status import Publish, StatusPublisher
+from antiphon.types import Ended, Latents, Progress
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_S = 5.0
+_STATS_S = 0.25  # between two publications of statistics
+_CLOSED = "The model has been closed."
+
+
+class _Signal(Enum):
+    CALLED = auto()
+
+
+_Item: TypeAlias = Progress | Latents | Ended | AntiphonError | _Signal
+
+
+class DenoisingJob:
+    """A request that was admitted; used by one consumer, on the event loop that opened it."""
+
+    def __init__(
+        self, engine: "DiffusionEngine", request_id: str, prompt: Prompt, request: DenoisingRequest
+    ) -> None:
+        self.request_id = request_id
+        self.prompt = prompt
+        self.request = request
+        self.outbox: Outbox[_Item] = Outbox()
+        self.conditioning: Latents | None = None
+        self.state: Any = None
+        self.num_previews = 0
+        self.has_left = False
+        self._engine = engine
+
+    async def called(self) -> bool:
+        """Wait until what it is conditioned on shall be made; false: it was aborted.
+
+        Raises:
+            EngineFailedError: the engine has been closed, or has failed.
+        """
+        item = await self.outbox.get()
+        if isinstance(item, AntiphonError):
+            raise item
+        return item is _Signal.CALLED
+
+    async def denoise(
+        self, conditioning: Latents | None
+    ) -> AsyncGenerator[Progress | Latents | Ended, None]:
+        """Stream the progress, previews in between, the final latents, and last its `Ended`.
+
+        A slow reader misses progress, but never the last of it.
+
+        Raises:
+            EngineError: the model failed on this request, or on one stepped with it.
+            EngineFailedError: the engine has been closed, or has failed.
+        """
+        self._engine.make_ready(self, conditioning)
+        while True:
+            item = await self.outbox.get()
+            if isinstance(item, AntiphonError):
+                raise item
+            assert not isinstance(item, _Signal), "it is called once"
+            yield item
+            if isinstance(item, Ended):
+                return
+
+
+class DiffusionEngine:
+    """Steps the requests that a `DiffusionScheduler` chooses, again before each step.
+
+    All calls to the denoiser come from one thread, a daemon: if it hangs, that delays neither the
+    engine's closing nor the process's exit. A request on which the model fails is ended alone,
+    unless it fails in a step, which ends those of the step.
+    """
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        *,
+        name: str = "denoiser",
+        max_batch: int | None = None,
+        max_requests: int = ModelSettings().max_slots,
+        max_bytes: int | None = None,
+        limits: AdmissionLimits | None = None,
+        publish: Publish | None = None,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            denoiser: closed with the engine.
+            name: of the thread.
+            max_batch: requests that are stepped together; at most, and by default, what the
+                denoiser says.
+            max_requests: that hold a state at the same time.
+            max_bytes: that states may take together; ``None``: no limit.
+            limits: of what is admitted.
+            publish: takes each change of the engine's status.
+        """
+        self._denoiser = denoiser
+        max_batch = min(max_batch or denoiser.max_batch, denoiser.max_batch, max_requests)
+        self._scheduler = DiffusionScheduler(
+            max_batch, max_requests=max_requests, max_bytes=max_bytes, limits=limits
+        )
+        self._jobs: dict[int, DenoisingJob] = {}
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._status = StatusPublisher(publish)
+        self._status.update(capacity=max_batch)
+        self._stats = EngineStats()
+        self._next_stats_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def num_open(self) -> int:
+        """Requests that have not ended."""
+        with self._changed:
+            return self._scheduler.num_open
+
+    @property
+    def failure(self) -> str | None:
+        """What broke the engine, or ``None`` while it works."""
+        return self._status.status.failure
+
+    @contextmanager
+    def admitted(
+        self, request_id: str, prompt: Prompt, *, is_live: bool = True, is_later: bool = False
+    ) -> Generator[DenoisingJob, None, None]:
+        """Admit a request for as long as the block lasts; leaving it frees all that it holds.
+
+        Its place in the queue is its own before anything was computed for it; see
+        `DenoisingJob.called`.
+
+        Args:
+            request_id: names it.
+            prompt: of the model.
+            is_live: whether somebody waits for it; otherwise it is behind all live requests.
+            is_later: whether it was admitted elsewhere, and is not refused.
+
+        Raises:
+            InvalidRequestError: it needs more memory than there is for requests.
+            OverloadedError: too many wait, or would for too long.
+            EngineFailedError: the engine has been closed, or has failed.
+        """
+        work = self._denoiser.work(prompt)
+        with self._changed:
+            if self._is_closed or self.failure:
+                raise EngineFailedError(self.failure or _CLOSED)
+            request = self._scheduler.add(work, is_live=is_live, is_later=is_later)
+            job = self._jobs[request.order] = DenoisingJob(self, request_id, prompt, request)
+            self._call()
+        self._status.update(opened=1)
+        try:
+            yield job
+        finally:
+            self._leave(job)
+            self._status.update(opened=-1)
+
+    def make_ready(self, job: DenoisingJob, conditioning: Latents | None) -> None:
+        """Give a request what it is conditioned on; it may begin from now on."""
+        with self._changed:
+            job.conditioning = conditioning
+            job.request.is_ready = True
+            self._changed.notify()
+
+    def abort(self, request_id: str) -> None:
+        """End a request by an `Ended` with the reason "abort"; does nothing if it has ended."""
+        with self._changed:
+            for job in tuple(self._jobs.values()):
+                if job.request_id == request_id:
+                    self._end(job, Ended("abort"))
+
+    async def close(self) -> None:
+        """End everything; a step in flight is waited for, for a few seconds."""
+        with self._changed:
+            self._is_closed = True
+            self._end_all(EngineFailedError(_CLOSED))
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join, _CLOSE_S)
+        if self._thread.is_alive():
+            logger.error("a step did not end in time: its thread is abandoned")
+        self._denoiser.close()
+
+    def _leave(self, job: DenoisingJob) -> None:
+        with self._changed:
+            self._forget(job)
+            self._publish_stats()
+
+    def _end(self, job: DenoisingJob, *items: _Item) -> None:
+        """Hand the last items of a job over, and free what it holds."""
+        for item in items:
+            job.outbox.put(item)
+        self._forget(job)
+
+    def _end_all(self, error: AntiphonError) -> None:
+        for job in tuple(self._jobs.values()):
+            self._end(job, error)
+
+    def _forget(self, job: DenoisingJob) -> None:
+        """Free what a job holds; a step in flight frees its state when it is over."""
+        if job.has_left:
+            return
+        job.has_left = True
+        job.state = job.conditioning = None
+        self._scheduler.remove(job.request)
+        del self._jobs[job.request.order]
+        self._call()
+        self._changed.notify()  # another one may begin
+
+    def _call(self) -> None:
+        for request in self._scheduler.call():
+            self._jobs[request.order].outbox.put(_Signal.CALLED)
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            with self._status.step():
+                self._step(batch)
+            del batch  # with what it refers to, while the next one is waited for
+
+    def _next_batch(self) -> list[DenoisingJob]:
+        """Wait for requests to be stepped; empty: the engine is closed."""
+        with self._changed:
+            while not self._is_closed:
+                if requests := self._scheduler.schedule():
+                    self._publish_stats()
+                    return [self._jobs[each.order] for each in requests]
+                self._publish_stats(is_idle=True)
+                self._changed.wait()
+        return []
+
+    def _step(self, batch: Sequence[DenoisingJob]) -> None:
+        for job in batch:
+            if not job.request.num_done:
+                self._begin(job)
+        with self._changed:
+            states = {job: job.state for job in batch if not job.has_left}
+        if not states:
+            return
+        began_s = time.monotonic()
+        fault = fault_of(partial(self._denoiser.step, tuple(states.values())))
+        duration_s = time.monotonic() - began_s
+        with self._changed:
+            self._scheduler.update([job.request for job in states], duration_s)
+            self._stats.step_seconds["denoise"].observe(duration_s)
+            self._stats.step_rows["denoise"].observe(len(states))
+        if fault is not None:
+            self._fail(states, fault)
+        else:
+            for job, state in states.items():
+                self._deliver(job, state)
+
+    def _begin(self, job: DenoisingJob) -> None:
+        made: list[Any] = []
+
+        def begin() -> None:
+            made.append(self._denoiser.begin(job.prompt, job.conditioning))
+
+        fault = fault_of(begin)
+        if fault is not None:
+            self._fail([job], fault)
+            return
+        with self._changed:
+            job.conditioning = None
+            if not job.has_left:
+                job.state = made[0]
+
+    def _deliver(self, job: DenoisingJob, state: Any) -> None:
+        """Hand over what a step has brought: progress, a preview, the result."""
+        work, num_done = job.request.work, job.request.num_done
+        if job.has_left:
+            return
+        if not job.outbox.put(Progress(num_done, work.num_steps)):
+            logger.debug("%s is dropped: its consumer's event loop is closed", job.request_id)
+            self._leave(job)
+            return
+        made: list[Latents] = []
+        if job.request.is_complete:
+            fault = fault_of(lambda: made.append(self._denoiser.finish(state)))
+        elif num_done in work.preview_steps:
+            fault = fault_of(lambda: made.append(self._denoiser.preview(state)))
+        else:
+            return
+        if fault is not None:
+            self._fail([job], fault)
+        elif job.request.is_complete:
+            with self._changed:
+                self._end(job, made[0], Ended("stop"))
+        else:
+            job.outbox.put(Latents(made[0].data, preview_index=job.num_previews))
+            job.num_previews += 1
+
+    def _fail(
+        self, jobs: "Sequence[DenoisingJob] | dict[DenoisingJob, Any]", fault: Exception
+    ) -> None:
+        """End requests for a fault of the model, and all if it says that it is broken for good."""
+        error = fault if isinstance(fault, AntiphonError) else EngineError("The model failed.")
+        if not isinstance(fault, AntiphonError) or isinstance(fault, EngineFailedError):
+            logger.error("a denoiser failed", exc_info=fault)
+        error = error.with_traceback(None)  # which refers to states
+        with self._changed:
+            if isinstance(fault, EngineFailedError):
+                self._status.update(failure=str(fault))
+                self._end_all(error)
+            for job in jobs:
+                if not job.has_left:
+                    self._end(job, error)
+
+    def _publish_stats(self, *, is_idle: bool = False) -> None:
+        """Publish statistics a few times a second, and when there is nothing to do."""
+        if not is_idle and self._jobs and time.monotonic() < self._next_stats_s:
+            return
+        self._stats.requests_running = self._scheduler.num_running
+        self._stats.requests_waiting = self._scheduler.num_open - self._scheduler.num_running
+        self._status.update(stats=self._stats.snapshot())
+        self._next_stats_s = time.monotonic() + _STATS_S

@@ -1,0 +1,38 @@
+"""The toy's videos: images whose letters move on by one from frame to frame."""
+
+from antiphon.models.base import Prompt
+from antiphon.models.spec import LoadContext, VideoCapabilities
+from antiphon.models.toy.picture import PARAMETERS, PATCH, ToyPicture
+from antiphon.types import VideoRequest
+
+
+class ToyVideoPrompter:
+    """Builds prompts of letters."""
+
+    capabilities = VideoCapabilities(
+        sample_request=VideoRequest("ready", num_frames=5),
+        parameters=PARAMETERS,
+        size_multiple=PATCH,
+        default_size=(64, 64),
+        max_prompt_tokens=1000,
+        default_num_frames=9,
+        takes_image=True,
+    )
+
+    def __init__(self, context: LoadContext) -> None:
+        """Nothing to load."""
+
+    def build(self, request: VideoRequest, seed: int) -> Prompt:
+        """Build the prompt of one video."""
+        width, height = self.capabilities.default_size
+        picture = ToyPicture(
+            prompt=request.prompt,
+            negative_prompt=request.negative_prompt or "",
+            width=request.width or width,
+            height=request.height or height,
+            num_frames=request.num_frames or self.capabilities.default_num_frames,
+            fps=request.fps,
+            parameters=request.parameters.with_defaults(PARAMETERS),
+            images=() if request.image is None else (request.image,),
+        )
+        return Prompt(data=picture, num_tokens=len(request.prompt), seed=seed)

@@ -1,0 +1,80 @@
+"""The driver of stages that denoise."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from antiphon.diffusion.engine import DiffusionEngine
+from antiphon.diffusion.protocol import Denoiser
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.errors import EngineError
+from antiphon.fabric.base import StageItem, StageRequest, StageStream
+from antiphon.models.base import Piece
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.pipeline.upstream import OpenRequests, consumed
+from antiphon.telemetry.stage_status import Publish
+from antiphon.types import Ended, Latents, Progress
+
+
+class DiffusionStage:
+    """Denoises what the stage before has made, or what the prompt alone says.
+
+    A request waits in the queue first: the stage before works on it when its turn is near. So one
+    that is refused has cost nothing, and what waits takes no memory.
+    """
+
+    def __init__(
+        self, denoiser: Denoiser, spec: StageSpec, context: LoadContext, publish: Publish
+    ) -> None:
+        limits = context.admission or AdmissionLimits()
+        self._engine = DiffusionEngine(
+            denoiser,
+            name=spec.name,
+            max_batch=context.diffusion.max_batch,
+            max_requests=min(spec.max_concurrency or context.max_slots, context.max_slots),
+            max_bytes=context.cache_bytes,
+            limits=replace(limits, max_wait_s=context.diffusion.max_wait_s),
+            publish=publish,
+        )
+        self._requests = OpenRequests()
+
+    async def open(
+        self, request: StageRequest, upstream: StageStream | None
+    ) -> AsyncGenerator[StageItem, None]:
+        engine = self._engine
+        with (
+            self._requests.opened(request.id) as aborted,
+            engine.admitted(
+                request.id, request.prompt, is_live=request.is_live, is_later=request.is_later
+            ) as job,
+        ):
+            if not await job.called():
+                yield Ended("abort")
+                return
+            conditioning: Latents | None = None
+            if upstream is not None:
+                async with aclosing(consumed(upstream, aborted)) as items:
+                    async for item in items:
+                        if isinstance(item, Progress):
+                            yield item
+                        elif isinstance(item, Latents):
+                            conditioning = item
+                        elif item.reason == "abort":
+                            yield item
+                            return
+                if conditioning is None:
+                    raise EngineError("The stage before made nothing to be denoised.")
+            async with aclosing(job.denoise(conditioning)) as made:
+                del conditioning  # the job's, until it begins
+                async for each in made:
+                    yield each
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        raise AssertionError("the text of what is denoised is complete when it begins")
+
+    def abort(self, request_id: str) -> None:
+        self._requests.abort(request_id)
+        self._engine.abort(request_id)
+
+    async def close(self) -> None:
+        await self._engine.close()

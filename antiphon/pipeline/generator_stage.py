@@ -1,0 +1,115 @@
+"""The driver of stages whose models own their loop."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from antiphon.concurrency import num_usable_cores
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.generator_engine import GeneratorEngine
+from antiphon.fabric.base import StageItem, StageRequest, StageStream
+from antiphon.models.base import Piece, StageGenerator
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.pipeline.upstream import OpenRequests, consumed
+from antiphon.telemetry.stage_status import Publish
+from antiphon.types import Ended, Image, Latents
+
+
+class GeneratorStage:
+    """Pulls generators item by item, by their listeners' clocks.
+
+    If the stage declares a limit of concurrency, further requests wait in order of arrival until
+    one has ended, or are refused if too many wait.
+
+    Behind another stage the generator is called once for each `Latents` of that, whose progress is
+    handed on. What it makes of a preview is one.
+    """
+
+    def __init__(
+        self, generator: StageGenerator, spec: StageSpec, context: LoadContext, publish: Publish
+    ) -> None:
+        limit = spec.max_concurrency
+        self._limits = context.admission or AdmissionLimits()
+        self._engine = GeneratorEngine(
+            generator,
+            name=spec.name,
+            num_threads=limit and min(limit, num_usable_cores()),
+            max_streams=min(limit or context.max_slots, context.max_slots),
+            limits=self._limits,
+            publish=publish,
+        )
+        self._turns = None if limit is None else asyncio.Semaphore(limit)
+        self._num_waiting = 0
+        self._requests = OpenRequests()
+
+    def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        if upstream is not None:
+            return self._generate_of_each(request, upstream)
+        return self._open(request)
+
+    def _open(self, request: StageRequest) -> StageStream:
+        if self._turns is None:
+            return self._generate(request)
+        return self._generate_in_turn(request, self._turns)
+
+    async def _generate_of_each(
+        self, request: StageRequest, upstream: StageStream
+    ) -> AsyncGenerator[StageItem, None]:
+        """Stream what is made of each of upstream's items; the reason of the end is upstream's."""
+        with self._requests.opened(request.id) as aborted:
+            async with aclosing(consumed(upstream, aborted)) as items:
+                async for item in items:
+                    if not isinstance(item, Latents):
+                        yield item
+                        continue
+                    prompt = replace(request.prompt, conditioning=item)
+                    # It was admitted with what is upstream.
+                    part = replace(request, prompt=prompt, is_later=True)
+                    async with aclosing(self._open(part)) as made:
+                        async for each in made:
+                            if isinstance(each, Ended):
+                                if each.reason == "abort":
+                                    yield each
+                                    return
+                            elif isinstance(each, Image | Latents):
+                                yield replace(each, preview_index=item.preview_index)
+                            else:
+                                yield each
+
+    async def _generate_in_turn(
+        self, request: StageRequest, turns: asyncio.Semaphore
+    ) -> AsyncGenerator[StageItem, None]:
+        if turns.locked() and not request.is_later:
+            self._limits.check(self._num_waiting, 0.0, is_live=request.is_live)
+        self._num_waiting += 1
+        try:
+            await turns.acquire()
+        finally:
+            self._num_waiting -= 1
+        try:
+            async with aclosing(self._generate(request)) as items:
+                async for item in items:
+                    yield item
+        finally:
+            turns.release()
+
+    def _generate(self, request: StageRequest) -> StageStream:
+        return self._engine.generate(
+            request.id,
+            request.prompt,
+            stream_id=request.stream_id,
+            is_live=request.is_live,
+            is_later=request.is_later,
+            speed=request.speed,
+        )
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        raise AssertionError("a generator's text is complete when it begins")
+
+    def abort(self, request_id: str) -> None:
+        self._requests.abort(request_id)
+        self._engine.abort(request_id)
+
+    async def close(self) -> None:
+        await self._engine.close()
