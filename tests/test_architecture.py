@@ -41,6 +41,7 @@ MAY_IMPORT = {
             "audio",
             "voices",
             "storage",
+            "media",
             "web",
         ),
         "placement",
@@ -48,10 +49,13 @@ MAY_IMPORT = {
         *GROUND,
     },
     "web": set[str](),
-    "api": {"pipeline", "fabric", "storage", "voices", "audio", "models", "__init__", *GROUND},
+    "api": {
+        *("pipeline", "fabric", "storage", "voices", "audio", "media", "models", "__init__"),
+        *GROUND,
+    },
     "__init__": {"offline", "models", "types"},
     "offline": {
-        *("pipeline", "models", "voices", "audio"),
+        *("pipeline", "models", "voices", "audio", "media"),
         *("types", "config", "errors", "concurrency"),
     },
     "pipeline": {
@@ -63,6 +67,7 @@ MAY_IMPORT = {
             "models",
             "voices",
             "audio",
+            "media",
             "fabric",
             "placement",
         ),
@@ -70,7 +75,11 @@ MAY_IMPORT = {
     },
     "placement": {"fabric", "engine", "models", "nn", "config", "errors"},
     "storage": {"types", "errors"},
-    "voices": {"models", "audio", "storage", "types", "config", "errors", "concurrency"},
+    "voices": {
+        *("models", "audio", "storage", "media"),
+        *("types", "config", "errors", "concurrency"),
+    },
+    "media": {"types", "config", "errors", "concurrency"},
     "fabric": {"models", *GROUND},
     "codec": {"engine", "models", "nn", "types"},
     "diffusion": {

@@ -59,6 +59,7 @@ from antiphon.api.warm_routes import warm_routes
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.fabric.replica_fabric import ReplicaFabric
+from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.model_loading import load_models, warm_up
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
@@ -203,7 +204,9 @@ async def _start(
         (model.name, *each) for model in models.values() for each in model.engine_stats()
     ]
     stack.callback(LoopLag(guards.metrics.event_loop_lag_s.labels(front_end.index)).stop)
-    recordings = Recordings(settings.references)
+    references = ReferenceLoader(settings.references)
+    stack.callback(references.close)
+    recordings = Recordings(settings.references, references)
     stack.callback(recordings.close)
     uploaded = VoiceService(settings.data, recordings)
     stack.callback(uploaded.close)
@@ -221,6 +224,7 @@ async def _start(
         settings=settings,
         speech=server_speech,
         encoders=encoders,
+        references=references,
         recordings=recordings,
         uploaded=uploaded,
         warm_up=warming,

@@ -10,6 +10,7 @@ from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.media.references import ReferenceLoader
 from antiphon.models.spec import Task
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
@@ -39,6 +40,7 @@ class ServerState:
 
     Attributes:
         encoders: threads that all encoding runs in.
+        references: loads what requests refer to.
         recordings: makes samples of the recordings that requests bring.
         uploaded: voices and consents that the server keeps.
         warm_up: ends when the models are warm.
@@ -50,6 +52,7 @@ class ServerState:
     settings: Settings
     speech: Speech
     encoders: Workers
+    references: ReferenceLoader
     recordings: Recordings
     uploaded: VoiceService
     warm_up: "asyncio.Task[None]"

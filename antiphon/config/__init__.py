@@ -124,9 +124,11 @@ class SpeechSettings(SettingsSection):
 
 
 class ReferenceSettings(SettingsSection):
-    """Where recordings of voices to be cloned may come from, and how large they may be."""
+    """Where recordings and images that requests refer to may come from."""
 
-    allow_urls: bool = Field(False, description="Fetch recordings from http(s) addresses.")
+    allow_urls: bool = Field(
+        False, description="Fetch what requests refer to from http(s) addresses."
+    )
     allowed_hosts: tuple[str, ...] = Field(
         (), description="Hosts to fetch from, 'example.com' or '*.example.com'; none: any host."
     )
@@ -136,7 +138,7 @@ class ReferenceSettings(SettingsSection):
     allowed_media_path: Path | None = Field(
         None, description="Directory whose files may be named as file:///path; none: no files."
     )
-    max_bytes: int = Field(10 * 1024 * 1024, ge=1)
+    max_bytes: int = Field(10 * 1024 * 1024, ge=1, description="Largest recording.")
     timeout_s: float = Field(10.0, gt=0, description="For a fetch from beginning to end.")
     min_duration_s: float = Field(1.0, ge=0)
     max_duration_s: float = Field(30.0, gt=0)

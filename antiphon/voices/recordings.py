@@ -5,10 +5,10 @@ import hashlib
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.concurrency import Workers
 from antiphon.config import ReferenceSettings
+from antiphon.media.addresses import ReferenceUse
+from antiphon.media.references import ReferenceLoader
 from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
-from antiphon.voices.fetch import too_large
-from antiphon.voices.references import ReferenceLoader
 
 _MAX_KEPT = 16  # of up to 3 MB each
 
@@ -19,6 +19,12 @@ class Recordings:
     def __init__(self, settings: ReferenceSettings, loader: ReferenceLoader | None = None) -> None:
         """Prepare to load; ``loader`` defaults to one with the same settings."""
         self._settings = settings
+        self._use = ReferenceUse(
+            title="reference audio",
+            param="ref_audio",
+            accept="audio/*, video/*, application/octet-stream",
+            max_bytes=settings.max_bytes,
+        )
         self._loader = loader or ReferenceLoader(settings)
         self._sandbox = DecodeSandbox()
         self._workers = Workers("recordings")
@@ -36,11 +42,8 @@ class Recordings:
                 too short or too large.
             EngineError: no process could be started to decode it.
         """
-        if isinstance(recording, str):
-            recording = await self._loader.load(recording)
-        if len(recording) > self._settings.max_bytes:
-            raise too_large(self._settings.max_bytes)
-        return await self._workers.run(self._decoded, recording, sample_rate_hz)
+        content = await self._loader.load(recording, self._use)
+        return await self._workers.run(self._decoded, content, sample_rate_hz)
 
     def close(self) -> None:
         """Refuse further calls."""

@@ -10,9 +10,9 @@ import pytest
 from antiphon import Antiphon
 from antiphon.audio.wav import pcm16
 from tests.decoding import audio_of, error_of, events
+from tests.media.raw_server import RawServer, ok, serving, silent
 from tests.recordings import RECORDING, RECORDING_URI, assert_heard_alike, data_uri, wav
 from tests.servers import DEADLINE_S, RunningServer, wait_until
-from tests.voices.raw_server import RawServer, ok, serving, silent
 
 URL = "/v1/audio/speech"
 TEXT = "Hello there."

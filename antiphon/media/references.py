@@ -1,4 +1,4 @@
-"""Loads a recording that a request names: inside the request, on the web, or on our disk.
+"""Loads what a request refers to: inside the request, on the web, or on our disk.
 
 data:audio/wav;base64,...     always
 https://example.com/a.wav     if the operator allows addresses (``allow_urls``)
@@ -15,10 +15,20 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from antiphon.concurrency import Workers
 from antiphon.config import ReferenceSettings
 from antiphon.errors import InvalidRequestError
-from antiphon.voices.addresses import Resolve, resolve_host
-from antiphon.voices.fetch import Fetcher, too_large
+from antiphon.media.addresses import ReferenceUse, Resolve, resolve_host
+from antiphon.media.fetch import Fetcher
 
 _NUM_THREADS = 2
+
+
+def image_use(param: str, max_bytes: int) -> ReferenceUse:
+    """Return the use of an image that a request's field refers to; decoding it comes later."""
+    return ReferenceUse(
+        title="reference image",
+        param=param,
+        accept="image/*, application/octet-stream",
+        max_bytes=max_bytes,
+    )
 
 
 class ReferenceLoader:
@@ -38,72 +48,83 @@ class ReferenceLoader:
         if settings.allow_urls:
             self._fetcher = Fetcher(settings, resolve=resolve, ssl_context=ssl_context)
 
-    async def load(self, reference: str) -> bytes:
+    async def load(self, reference: str | bytes, use: ReferenceUse) -> bytes:
         """Return the bytes that a reference stands for, at most ``max_bytes`` of them.
+
+        Args:
+            reference: a data:, http(s): or file: address; or the bytes, such as an upload's.
+            use: what it is for.
 
         Raises:
             InvalidRequestError: it may not be loaded, or cannot be, or is too large.
         """
+        if isinstance(reference, bytes):
+            return _sized(reference, use)
         scheme = reference[:8].partition(":")[0].lower()
         if scheme == "data":
-            return await self._workers.run(_from_data_uri, reference, self._settings.max_bytes)
+            return await self._workers.run(_from_data_uri, reference, use)
         if scheme in ("http", "https"):
             if self._fetcher is None:
-                raise _refusal("this server fetches no URLs; send the audio as a data: URI")
-            return await self._fetcher.fetch(reference)
+                raise _refusal(use, f"{_NO_URLS}; {_DATA_URI}")
+            return await self._fetcher.fetch(reference, use)
         if scheme == "file":
-            return await self._workers.run(_from_file, reference, self._settings)
-        raise _refusal("it must be a data: URI, an http(s) URL or a file: URI")
+            return await self._workers.run(_from_file, reference, self._settings, use)
+        raise _refusal(use, "it must be a data: URI, an http(s) URL or a file: URI")
 
     def close(self) -> None:
         """Refuse further calls."""
         self._workers.close()
 
 
-def _refusal(reason: str) -> InvalidRequestError:
-    return InvalidRequestError(f"Could not load reference audio: {reason}.", param="ref_audio")
+_NO_URLS = "this server fetches no URLs (references.allow_urls)"
+_NO_FILES = "this server reads no file: URIs (references.allowed_media_path)"
+_DATA_URI = "send it as a data: URI"
 
 
-def _from_data_uri(uri: str, max_bytes: int) -> bytes:
+def _refusal(use: ReferenceUse, reason: str) -> InvalidRequestError:
+    return use.error(f"Could not load {use.title}: {reason}.")
+
+
+def _from_data_uri(uri: str, use: ReferenceUse) -> bytes:
     header, comma, content = uri[len("data:") :].partition(",")
     if not comma:
-        raise _refusal("its data: URI has no comma before the data")
+        raise _refusal(use, "its data: URI has no comma before the data")
     if not header.lower().rstrip().endswith(";base64"):
-        if len(content) - 2 * content.count("%") > max_bytes:
-            raise too_large(max_bytes)
-        return _sized(unquote_to_bytes(content.encode("utf-8", "replace")), max_bytes)
+        if len(content) - 2 * content.count("%") > use.max_bytes:
+            raise use.too_large()
+        return _sized(unquote_to_bytes(content.encode("utf-8", "replace")), use)
     if "%" in content:
         content = unquote_to_bytes(content.encode("utf-8", "replace")).decode("ascii", "replace")
     content = "".join(content.split()).rstrip("=")
-    if len(content) * 3 // 4 > max_bytes:
-        raise too_large(max_bytes)
+    if len(content) * 3 // 4 > use.max_bytes:
+        raise use.too_large()
     try:
         return base64.b64decode(content + "=" * (-len(content) % 4), validate=True)
     except ValueError as error:
-        raise _refusal("its data: URI is not valid base64") from error
+        raise _refusal(use, "its data: URI is not valid base64") from error
 
 
-def _from_file(uri: str, settings: ReferenceSettings) -> bytes:
+def _from_file(uri: str, settings: ReferenceSettings, use: ReferenceUse) -> bytes:
     """Read a file below the allowed directory.
 
     A path that leads out is refused, existing or not, so that nothing outside is revealed.
     """
     if settings.allowed_media_path is None:
-        raise _refusal("this server reads no file: URIs; send the audio as a data: URI")
+        raise _refusal(use, f"{_NO_FILES}; {_DATA_URI}")
     try:
         parts = urlsplit(uri)
         # Links are followed here; what is opened below is a path without any.
         path = Path(os.path.realpath(os.fsdecode(unquote_to_bytes(parts.path))))
     except ValueError as error:
-        raise _refusal("its file: URI is not valid") from error
+        raise _refusal(use, "its file: URI is not valid") from error
     if parts.netloc not in ("", "localhost") or not path.is_relative_to(
         os.path.realpath(settings.allowed_media_path)
     ):
-        raise _refusal("its file: URI leads out of the directory that is allowed")
+        raise _refusal(use, "its file: URI leads out of the directory that is allowed")
     try:
-        return _sized(_read(path, settings.max_bytes + 1), settings.max_bytes)
+        return _sized(_read(path, use.max_bytes + 1), use)
     except OSError as error:
-        raise _refusal("its file: URI names no file that can be read") from error
+        raise _refusal(use, "its file: URI names no file that can be read") from error
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
@@ -116,7 +137,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def _sized(data: bytes, max_bytes: int) -> bytes:
-    if len(data) > max_bytes:
-        raise too_large(max_bytes)
+def _sized(data: bytes, use: ReferenceUse) -> bytes:
+    if len(data) > use.max_bytes:
+        raise use.too_large()
     return data

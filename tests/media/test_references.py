@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from antiphon.config import ReferenceSettings
 from antiphon.config.sources import load_settings
 from antiphon.errors import InvalidRequestError
-from antiphon.voices import addresses
-from antiphon.voices.references import ReferenceLoader
-from tests.voices.raw_server import RawServer, dripping, endless, moved, ok, said, serving, silent
+from antiphon.media import addresses
+from antiphon.media.references import ReferenceLoader, image_use
+from tests.media.raw_server import RawServer, dripping, endless, moved, ok, said, serving, silent
 
 T = TypeVar("T")
 TLS = Path(__file__).parent / "tls"
@@ -28,15 +28,20 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 BODY = bytes(range(256)) * 40
 
 
+def audio_use(settings: ReferenceSettings) -> addresses.ReferenceUse:
+    return addresses.ReferenceUse(
+        title="reference audio", param="ref_audio", accept="audio/*", max_bytes=settings.max_bytes
+    )
+
+
 async def loading(
     reference: str, resolve: addresses.Resolve = addresses.resolve_host, **changes: Any
 ) -> bytes:
     """Load with default settings but for ``changes``."""
-    loader = ReferenceLoader(
-        ReferenceSettings(**changes), resolve=resolve, ssl_context=TRUSTING_NOBODY
-    )
+    settings = ReferenceSettings(**changes)
+    loader = ReferenceLoader(settings, resolve=resolve, ssl_context=TRUSTING_NOBODY)
     try:
-        return await loader.load(reference)
+        return await loader.load(reference, audio_use(settings))
     finally:
         loader.close()
 
@@ -421,7 +426,7 @@ def test_certificates_are_verified_for_the_name_in_the_url() -> None:
     async def load(url: str, context: ssl.SSLContext | None) -> bytes:
         loader = ReferenceLoader(settings, resolve=resolve, ssl_context=context)
         try:
-            return await loader.load(url)
+            return await loader.load(url, audio_use(settings))
         finally:
             loader.close()
 
@@ -442,8 +447,10 @@ def test_certificates_are_verified_for_the_name_in_the_url() -> None:
 
 def test_many_at_once_do_not_meet() -> None:
     async def test(server: RawServer) -> None:
-        loader = ReferenceLoader(ReferenceSettings(allow_urls=True, allowed_networks=LOOPBACK))
-        bodies = await asyncio.gather(*(loader.load(server.url(f"/{n}")) for n in range(20)))
+        settings = ReferenceSettings(allow_urls=True, allowed_networks=LOOPBACK)
+        loader = ReferenceLoader(settings)
+        use = audio_use(settings)
+        bodies = await asyncio.gather(*(loader.load(server.url(f"/{n}"), use) for n in range(20)))
         assert bodies == [b"%d" % n for n in range(20)]
         loader.close()
 
@@ -470,3 +477,31 @@ def test_settings_come_from_everywhere(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="allowed_networks"):
         ReferenceSettings.model_validate({"allowed_networks": ["10.0.0.1/8"]})
+
+
+# images
+
+
+def test_errors_of_images_name_their_field_and_size(media: Path) -> None:
+    settings = ReferenceSettings(allowed_media_path=media, allow_urls=True)
+    use = image_use("input_reference", len(BODY))
+    wrong: dict[str | bytes, str] = {
+        BODY + b"!": "Reference image too large",
+        "data:image/png;base64," + "A" * 2 * len(BODY): "Reference image too large",
+        "cat.png": "Could not load reference image: it must be a data: URI",
+        "http://127.0.0.1/cat.png": "Reference image may not be fetched from '127.0.0.1'",
+        "http://[": "Could not fetch reference image: its URL is not valid",
+        f"file://{media.parent}/secret.wav": "leads out of the directory",
+    }
+
+    async def test() -> None:
+        loader = ReferenceLoader(settings)
+        assert await loader.load(BODY, use) == BODY
+        assert await loader.load(f"file://{media}/{quote('ä b.wav')}", use) == BODY
+        for reference, message in wrong.items():
+            with pytest.raises(InvalidRequestError, match=message) as refused:
+                await loader.load(reference, use)
+            assert refused.value.param == "input_reference"
+        loader.close()
+
+    asyncio.run(test())

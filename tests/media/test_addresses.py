@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.voices.addresses import is_public
+from antiphon.media.addresses import is_public
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "100.63.255.255", "172.15.0.1", "172.32.0.1", "223.255.255.255"]
 PUBLIC += ["2606:4700::1111", "2a00:1450:4001::1", "64:ff9b::808:808"]

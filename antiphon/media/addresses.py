@@ -8,6 +8,7 @@ where a redirect leads and what the name will resolve to a moment later make no 
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TypeAlias
 
@@ -38,6 +39,32 @@ _NOT_PUBLIC_IPV6 = tuple(
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceUse:
+    """What a reference is loaded for.
+
+    Attributes:
+        title: of what it refers to, in errors: ``"reference audio"``.
+        param: the request's field that holds it.
+        accept: media types that its server is asked for.
+        max_bytes: that it may have.
+    """
+
+    title: str
+    param: str
+    accept: str
+    max_bytes: int
+
+    def error(self, message: str) -> InvalidRequestError:
+        """Return an error that names the request's field."""
+        return InvalidRequestError(message, param=self.param)
+
+    def too_large(self) -> InvalidRequestError:
+        """Return the error for too many bytes."""
+        limit = f"{self.max_bytes / 2**20:.3g} MiB"
+        return self.error(f"{self.title.capitalize()} too large. Maximum {limit} supported.")
+
+
 def is_public(address: IPAddress) -> bool:
     """Whether an address belongs to the public internet."""
     if isinstance(address, IPv4Address):
@@ -56,11 +83,12 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Makes the connections of an HTTP client, only to hosts and addresses that are allowed."""
 
-    def __init__(self, settings: ReferenceSettings, resolve: Resolve) -> None:
+    def __init__(self, settings: ReferenceSettings, resolve: Resolve, use: ReferenceUse) -> None:
         self._allowed_hosts = tuple(_normal(host) for host in settings.allowed_hosts)
         self._allowed_networks = settings.allowed_networks
         self._timeout_s = settings.timeout_s
         self._resolve = resolve
+        self._use = use
         self._network = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -91,21 +119,18 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
     async def _checked_addresses(self, host: str, port: int) -> list[IPAddress]:
         if not self._is_allowed_host(host):
-            raise InvalidRequestError(
-                f"Reference audio may not be fetched from '{host}': allowed hosts are "
-                f"{', '.join(self._allowed_hosts)}.",
-                param="ref_audio",
-            )
+            raise self._refusal(host, f"allowed hosts are {', '.join(self._allowed_hosts)}")
         try:
             addresses = [ip_address(address) for address in await self._resolve(host, port)]
         except (OSError, ValueError) as error:
             raise httpcore2.ConnectError(f"{host} cannot be resolved") from error
         if not all(self._is_allowed_address(address) for address in addresses):
-            raise InvalidRequestError(
-                f"Reference audio may not be fetched from '{host}': its address is not public.",
-                param="ref_audio",
-            )
+            raise self._refusal(host, "its address is not public")
         return addresses
+
+    def _refusal(self, host: str, reason: str) -> InvalidRequestError:
+        title = self._use.title.capitalize()
+        return self._use.error(f"{title} may not be fetched from '{host}': {reason}.")
 
     def _is_allowed_host(self, host: str) -> bool:
         host = _normal(host)

@@ -1,0 +1,1 @@
+"""Pictures as files: what requests refer to, and what is made of frames."""
