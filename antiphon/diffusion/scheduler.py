@@ -2,7 +2,8 @@
 
 import heapq
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 
 from antiphon.diffusion.cost_model import StepCostModel
@@ -133,10 +134,8 @@ class DiffusionScheduler:
                 param="size",
             )
         request = DenoisingRequest(work, is_live, self._num_arrived, self._clock())
-        if not is_later and not self._may_begin_at_once(request):
-            waiting = [each for each in self._requests if not each.is_begun]
-            num_ahead = sum(each.is_live == is_live for each in waiting)
-            self._limits.check(num_ahead, self.wait_s(is_live), is_live=is_live, message=_FULL)
+        if not is_later:
+            self._check_queue(request)
         self._num_arrived += 1
         self._requests.append(request)
         self._requests.sort(key=_priority)
@@ -148,16 +147,19 @@ class DiffusionScheduler:
         It is made for those that begin next, a batch of each of a few keys, so that it does not
         take memory for all that wait.
         """
-        nearest: dict[Hashable, int] = {}
+        waiting = [each for each in self._requests if not each.is_begun]
         called: list[DenoisingRequest] = []
-        for request in self._requests:
-            key = request.work.batch_key
-            if request.is_begun or (key not in nearest and len(nearest) >= _MAX_KEYS):
-                continue
-            nearest[key] = nearest.get(key, 0) + 1
-            if nearest[key] <= self._max_batch and not request.is_called:
-                request.is_called = True
-                called.append(request)
+        for is_live in (True, False):  # offline requests are nothing that live ones wait for
+            known = (each for each in waiting if each.is_called and each.is_live >= is_live)
+            nearest = Counter(each.work.batch_key for each in known)
+            for request in waiting:
+                key = request.work.batch_key
+                if request.is_called or request.is_live != is_live:
+                    continue
+                if nearest[key] < self._max_batch and (key in nearest or len(nearest) < _MAX_KEYS):
+                    nearest[key] += 1
+                    request.is_called = True
+                    called.append(request)
         return called
 
     def schedule(self) -> list[DenoisingRequest]:
@@ -198,28 +200,39 @@ class DiffusionScheduler:
         if not any(each.is_begun and each.work.batch_key == key for each in self._requests):
             self._groups.pop(key, None)
 
-    def wait_s(self, is_live: bool = True) -> float:
+    def _check_queue(self, request: DenoisingRequest) -> None:
+        """Admit a request if it may begin at once with all that wait before it, or may wait."""
+        waiting = [each for each in self._requests if not each.is_begun]
+        begins = self._beginning(among=[*waiting, request])
+        if request in begins:
+            return
+        queue = [each for each in waiting if each not in begins]
+        num_ahead = sum(each.is_live == request.is_live for each in queue)
+        wait_s = self._wait_s(request.is_live, begins)
+        self._limits.check(num_ahead, wait_s, is_live=request.is_live, message=_FULL)
+
+    def _wait_s(self, is_live: bool, begins: Collection[DenoisingRequest]) -> float:
         """Return the predicted wait of a new request until it begins; 0 if nothing is known.
 
-        Those that have begun advance alike, and each that ends is replaced by the next.
+        Those that have begun, or do so at once, advance alike, and each that ends is replaced by
+        the next.
         """
         ahead = [each for each in self._requests if each.is_live or not is_live]
-        ends_s = [self._left_s(each) for each in ahead if each.is_begun] or [0.0]
-        num_begun = len(ends_s)
-        heapq.heapify(ends_s)
+        ends_s: list[float] = []
+        waits_s: list[float] = []
         for each in ahead:
-            if not each.is_begun:
-                heapq.heapreplace(ends_s, ends_s[0] + self._left_s(each))
-        return ends_s[0] * num_begun
+            is_running = each.is_begun or each in begins
+            (ends_s if is_running else waits_s).append(self._left_s(each))
+        if not ends_s:
+            return sum(waits_s)
+        heapq.heapify(ends_s)
+        for left_s in waits_s:
+            heapq.heapreplace(ends_s, ends_s[0] + left_s)
+        return ends_s[0] * len(ends_s)
 
     def _left_s(self, request: DenoisingRequest) -> float:
         work = request.work
         return self.costs.seconds(work.cost, work.num_steps - request.num_done)
-
-    def _may_begin_at_once(self, request: DenoisingRequest) -> bool:
-        """Whether it may begin with all that wait before it."""
-        waiting = [each for each in self._requests if not each.is_begun]
-        return request in self._beginning(among=[*waiting, request])
 
     def _beginning(self, among: Iterable[DenoisingRequest] | None = None) -> list[DenoisingRequest]:
         """Return the requests that may begin now; by default, of those that are ready."""

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from antiphon.fabric.base import StageItem, StageRequest
-from antiphon.types import AudioChunk, Ended, FrameReady
+from antiphon.types import AudioChunk, Ended, FrameReady, Progress
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class _Count:
         samples: of audio.
         frames: of the model.
         words: with times.
-        others: items that are neither audio nor frames.
+        others: items that are neither audio nor frames nor progress.
     """
 
     samples: int = 0
@@ -45,13 +45,14 @@ class Delivered:
     num_resumed: int = 0
     _played_s: float = -inf  # when the listener will have played all of it
     _frames: list[Any] = field(default_factory=list)
+    _steps: dict[int, int] = field(default_factory=dict)  # progress, by the number of steps
     _total: _Count = field(default_factory=_Count)
     _made: _Count = field(default_factory=_Count)  # by the replica that makes it now
 
     @property
     def has_begun(self) -> bool:
         """Whether anything was delivered."""
-        return self._total != _Count()
+        return self._total != _Count() or bool(self._steps)
 
     @property
     def buffered_s(self) -> float | None:
@@ -87,6 +88,11 @@ class Delivered:
                 self._made.frames = self._total.frames = self._total.frames + 1
                 return item
             case Ended():
+                return item
+            case Progress():  # it may be left out, so it is not counted
+                if item.step <= self._steps.get(item.num_steps, 0):
+                    return None
+                self._steps[item.num_steps] = item.step
                 return item
         self._made.others += 1
         if self._made.others <= self._total.others:

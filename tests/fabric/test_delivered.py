@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from antiphon.fabric.base import StageItem, StageRequest
 from antiphon.fabric.delivered import Delivered
 from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk, Ended, FrameReady, Image, WordTime
+from antiphon.types import AudioChunk, Ended, FrameReady, Image, Progress, WordTime
 
 RATE_HZ = 100
 FRAME_SAMPLES = 4
@@ -101,3 +101,30 @@ def test_the_next_replica_is_told_what_the_listener_has_left() -> None:
     assert delivered.buffered_s == 1.5
     now[0] = 20.0
     assert delivered.resumed().buffered_s == 0.0
+
+
+def image(number: int | None) -> Image:
+    return Image(np.zeros((2, 2, 3), np.uint8), preview_index=number)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.sets(st.integers(1, 4))), max_size=4))
+def test_a_picture_that_is_begun_again_comes_once_and_progress_grows(
+    attempts: Sequence[tuple[int, set[int]]],
+) -> None:
+    delivered = Delivered(request(), lambda: 0.0)
+    heard: list[StageItem] = []
+    whole = (8, {1, 2, 3, 4})
+    for num_items, steps in (*attempts, whole):  # progress may be left out, and is each time else
+        made: list[StageItem] = [
+            *(Progress(1, 4), Progress(2, 4), image(0)),
+            *(Progress(3, 4), image(1), Progress(4, 4), image(None), Ended("stop")),
+        ]
+        kept = [each for each in made if not isinstance(each, Progress) or each.step in steps]
+        cut = kept if steps is whole[1] else [each for each in kept[:num_items] if each != made[-1]]
+        heard += [new for each in cut if (new := delivered.take(each)) is not None]
+        delivered.resumed()
+    images = [each.preview_index for each in heard if isinstance(each, Image)]
+    assert images == [0, 1, None]
+    progress = [each.step for each in heard if isinstance(each, Progress)]
+    assert progress == sorted(set(progress))
+    assert progress[-1] == 4
