@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import aclosing
 from functools import partial
@@ -158,6 +158,40 @@ async def run_with_producer(
             await cancel_and_wait(next_item)
             await cancel_and_wait(producer)
             del next_item, producer  # their errors' tracebacks refer to this frame
+
+
+async def merged(
+    streams: Sequence[AsyncGenerator[T, None]],
+) -> AsyncGenerator[tuple[int, T], None]:
+    """Yield the items of streams as they come, each with its stream's number; closes all of them.
+
+    At most one item of each stream is pulled ahead. The first that fails ends all.
+    """
+    pulls: dict[asyncio.Future[T], int] = {}
+
+    async def close_all() -> None:
+        await cancel_and_wait(*pulls)
+        for stream in streams:
+            await stream.aclose()
+
+    def pull(number: int) -> None:
+        pulls[asyncio.ensure_future(anext(streams[number]))] = number
+
+    try:
+        for number in range(len(streams)):
+            pull(number)
+        while pulls:
+            done, _ = await asyncio.wait(pulls, return_when=asyncio.FIRST_COMPLETED)
+            for each in [each for each in pulls if each in done]:  # in the order of their begin
+                number = pulls.pop(each)
+                try:
+                    item = each.result()
+                except StopAsyncIteration:
+                    continue
+                pull(number)
+                yield number, item
+    finally:
+        await close_all()
 
 
 async def _beside(producer: "asyncio.Task[None]", next_item: "asyncio.Future[T]") -> T:

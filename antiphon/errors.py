@@ -3,6 +3,8 @@
     AntiphonError                     500  server_error
     ├── InvalidRequestError           400  invalid_request_error   invalid_value
     │   ├── UnknownModelError         404                          model_not_found
+    │   ├── UnservedTaskError         404                          model_not_found
+    │   ├── UnknownMediaError         404                          media_not_found
     │   ├── UnknownVoiceError         404                          voice_not_found
     │   ├── UnknownConsentError       404                          consent_not_found
     │   ├── UnknownJobError           404                          job_not_found
@@ -35,7 +37,7 @@ stage may run in another process than its caller.
 """
 
 import copyreg
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_SHOWN_CHARACTERS = 100
@@ -101,6 +103,30 @@ class UnknownModelError(InvalidRequestError):
         super().__init__(
             f"The model '{shortened(model)}' does not exist. Available: {listed(available)}.",
             param="model",
+        )
+
+
+class UnservedTaskError(InvalidRequestError):
+    """No served model does what is asked for, or the one that is named does not."""
+
+    status = 404
+    code = "model_not_found"
+
+    def __init__(self, reason: str, served: Mapping[str, str]) -> None:
+        """Say why, and what the served models do that could be asked instead, by their names."""
+        does = [f"{name} ({what})" for name, what in served.items()]
+        super().__init__(f"{reason} Served here: {listed(does) or 'nothing'}.", param="model")
+
+
+class UnknownMediaError(InvalidRequestError):
+    """There is no such file, or it has been deleted since."""
+
+    status = 404
+    code = "media_not_found"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"There is no file '{shortened(key)}'. What is older than media.retention_s is deleted."
         )
 
 

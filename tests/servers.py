@@ -59,7 +59,7 @@ class RunningServer:
     @property
     def num_open(self) -> int:
         """Streams that are open in the fabric, over all stages."""
-        return sum(model.status.num_open for model in self.state.speech.models.values())
+        return sum(model.status.num_open for model in self.state.models.tasks)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's event loop."""

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from antiphon.concurrency import LoopCalls, Workers, run_with_producer
+from antiphon.concurrency import LoopCalls, Workers, merged, run_with_producer
 from antiphon.telemetry.logs import request_id, request_scope
 
 
@@ -210,5 +210,38 @@ def test_a_stream_outlives_its_producer_and_stops_it_at_its_end() -> None:
         await anext(stream)
         await stream.aclose()
         assert states == ["ended"] * 3
+
+    asyncio.run(main())
+
+
+def test_merged_streams_come_as_they_come_and_are_closed() -> None:
+    closed: list[int] = []
+
+    async def counting(
+        number: int, gate: asyncio.Event, num_items: int
+    ) -> AsyncGenerator[int, None]:
+        try:
+            await gate.wait()
+            for item in range(num_items):
+                yield item
+            if num_items == 2:
+                raise ValueError("broken")
+        finally:
+            closed.append(number)
+
+    async def main() -> None:
+        late, now = asyncio.Event(), asyncio.Event()
+        now.set()
+        items = merged([counting(0, late, 1), counting(1, now, 3)])
+        assert [await anext(items) for _ in range(3)] == [(1, 0), (1, 1), (1, 2)]
+        late.set()
+        assert [item async for item in items] == [(0, 0)]
+        assert closed == [1, 0]
+        closed.clear()
+        broken = merged([counting(0, asyncio.Event(), 1), counting(1, now, 2)])
+        with pytest.raises(ValueError, match="broken"):
+            async for _ in broken:
+                pass
+        assert sorted(closed) == [0, 1]
 
     asyncio.run(main())

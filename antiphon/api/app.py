@@ -60,7 +60,10 @@ from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.media.references import ReferenceLoader
+from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import load_models, warm_up
+from antiphon.pipeline.pictures import IMAGE
+from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
@@ -197,12 +200,10 @@ async def _start(
     if cluster is not None:
         guards.metrics.processes = cluster.processes
     models = await load_models(settings, progress, stack, cluster)
-    for model in models.values():
-        if isinstance(model.fabric, ReplicaFabric):
-            model.fabric.counts.observe = guards.metrics.count_moves
-    guards.metrics.engines = lambda: [
-        (model.name, *each) for model in models.values() for each in model.engine_stats()
-    ]
+    fabric = models.tasks[0].fabric
+    if isinstance(fabric, ReplicaFabric):
+        fabric.counts.observe = guards.metrics.count_moves
+    guards.metrics.engines = lambda: tuple(models.engine_stats())
     stack.callback(LoopLag(guards.metrics.event_loop_lag_s.labels(front_end.index)).stop)
     references = ReferenceLoader(settings.references)
     stack.callback(references.close)
@@ -211,18 +212,22 @@ async def _start(
     uploaded = VoiceService(settings.data, recordings)
     stack.callback(uploaded.close)
     await uploaded.sweep()
-    server_speech = Speech(models, settings.speech, guards.metrics, uploaded)
+    metrics = guards.metrics
+    server_speech = Speech(models.speech, settings.speech, metrics, uploaded, models.others(SPEECH))
     stack.callback(server_speech.close)
+    images = Images(models.images, settings.images, metrics, models.others(IMAGE))
+    stack.callback(images.close)
     encoders = Workers("encoder")
     stack.callback(encoders.close)
-    for model in models.values():
-        stack.push_async_callback(model.fabric.drain)
+    stack.push_async_callback(fabric.drain)
     warming = asyncio.create_task(warm_up(models), name="warm-up")
     warming.add_done_callback(_log_failed_warm_up)
     stack.callback(warming.cancel)
     return ServerState(
         settings=settings,
+        models=models,
         speech=server_speech,
+        images=images,
         encoders=encoders,
         references=references,
         recordings=recordings,

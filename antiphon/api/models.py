@@ -1,5 +1,7 @@
 """Which models are served."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -9,9 +11,20 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.models.spec import (
+    ImageCapabilities,
+    PictureCapabilities,
+    SpeechCapabilities,
+    VideoCapabilities,
+)
+from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 
 router = APIRouter(tags=["models"])
+
+_TASKS = {SPEECH: "text-to-speech", IMAGE: "text-to-image", VIDEO: "text-to-video"}
+"""What the tasks are called on model hubs."""
 
 
 @router.get("/v1/models", response_model=None)
@@ -19,14 +32,15 @@ async def list_models(request: Request, server: Server) -> dict[str, Any] | list
     """List the served models; ElevenLabs' clients, known by their key's header, get its shape."""
     if ELEVENLABS_KEY in request.headers:
         return elevenlabs_models(server)
-    models = [_described(model, server) for model in server.speech.models.values()]
+    models = [_described(tasks, server) for tasks in server.models.by_name().values()]
     return {"object": "list", "data": models}
 
 
 @router.get("/v1/models/{model_id:path}")
 async def retrieve_model(model_id: str, server: Server) -> dict[str, Any]:
     """Describe one model; ids may contain slashes, and aliases are followed."""
-    return _described(server.speech.model(model_id), server)
+    found = server.find_model(model_id)
+    return _described(server.models.by_name()[found.name], server)
 
 
 @router.get("/v1/audio/models")
@@ -35,14 +49,29 @@ async def list_audio_models(server: Server) -> dict[str, Any]:
     return {"models": [{"id": name} for name in server.speech.models]}
 
 
-def _described(model: SpeechModel, server: ServerState) -> dict[str, Any]:
-    capabilities = model.capabilities
-    return {
-        "id": model.name,
+def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, Any]:
+    """Describe a model: what is common to all, then what each of its tasks has to say."""
+    described: dict[str, Any] = {
+        "id": tasks[0].name,
         "object": "model",
         "created": server.created_s,
         "owned_by": "antiphon",
-        "task": "text-to-speech",
+        "task": _TASKS[tasks[0].served.name],
+        "tasks": [_TASKS[each.served.name] for each in tasks],
+    }
+    for each in tasks:
+        match each:
+            case SpeechModel():
+                described |= _of_speech(each.capabilities)
+            case ImageModel():
+                described["image"] = _of_images(each.capabilities)
+            case VideoModel():
+                described["video"] = _of_videos(each.capabilities)
+    return described
+
+
+def _of_speech(capabilities: SpeechCapabilities) -> dict[str, Any]:
+    return {
         "sample_rate": capabilities.sample_rate_hz,
         **({"channels": capabilities.channels} if capabilities.channels > 1 else {}),
         "voices": [
@@ -56,4 +85,32 @@ def _described(model: SpeechModel, server: ServerState) -> dict[str, Any]:
         ],
         "languages": list(capabilities.languages),
         "instructions": capabilities.instructions,
+    }
+
+
+def _of_pictures(capabilities: PictureCapabilities) -> dict[str, Any]:
+    width, height = capabilities.default_size
+    parameters = asdict(capabilities.parameters)
+    return {
+        "default_size": f"{width}x{height}",
+        "size_multiple": capabilities.size_multiple,
+        "parameters": {name: value for name, value in parameters.items() if value is not None},
+    }
+
+
+def _of_images(capabilities: ImageCapabilities) -> dict[str, Any]:
+    return {
+        **_of_pictures(capabilities),
+        "max_images": capabilities.max_images,
+        "needs_image": capabilities.needs_image,
+        "masks": capabilities.masks,
+    }
+
+
+def _of_videos(capabilities: VideoCapabilities) -> dict[str, Any]:
+    return {
+        **_of_pictures(capabilities),
+        "default_num_frames": capabilities.default_num_frames,
+        "takes_image": capabilities.takes_image,
+        "needs_image": capabilities.needs_image,
     }

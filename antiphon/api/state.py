@@ -12,6 +12,10 @@ from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.media.references import ReferenceLoader
 from antiphon.models.spec import Task
+from antiphon.pipeline.images import Images
+from antiphon.pipeline.model_directory import DEFAULT_MODEL, ModelDirectory
+from antiphon.pipeline.model_loading import ServedModels
+from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
@@ -39,6 +43,9 @@ class ServerState:
     """Made when the server starts, closed when it stops; nothing of it is global.
 
     Attributes:
+        models: that are served, by task.
+        speech: speaks with those that can.
+        images: draws with those that can.
         encoders: threads that all encoding runs in.
         references: loads what requests refer to.
         recordings: makes samples of the recordings that requests bring.
@@ -50,7 +57,9 @@ class ServerState:
     """
 
     settings: Settings
+    models: ServedModels
     speech: Speech
+    images: Images
     encoders: Workers
     references: ReferenceLoader
     recordings: Recordings
@@ -61,8 +70,35 @@ class ServerState:
     created_s: int
 
     def tasks(self) -> dict[str, Task]:
-        """Return the tasks that the models serve, by the names of their families."""
-        return {model.family.name: model.task for model in self.speech.models.values()}
+        """Return the tasks of speech that the models serve, by the names of their families."""
+        return {model.family.name: model.task for model in self.models.speech.values()}
+
+    def find_model(self, name: str) -> LoadedTask:
+        """Return the model of this name or alias, by the first of its tasks.
+
+        Raises:
+            UnknownModelError: there is none.
+        """
+        return ModelDirectory(
+            {tasks[0].name: tasks[0] for tasks in self.models.by_name().values()},
+            self.settings.speech.model_aliases | self._picture_aliases(),
+            "is served",
+        ).find(name)
+
+    def _picture_aliases(self) -> dict[str, str]:
+        """Return aliases that mean other models than the first one: those of images, of videos."""
+        aliases: dict[str, str] = {}
+        for models, section in (
+            (self.models.images, self.settings.images),
+            (self.models.videos, self.settings.videos),
+        ):
+            default = next(iter(models), None)
+            if default is not None:
+                aliases |= {
+                    alias: default if name == DEFAULT_MODEL else name
+                    for alias, name in section.model_aliases.items()
+                }
+        return aliases
 
     def seen_by(self, caller: Caller) -> "ServerState":
         """Return the same server with the voices that a caller may use."""
@@ -81,8 +117,8 @@ class ServerState:
         """Why traffic should go elsewhere: models are cold or broken, or storage is, or the end."""
         found = ["a model has failed, or hangs"] if self.failures else []
         found += self.storage.problems
-        models = self.speech.models.values()
-        found += [f"no replica of {each.name} runs" for each in models if not each.num_replicas]
+        broken = {each.name: None for each in self.models.tasks if not each.num_replicas}
+        found += [f"no replica of {name} runs" for name in broken]
         if self.guards.connections.is_draining:
             found.append("the server is stopping")
         if not self.warm_up.done():
@@ -93,10 +129,10 @@ class ServerState:
 
     @property
     def failures(self) -> list[str]:
-        """What broke, one entry a model that cannot speak any more."""
+        """What broke, one entry a task of a model that cannot be served any more."""
         stall_s = self.settings.limits.stall_s
         found = []
-        for model in self.speech.models.values():
+        for model in self.models.tasks:
             status = model.status
             if status.failure is not None:
                 found.append(status.failure)
@@ -107,4 +143,4 @@ class ServerState:
     @property
     def num_speaking(self) -> int:
         """Streams that are open, over all models and their stages."""
-        return sum(model.status.num_open for model in self.speech.models.values())
+        return sum(model.status.num_open for model in self.models.tasks)

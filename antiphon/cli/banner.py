@@ -14,6 +14,12 @@ from antiphon.pipeline.speech.model import SpeechModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8
+_FIRST_CALLS: Mapping[str, tuple[str, Mapping[str, str], str]] = {
+    "speech": ("audio/speech", {"input": "Hello there."}, " -o hello.mp3"),
+    "image": ("images/generations", {"prompt": "A cat on a windowsill"}, ""),
+    "video": ("videos", {"prompt": "A cat leaves its windowsill"}, ""),
+}
+"""Of each task a path, a body, and what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +30,29 @@ class Banner:
         url: of its page.
         rows: what there is to know, by name.
         has_keys: whether a call needs a key.
+        task: that the first call is for.
     """
 
     url: str
     rows: Mapping[str, str]
     has_keys: bool
+    task: str = "speech"
 
     @classmethod
     def of(cls, server: ServerState, port: int) -> Self:
         """Describe a server that listens on a port."""
         url = f"http://{_reachable(server.settings.server.host)}:{port}"
-        model, *more = server.speech.models.values()
+        name, *more = server.models.by_name()
+        first = server.models.tasks[0]
         rows = {
             "Page": url,
             "API": f"{url}/v1",
-            "Model": f"{model.name}: {model.family.title}",
-            **({"More": ", ".join(each.name for each in more)} if more else {}),
-            "Voices": _voices(model),
+            "Model": f"{name}: {first.family.title}",
+            **({"More": ", ".join(more)} if more else {}),
         }
-        return cls(url, rows, has_keys=bool(server.guards.keys))
+        if server.models.speech:
+            rows["Voices"] = _voices(server.speech.model(None))
+        return cls(url, rows, bool(server.guards.keys), first.served.name)
 
 
 def announce(banner: Banner) -> None:
@@ -51,8 +61,7 @@ def announce(banner: Banner) -> None:
     console.print(f"\n[bold]Antiphon {__version__}[/] is listening. Ctrl-C stops it.\n")
     for name, value in banner.rows.items():
         console.print(f"  [bold]{name:<8}[/]{escape(value)}")
-    first_call = _first_call(f"{banner.url}/v1", has_keys=banner.has_keys)
-    console.print("\n" + escape(first_call) + "\n")
+    console.print("\n" + escape(_first_call(banner)) + "\n")
 
 
 def _reachable(host: str) -> str:
@@ -68,10 +77,10 @@ def _voices(model: SpeechModel) -> str:
     return ", ".join(voices[:MAX_SHOWN_VOICES]) + (f" and {num_more} more" if num_more > 0 else "")
 
 
-def _first_call(base_url: str, *, has_keys: bool) -> str:
-    key = ' -H "Authorization: Bearer YOUR_KEY"' if has_keys else ""
-    body = json.dumps({"input": "Hello there."})
+def _first_call(banner: Banner) -> str:
+    key = ' -H "Authorization: Bearer YOUR_KEY"' if banner.has_keys else ""
+    path, body, output = _FIRST_CALLS[banner.task]
     return (
-        f'  curl {base_url}/audio/speech{key} -H "Content-Type: application/json" \\\n'
-        f"    -d '{body}' -o hello.mp3"
+        f'  curl {banner.url}/v1/{path}{key} -H "Content-Type: application/json" \\\n'
+        f"    -d '{json.dumps(body)}'{output}"
     )

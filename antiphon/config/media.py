@@ -4,6 +4,12 @@ from pydantic import Field
 
 from antiphon.config.base import SettingsSection
 
+OPENAI_IMAGE_MODELS = (
+    *("gpt-image-1", "gpt-image-1-mini", "gpt-image-1.5", "chatgpt-image-latest"),
+    *("dall-e-2", "dall-e-3"),
+)
+OPENAI_VIDEO_MODELS = ("sora-2", "sora-2-pro")
+
 
 class ImageSettings(SettingsSection):
     """What the image API accepts."""
@@ -14,6 +20,10 @@ class ImageSettings(SettingsSection):
     max_steps: int = Field(100, ge=1, description="Most denoising steps of a request.")
     max_input_bytes: int = Field(
         32 * 1024 * 1024, ge=1, description="Largest image that a request brings or refers to."
+    )
+    model_aliases: dict[str, str] = Field(
+        default_factory=lambda: dict.fromkeys(OPENAI_IMAGE_MODELS, "default"),
+        description="Further names of models; 'default' is the first one that draws.",
     )
 
 
@@ -28,6 +38,10 @@ class VideoSettings(SettingsSection):
     max_steps: int = Field(100, ge=1, description="Most denoising steps of a request.")
     max_input_bytes: int = Field(
         32 * 1024 * 1024, ge=1, description="Largest image that a request brings or refers to."
+    )
+    model_aliases: dict[str, str] = Field(
+        default_factory=lambda: dict.fromkeys(OPENAI_VIDEO_MODELS, "default"),
+        description="Further names of models; 'default' is the first one that makes videos.",
     )
 
 

@@ -15,12 +15,14 @@ from antiphon.models.spec import SpeechCapabilities
 from antiphon.types import (
     AudioChunk,
     Image,
+    ImageRequest,
     Latents,
     Progress,
     Samples,
     Sampling,
     SpeechRequest,
     Video,
+    VideoRequest,
     Voice,
 )
 
@@ -200,6 +202,15 @@ class EncoderClient(Protocol):
 
     def use_encoder(self, encode: Encode) -> None:
         """Take the encoder; called once, before any prompt is built."""
+        ...
+
+
+@runtime_checkable
+class SizeChoosing(Protocol):
+    """What a prompter of images or videos is too if the best size depends on the request."""
+
+    def choose_size(self, request: ImageRequest | VideoRequest) -> tuple[int, int]:
+        """Return width and height for a request that says none, such as its image's shape."""
         ...
 
 

@@ -1,21 +1,91 @@
 """The models of one server, loaded as its settings say."""
 
 import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 
-from antiphon.config import Settings
-from antiphon.errors import SettingsError
-from antiphon.fabric.base import Fabric
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.errors import ModelLoadError, SettingsError
+from antiphon.fabric.base import Fabric, StageHandle
 from antiphon.fabric.choice import open_fabric
 from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.models.spec import Ref
-from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.models.registry import resolve
+from antiphon.models.spec import Family, Ref
+from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
+from antiphon.pipeline.runtime import LoadedTask, load_tasks
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.placement.settings_placement import ServerPlacement
+from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.types import LoadProgress
 
 STAGE_BUILDER = Ref("antiphon.pipeline.stage:build_stage")
 """Makes stages, in this process or in another."""
+
+
+TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask]]] = {
+    SPEECH: ("audio", SpeechModel),
+    IMAGE: ("image", ImageModel),
+    VIDEO: ("video", VideoModel),
+}
+"""Of each task that is served its modality in ``server.output_modalities``, and its class."""
+
+_DOES = {
+    SPEECH: "speech: POST /v1/audio/speech",
+    IMAGE: "images: POST /v1/images/generations",
+    VIDEO: "videos: POST /v1/videos",
+}
+
+
+class ServedModels:
+    """The models of a server.
+
+    Attributes:
+        tasks: of all models, in the order in which they were loaded.
+        speech: those that speak, by served name; the default one is first.
+        images: those that draw, likewise.
+        videos: those that make videos, likewise.
+    """
+
+    def __init__(self, tasks: Iterable[LoadedTask]) -> None:
+        """Sort tasks, those of one model one after the other."""
+        self.tasks = tuple(tasks)
+        self.speech = {each.name: each for each in self.tasks if isinstance(each, SpeechModel)}
+        self.images = {each.name: each for each in self.tasks if isinstance(each, ImageModel)}
+        self.videos = {each.name: each for each in self.tasks if isinstance(each, VideoModel)}
+
+    def by_name(self) -> dict[str, list[LoadedTask]]:
+        """Return the tasks of each model."""
+        found: dict[str, list[LoadedTask]] = {}
+        for each in self.tasks:
+            found.setdefault(each.name, []).append(each)
+        return found
+
+    def others(self, task_name: str) -> dict[str, str]:
+        """Return what the models do that do not serve a task, by their names."""
+        return {
+            name: "; ".join(_DOES[each.served.name] for each in tasks)
+            for name, tasks in self.by_name().items()
+            if task_name not in (each.served.name for each in tasks)
+        }
+
+    def engine_stats(self) -> Iterator[tuple[str, str, EngineStats]]:
+        """Yield model, stage and latest statistics of each loaded stage that counts.
+
+        Of stages of one model that have one name, those of the second task and on have their task's
+        name before it.
+        """
+        handles: set[StageHandle] = set()
+        names: set[tuple[str, str]] = set()
+        for task in self.tasks:
+            for handle, stage, stats in task.engine_stats():
+                if handle in handles:
+                    continue
+                handles.add(handle)
+                if (task.name, stage) in names:
+                    stage = f"{task.served.name}.{stage}"
+                names.add((task.name, stage))
+                yield task.name, stage, stats
 
 
 async def load_models(
@@ -23,7 +93,7 @@ async def load_models(
     progress: LoadProgress | None,
     stack: AsyncExitStack,
     cluster: Cluster | None = None,
-) -> dict[str, SpeechModel]:
+) -> ServedModels:
     """Load the served models, the default one first; ``stack`` closes them.
 
     Of a model that is not loaded at the start, only what reads requests is in memory.
@@ -35,35 +105,65 @@ async def load_models(
         cluster: that runs the stages, shared with other front ends; ``None``: see `open_fabric`.
 
     Raises:
-        ModelLoadError: one cannot be served.
+        ModelLoadError: one cannot be served, or makes nothing of what is to be served.
         SettingsError: two have the same name, or the placement does not fit them.
     """
     fabric = await open_fabric(settings, STAGE_BUILDER, stack, cluster=cluster, progress=progress)
     pool = _pool(settings, fabric)
     placement = await asyncio.to_thread(ServerPlacement.of, settings)
-    models: dict[str, SpeechModel] = {}
+    families: dict[str, Family] = {}
+    loaded: list[LoadedTask] = []
     for source in settings.served():
-        model = await SpeechModel.load(
-            source, progress=progress, pool=pool, placement=placement.of_model(source)
+        tasks = await load_tasks(
+            source,
+            await asyncio.to_thread(_classes, source, settings.server),
+            progress=progress,
+            pool=pool,
+            placement=placement.of_model(source),
+            diffusion=settings.diffusion,
         )
-        stack.push_async_callback(model.close)
-        if model.name in models:
+        first = next(iter(tasks.values()))
+        stack.push_async_callback(first.close)
+        if first.name in families:
             raise SettingsError(
-                f"models.more: two models are called '{model.name}'. Name one: NAME=SOURCE."
+                f"models.more: two models are called '{first.name}'. Name one: NAME=SOURCE."
             )
-        models[model.name] = model
-    placement.check_names({name: model.family for name, model in models.items()})
+        families[first.name] = first.family
+        loaded += tasks.values()
+    placement.check_names(families)
     if not settings.models.lazy:
         await pool.preload()
     if settings.models.idle_s:
         sweeping = asyncio.create_task(pool.sweep(), name="sweep models")
         stack.callback(sweeping.cancel)
-    return models
+    return ServedModels(loaded)
 
 
-async def warm_up(models: dict[str, SpeechModel]) -> None:
+def _classes(source: ModelSettings, server: ServerSettings) -> dict[str, type[LoadedTask]]:
+    """Return the tasks of a model that are to be served, with their classes.
+
+    Raises:
+        ModelLoadError: there is no such model, or it makes nothing of what is to be served.
+    """
+    family, _ = resolve(source.source)
+    wanted = server.output_modalities
+    chosen = {
+        name: loaded
+        for name, (modality, loaded) in TASK_CLASSES.items()
+        if name in family.tasks and (not wanted or modality in wanted)
+    }
+    if not chosen:
+        made = [TASK_CLASSES[name][0] for name in family.tasks if name in TASK_CLASSES]
+        raise ModelLoadError(
+            f"'{family.name}' makes {', '.join(made) or 'nothing'}, and server.output_modalities"
+            f" wants {', '.join(wanted)}: leave it out, or leave out the model."
+        )
+    return chosen
+
+
+async def warm_up(models: ServedModels) -> None:
     """Warm the models that are loaded at the start."""
-    for model in models.values():
+    for model in models.tasks:
         if model.is_loaded:
             await model.warm_up()
 

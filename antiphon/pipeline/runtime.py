@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from numpy.typing import NDArray
 
@@ -21,7 +21,7 @@ from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
-from antiphon.models.spec import Family, LoadContext, Task
+from antiphon.models.spec import Family, LoadContext, StageSpec, Task
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
@@ -33,43 +33,61 @@ from antiphon.types import Latents, LoadProgress, new_request_id
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ServedTask:
+    """Which task of which model; data.
+
+    Attributes:
+        model: name that requests use.
+        family: of the model.
+        name: of the task, as in `Family.tasks`.
+        path: of the model's checkpoint, if it has one.
+        further_names: of the model that requests may use too; they are not listed.
+    """
+
+    model: str
+    family: Family
+    name: str
+    path: Path | None = None
+    further_names: Collection[str] = ()
+
+    @property
+    def task(self) -> Task:
+        """What the family declares."""
+        return self.family.tasks[self.name]
+
+
 class LoadedTask:
     """A task of a model that is ready to serve requests."""
 
     def __init__(
         self,
-        name: str,
-        family: Family,
-        task: Task,
+        served: ServedTask,
         prompter: Any,
         pool: ModelPool,
         stages: PooledModel,
-        *,
-        path: Path | None = None,
-        further_names: Collection[str] = (),
+        chain: Sequence[Sequence[StageSpec]],
     ) -> None:
         """Wrap what has been loaded.
 
         Args:
-            name: that requests use.
-            family: of the model.
-            task: of the family.
+            served: which task it is.
             prompter: of the task.
-            pool: loads its stages.
-            stages: that the pool loads.
-            path: of its checkpoint, if it has one.
-            further_names: that requests may use too; they are not listed.
+            pool: loads the model's stages.
+            stages: of all tasks of the model, as the pool loads them.
+            chain: those of this task by engine, before them its encoder if it is needed.
         """
-        self.name = name
-        self.family = family
-        self.task = task
+        self.served = served
+        self.name = served.model
+        self.family = served.family
+        self.task = served.task
+        self.path = served.path
         self.prompter = prompter
         self.fabric = pool.fabric
         self._pool = pool
         self._stages = stages
-        self._first = int(stages.groups[0] == (task.encoder,))  # of the pipeline's groups
-        self.path = path
-        self._further_names = frozenset(further_names)
+        self._groups = tuple(stages.groups.index(group) for group in chain)
+        self._first = int(chain[0] == (served.task.encoder,))  # of the pipeline's
 
     @classmethod
     async def load(
@@ -82,55 +100,20 @@ class LoadedTask:
         placement: ModelPlacement | None = None,
         diffusion: DiffusionSettings | None = None,
     ) -> Self:
-        """Load a task's prompter and stages, off the event loop.
-
-        Args:
-            settings: which model, and on what device.
-            task_name: of the task.
-            progress: called, in other threads, with the progress of loading.
-            pool: that loads the stages, now or later; default: they are loaded now, into this
-                process.
-            placement: of the stages; default: as the settings say.
-            diffusion: how stages that denoise are run; default: as the defaults say.
-
-        Raises:
-            ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
-                wrong.
-            SettingsError: the placement does not fit the stages.
-        """
-        family, path = await asyncio.to_thread(resolve, settings.source)
-        task = family.tasks.get(task_name)
-        if task is None:
-            raise ModelLoadError(
-                f"'{family.name}' does not serve '{task_name}', but: {', '.join(family.tasks)}."
-            )
-        name = settings.name or served_name(settings.source)
-        context = _context(settings, path, progress, diffusion or DiffusionSettings())
-        prompter = await asyncio.to_thread(task.prompter.resolve(), context)
-        placement = placement or ModelPlacement(PlacementFile(), name, settings)
-        is_colocated = placement.is_colocated(task.pipeline)
-        groups = engine_groups(task.pipeline, is_colocated=is_colocated)
-        needs_encoder = task.encoder is not None and prompter.capabilities.needs_encoder
-        if task.encoder is not None and needs_encoder:
-            groups = ((task.encoder,), *groups)
-        placements = [placement.placement(specs) for specs in groups]
-        stages = PooledModel(groups, context, placements)
-        if pool is None:
-            pool = ModelPool(LocalFabric(build_stage))
-            pool.add(stages)
-            await pool.preload()
-        else:
-            pool.add(stages)
-        further = further_names(settings.source, path)
-        loaded = cls(name, family, task, prompter, pool, stages, path=path, further_names=further)
-        if needs_encoder:
-            loop = LoopCalls(asyncio.get_running_loop())
-            prompter.use_encoder(partial(loop.run, loaded._encode))
-        return loaded
+        """Load one task alone; see `load_tasks`."""
+        loaded = await load_tasks(
+            settings,
+            {task_name: cls},
+            progress=progress,
+            pool=pool,
+            placement=placement,
+            diffusion=diffusion,
+        )
+        return cast(Self, loaded[task_name])
 
     def answers_to(self, name: str) -> bool:
         """Whether a request means this model by a name that is not the served one."""
-        return plain_name(name) in self._further_names
+        return plain_name(name) in self.served.further_names
 
     @property
     def is_loaded(self) -> bool:
@@ -138,9 +121,17 @@ class LoadedTask:
         return bool(self._stages.handles)
 
     @property
+    def handles(self) -> tuple[StageHandle, ...]:
+        """Of the task's stages, the encoder first if there is one; empty while not loaded."""
+        return self._own(self._stages.handles)
+
+    def _own(self, handles: Sequence[StageHandle]) -> tuple[StageHandle, ...]:
+        return tuple(handles[number] for number in self._groups) if handles else ()
+
+    @property
     def status(self) -> StageStatus:
         """What its stages have published last; the empty status while they are not loaded."""
-        statuses = [self.fabric.status(each) for each in self._stages.handles]
+        statuses = [self.fabric.status(each) for each in self.handles]
         capacity = StageStatus.merged(statuses[self._first :]).capacity
         return replace(StageStatus.merged(statuses), capacity=capacity)
 
@@ -149,11 +140,12 @@ class LoadedTask:
         """How many replicas its stages have, the fewest of any; 1 while they are not loaded."""
         return self.status.num_replicas
 
-    def engine_stats(self) -> Iterator[tuple[str, EngineStats]]:
-        """Yield the name of each loaded stage that counts, and its latest statistics."""
-        for specs, handle in zip(self._stages.groups, self._stages.handles, strict=False):
+    def engine_stats(self) -> Iterator[tuple[StageHandle, str, EngineStats]]:
+        """Yield each loaded stage that counts, its name, and its latest statistics."""
+        for number, handle in zip(self._groups, self.handles, strict=False):
             if (stats := self.fabric.status(handle).stats) is not None:
-                yield "+".join(spec.name for spec in specs), stats
+                name = "+".join(spec.name for spec in self._stages.groups[number])
+                yield handle, name, stats
 
     async def open(
         self, request: StageRequest, text: AsyncGenerator[Piece, None] | None = None
@@ -166,7 +158,7 @@ class LoadedTask:
                 the stream.
         """
         async with self._pool.held(self._stages) as handles:
-            first, *_ = *upstream, last = handles[self._first :]
+            first, *_ = *upstream, last = self._own(handles)[self._first :]
             stream = self.fabric.open(last, replace(request, upstream=tuple(upstream)))
             if text is not None:
                 stream = run_with_producer(stream, partial(self._feed, first, request.id, text))
@@ -189,7 +181,7 @@ class LoadedTask:
         request = StageRequest(new_request_id(), Prompt(data=data, num_tokens=1, seed=0))
         async with (
             self._pool.held(self._stages) as handles,
-            aclosing(self.fabric.open(handles[0], request)) as items,
+            aclosing(self.fabric.open(self._own(handles)[0], request)) as items,
         ):
             async for item in items:
                 if isinstance(item, Latents):
@@ -208,11 +200,87 @@ class LoadedTask:
         async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
             async for _ in stream:
                 pass
-        logger.info("%s is warm", self.name)
+        logger.info("%s is warm (%s)", self.name, self.served.name)
 
     async def close(self) -> None:
-        """Free everything."""
+        """Free everything, of the model's other tasks too."""
         await self._pool.remove(self._stages)
+
+    def use_encoder(self) -> None:
+        """Let the prompter ask the task's encoder, if there is one."""
+        if not self._first:
+            return
+        loop = LoopCalls(asyncio.get_running_loop())
+        self.prompter.use_encoder(partial(loop.run, self._encode))
+
+
+async def load_tasks(
+    settings: ModelSettings,
+    classes: Mapping[str, type[LoadedTask]],
+    *,
+    progress: LoadProgress | None = None,
+    pool: ModelPool | None = None,
+    placement: ModelPlacement | None = None,
+    diffusion: DiffusionSettings | None = None,
+) -> dict[str, LoadedTask]:
+    """Load prompters and stages of a model's tasks, off the event loop.
+
+    A stage that several tasks declare alike is loaded once. The tasks are in memory, or not,
+    together; closing one of them closes all.
+
+    Args:
+        settings: which model, and on what device.
+        classes: what is made of each task, by its name.
+        progress: called, in other threads, with the progress of loading.
+        pool: that loads the stages, now or later; default: they are loaded now, into this process.
+        placement: of the stages; default: as the settings say.
+        diffusion: how models that denoise are run; default: the default settings.
+
+    Raises:
+        ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
+            wrong.
+        SettingsError: the placement does not fit the stages.
+    """
+    family, path = await asyncio.to_thread(resolve, settings.source)
+    if missing := [name for name in classes if name not in family.tasks]:
+        raise ModelLoadError(
+            f"'{family.name}' does not serve '{missing[0]}', but: {', '.join(family.tasks)}."
+        )
+    model = settings.name or served_name(settings.source)
+    context = _context(settings, path, progress, diffusion or DiffusionSettings())
+    placement = placement or ModelPlacement(PlacementFile(), model, settings)
+    prompters = {
+        name: await asyncio.to_thread(family.tasks[name].prompter.resolve(), context)
+        for name in classes
+    }
+    chains = {
+        name: _engine_chain(family.tasks[name], prompter, placement)
+        for name, prompter in prompters.items()
+    }
+    groups = tuple(dict.fromkeys(group for chain in chains.values() for group in chain))
+    stages = PooledModel(groups, context, [placement.placement(group) for group in groups])
+    is_own = pool is None
+    pool = pool or ModelPool(LocalFabric(build_stage))
+    pool.add(stages)
+    if is_own:
+        await pool.preload()
+    loaded = {}
+    for name, chain in chains.items():
+        served = ServedTask(model, family, name, path, further_names(settings.source, path))
+        loaded[name] = classes[name](served, prompters[name], pool, stages, chain)
+        loaded[name].use_encoder()
+    return loaded
+
+
+def _engine_chain(
+    task: Task, prompter: Any, placement: ModelPlacement
+) -> tuple[tuple[StageSpec, ...], ...]:
+    """Return a task's stages by engine; before them its encoder, if the prompter needs it."""
+    is_colocated = placement.is_colocated(task.pipeline)
+    groups = engine_groups(task.pipeline, is_colocated=is_colocated)
+    if task.encoder is not None and prompter.capabilities.needs_encoder:
+        return ((task.encoder,), *groups)
+    return groups
 
 
 def _context(

@@ -22,6 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from antiphon.errors import ReplicaLostError
 from antiphon.telemetry.engine_metrics import EngineCollector, Engines
+from antiphon.telemetry.picture_stats import PictureMetrics
 from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
 from antiphon.telemetry.stream_stats import StreamMetrics
 
@@ -41,6 +42,7 @@ class Metrics:
         engines: returns the latest statistics of all engines when the metrics are scraped.
         processes: returns the states of the server's processes, if there are several.
         observe: measures a stream; see `StreamMetrics.observe`.
+        observe_picture: measures an image or a video; see `PictureMetrics.observe`.
     """
 
     def __init__(self, shared: Path | None = None) -> None:
@@ -48,6 +50,7 @@ class Metrics:
         self._shared = shared
         self.registry = registry = CollectorRegistry()
         self.observe = StreamMetrics(registry).observe
+        self.observe_picture = PictureMetrics(registry).observe
         self.engines: Callable[[], Engines] = tuple
         self.processes: Callable[[], Awaitable[Sequence[ProcessState]]] = _no_processes
         registry.register(EngineCollector(lambda: self.engines()))

@@ -184,7 +184,7 @@ def test_a_server_that_stops_breaks_what_is_open(monkeypatch: pytest.MonkeyPatch
 def _scheduler(server: RunningServer) -> Scheduler:
     (model,) = server.state.speech.models.values()
     assert isinstance(model.fabric, LocalFabric)
-    (stage,) = model.fabric._stages.values()
+    (stage,) = (model.fabric._stages[each] for each in model.handles)
     assert isinstance(stage, EngineStage)
     return stage._engine._core.scheduler
 

@@ -23,7 +23,7 @@ def spoken(*placement: str) -> list[Samples]:
 
     async def main() -> list[Samples]:
         async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as stack:
-            [model] = (await load_models(settings, None, stack)).values()
+            [model] = (await load_models(settings, None, stack)).speech.values()
 
             async def say(number: int) -> Samples:
                 request = SpeechRequest(f"la {'la ' * number}", sampling=model.task.sampling)

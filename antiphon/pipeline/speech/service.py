@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
-from antiphon.errors import InputTooLongError, InvalidRequestError, UnknownModelError
+from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.models.base import RequestChecking
 from antiphon.models.options import read_options
-from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
+from antiphon.pipeline.model_directory import ModelDirectory
+from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
 from antiphon.pipeline.speech.segmenter import (
@@ -51,9 +52,19 @@ class Speech:
         settings: SpeechSettings,
         metrics: Metrics | None = None,
         uploaded: VoiceService | None = None,
+        others: Mapping[str, str] | None = None,
     ) -> None:
-        """Serve ``models`` by the name that requests use; the first one is the default."""
+        """Serve ``models`` by the name that requests use; the first one is the default.
+
+        Args:
+            models: possibly none.
+            settings: of the speech API.
+            metrics: count the streams.
+            uploaded: further voices; ``None``: there are none.
+            others: what served models do that do not speak, by their names.
+        """
         self.models = models
+        self._directory = ModelDirectory(models, settings.model_aliases, "speaks", others)
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.uploaded = uploaded
@@ -76,19 +87,9 @@ class Speech:
 
         Raises:
             UnknownModelError: there is none.
+            UnservedTaskError: there is, but it does not speak.
         """
-        default = next(iter(self.models))
-        wanted = name or DEFAULT_VOICE
-        if wanted not in self.models:  # what is served is no alias
-            wanted = self.settings.model_aliases.get(wanted, wanted)
-        if wanted == DEFAULT_VOICE:
-            wanted = default
-        if wanted in self.models:
-            return self.models[wanted]
-        for model in self.models.values():
-            if model.answers_to(wanted):
-                return model
-        raise UnknownModelError(wanted, [*self.models, *self.settings.model_aliases])
+        return self._directory.find(name)
 
     def stream(
         self,

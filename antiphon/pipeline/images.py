@@ -1,0 +1,159 @@
+"""Draws images: requests are checked and completed, prompts built, stages opened."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from antiphon.concurrency import Workers, merged
+from antiphon.config.media import ImageSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.base import StageRequest
+from antiphon.pipeline.model_directory import ModelDirectory
+from antiphon.pipeline.pictures import IMAGE, ImageModel, completed
+from antiphon.telemetry.metrics import Metrics
+from antiphon.types import Ended, Image, ImageRequest, Progress, Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ImageItem: TypeAlias = Progress | Image | Ended
+ImageStream: TypeAlias = AsyncGenerator[ImageItem, None]
+"""Progress and previews, then the final image, then one `Ended`; whoever opened it closes it."""
+
+MAX_SEED = 2**63 - 1
+MAX_PREVIEWS = 3
+
+
+class Images:
+    """Draws with the served models."""
+
+    def __init__(
+        self,
+        models: Mapping[str, ImageModel],
+        settings: ImageSettings,
+        metrics: Metrics | None = None,
+        others: Mapping[str, str] | None = None,
+    ) -> None:
+        """Serve ``models`` by the name that requests use; the first one is the default.
+
+        Args:
+            models: possibly none.
+            settings: of the image API.
+            metrics: count the requests.
+            others: what served models do that do not draw, by their names.
+        """
+        self.models = models
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self._directory = ModelDirectory(models, settings.model_aliases, "draws images", others)
+        self._workers = Workers("images")
+
+    def model(self, name: str | None) -> ImageModel:
+        """Return the served model of this name or alias.
+
+        Raises:
+            UnknownModelError: there is none.
+            UnservedTaskError: there is, but it does not draw.
+        """
+        return self._directory.find(name)
+
+    def completed(self, request: ImageRequest) -> ImageRequest:
+        """Return a request with its size, its seed and all parameters.
+
+        Raises:
+            InvalidRequestError: its model cannot draw it; names the field and what is allowed.
+        """
+        model = self.model(request.model)
+        self._check_images(request, model)
+        if not 0 <= request.num_previews <= MAX_PREVIEWS:
+            raise InvalidRequestError(
+                f"Invalid 'partial_images': {request.num_previews}. Allowed: 0 to {MAX_PREVIEWS}.",
+                param="partial_images",
+            )
+        return completed(request, model, self.settings)
+
+    def stream(self, request: ImageRequest) -> ImageStream:
+        """Draw one image.
+
+        Closing the stream stops the work within one step and frees all that it held.
+
+        Raises:
+            InvalidRequestError: here, or before the first item; names the field and what is
+                allowed.
+            OverloadedError: before the first item: too much is under way.
+            EngineError: the model failed.
+        """
+        return self._drawn(self.completed(request), self.model(request.model))
+
+    def several(
+        self, requests: Sequence[ImageRequest]
+    ) -> AsyncGenerator[tuple[int, ImageItem], None]:
+        """Draw images at once: each item comes with the number of its request, from 0.
+
+        The first that fails ends all of them.
+
+        Raises:
+            InvalidRequestError, OverloadedError, EngineError: as of `stream`.
+        """
+        return merged([self.stream(each) for each in requests])
+
+    async def _drawn(self, request: ImageRequest, model: ImageModel) -> ImageStream:
+        assert request.seed is not None, "the request is complete"
+        with self.metrics.observe_picture(IMAGE, model.name) as stats:
+            prompt = await self._workers.run(model.prompter.build, request, request.seed)
+            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
+            async with aclosing(model.open(stage_request)) as items:
+                async for item in items:
+                    if isinstance(item, Ended):
+                        if not item.usage.total_tokens:
+                            item = replace(item, usage=Usage(prompt.num_tokens))
+                        stats.end(item)
+                        yield item
+                    elif isinstance(item, Progress | Image):
+                        stats.see(item)
+                        yield item
+
+    def _check_images(self, request: ImageRequest, model: ImageModel) -> None:
+        """Refuse an edit that the model cannot make."""
+        capabilities = model.capabilities
+        num_images, most = len(request.images), capabilities.max_images
+        if num_images > most:
+            if most:
+                message = f"Invalid 'image': {num_images} images; '{model.name}' takes {most}."
+            else:
+                message = f"The model '{model.name}' edits no images. {self._editors()}"
+            raise InvalidRequestError(message, param="image")
+        if capabilities.needs_image and not num_images:
+            raise InvalidRequestError(
+                f"The model '{model.name}' only edits images: send them to /v1/images/edits.",
+                param="image",
+            )
+        if request.mask is not None:
+            self._check_mask(request.mask, request, model)
+
+    def _check_mask(
+        self, mask: "NDArray[np.uint8]", request: ImageRequest, model: ImageModel
+    ) -> None:
+        if not model.capabilities.masks:
+            reason = f"The model '{model.name}' takes no mask: leave it out."
+        elif not request.images:
+            reason = "A mask needs an image that it belongs to: send one in 'image'."
+        elif mask.shape != (shape := request.images[0].shape[:2]):
+            reason = (
+                f"Invalid 'mask': {mask.shape[1]}x{mask.shape[0]}. It must be as large as the"
+                f" first image: {shape[1]}x{shape[0]}."
+            )
+        else:
+            return
+        raise InvalidRequestError(reason, param="mask")
+
+    def _editors(self) -> str:
+        """Say which models edit."""
+        names = [name for name, each in self.models.items() if each.capabilities.max_images]
+        return f"These do: {', '.join(names)}." if names else "No served model does."
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        self._workers.close()

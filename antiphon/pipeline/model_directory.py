@@ -1,0 +1,63 @@
+"""Finds the models of a task by what requests call them: served names, aliases, paths."""
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from antiphon.errors import UnknownModelError, UnservedTaskError
+from antiphon.pipeline.runtime import LoadedTask
+
+DEFAULT_MODEL = "default"
+
+M = TypeVar("M", bound=LoadedTask)
+
+
+class ModelDirectory(Generic[M]):
+    """The models of one task by name.
+
+    Attributes:
+        models: by their served names; the first one is the default.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, M],
+        aliases: Mapping[str, str],
+        does: str,
+        others: Mapping[str, str] | None = None,
+    ) -> None:
+        """Find ``models``.
+
+        Args:
+            models: by their served names; the first one is the default.
+            aliases: further names of models; "default" is the default one.
+            does: what they do, as "speaks".
+            others: what the served models do that are not among these, by their names.
+        """
+        self.models = models
+        self._aliases = aliases
+        self._does = does
+        self._others = others or {}
+
+    def find(self, name: str | None) -> M:
+        """Return the model of this name or alias.
+
+        Raises:
+            UnservedTaskError: no served model does this, or the one of this name does not.
+            UnknownModelError: there is none of this name.
+        """
+        wanted = name or DEFAULT_MODEL
+        if wanted not in self.models and wanted not in self._others:  # a served name is no alias
+            wanted = self._aliases.get(wanted, wanted)
+        if not self.models:
+            raise UnservedTaskError(f"No served model {self._does}.", self._others)
+        if wanted == DEFAULT_MODEL:
+            wanted = next(iter(self.models))
+        if wanted in self.models:
+            return self.models[wanted]
+        if wanted in self._others:
+            does = f"The model '{wanted}' is not one that {self._does}."
+            raise UnservedTaskError(does, {each: self._does for each in self.models})
+        for model in self.models.values():
+            if model.answers_to(wanted):
+                return model
+        raise UnknownModelError(wanted, [*self.models, *self._aliases])

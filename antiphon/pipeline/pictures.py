@@ -1,0 +1,181 @@
+"""What images and videos share: their models, and requests checked and completed before any work.
+
+A completed request says all that its result depends on: a size, every parameter that the model's
+family uses, a seed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, Protocol, TypeVar
+
+from antiphon.config.media import ImageSettings, VideoSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Prompt, SizeChoosing
+from antiphon.models.options import read_options
+from antiphon.models.spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest, new_seed
+
+IMAGE, VIDEO = "image", "video"
+
+PictureRequest = TypeVar("PictureRequest", ImageRequest, VideoRequest)
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "guidance_scale": (0.0, 100.0),
+    "true_cfg_scale": (0.0, 100.0),
+    "guidance_scale_2": (0.0, 100.0),
+    "boundary_ratio": (0.0, 1.0),
+    "flow_shift": (0.0, 100.0),
+}
+"""Of parameters, both ends allowed."""
+
+
+class PicturePrompter(Protocol):
+    """Turns completed requests for images or videos into prompts; pure."""
+
+    @property
+    def capabilities(self) -> PictureCapabilities:
+        """What the loaded checkpoint can do."""
+        ...
+
+    def build(self, request: Any, seed: int) -> Prompt:
+        """Build the prompt of a completed request; called in a worker thread.
+
+        Raises:
+            InvalidRequestError: the request is outside what the checkpoint can do.
+        """
+        ...
+
+
+class PictureModel(LoadedTask):
+    """A model that is ready to draw; `sample_prompt` completes the sample request."""
+
+    prompter: PicturePrompter
+
+    @property
+    def capabilities(self) -> PictureCapabilities:
+        """What the loaded checkpoint can do."""
+        return self.prompter.capabilities
+
+    def sample_prompt(self) -> Prompt:
+        request = with_defaults(self.capabilities.sample_request, self.prompter)
+        return self.prompter.build(request, 0)
+
+
+class ImageModel(PictureModel):
+    """A model that is ready to draw images."""
+
+    @property
+    def capabilities(self) -> ImageCapabilities:
+        capabilities = self.prompter.capabilities
+        assert isinstance(capabilities, ImageCapabilities)
+        return capabilities
+
+
+class VideoModel(PictureModel):
+    """A model that is ready to make videos."""
+
+    @property
+    def capabilities(self) -> VideoCapabilities:
+        capabilities = self.prompter.capabilities
+        assert isinstance(capabilities, VideoCapabilities)
+        return capabilities
+
+
+def completed(
+    request: PictureRequest, model: PictureModel, settings: ImageSettings | VideoSettings
+) -> PictureRequest:
+    """Return a request with a size, a seed and all parameters.
+
+    Raises:
+        InvalidRequestError: the model or the settings do not allow it; names the field and what is
+            allowed.
+    """
+    texts = {"prompt": request.prompt, "negative_prompt": request.negative_prompt or ""}
+    check_members({**texts, **request.options})
+    if not request.prompt.strip():
+        raise InvalidRequestError("Invalid 'prompt': it is empty.", param="prompt")
+    for name, text in texts.items():
+        check_length(text, settings.max_prompt_characters, name)
+    check_size(request, model.capabilities, settings.max_pixels)
+    check_parameters(request.parameters, model, settings.max_steps)
+    read_options(model.task.options, request.options)
+    return with_defaults(request, model.prompter)
+
+
+def with_defaults(request: PictureRequest, prompter: PicturePrompter) -> PictureRequest:
+    """Fill what a request leaves open; nothing is checked."""
+    capabilities = prompter.capabilities
+    width, height = capabilities.default_size
+    if isinstance(prompter, SizeChoosing):
+        width, height = prompter.choose_size(request)
+    return replace(
+        request,
+        width=request.width or width,
+        height=request.height or height,
+        seed=new_seed() if request.seed is None else request.seed,
+        parameters=request.parameters.with_defaults(capabilities.parameters),
+    )
+
+
+def check_length(text: str, max_characters: int, param: str) -> None:
+    """Refuse a text that is too long."""
+    if len(text) > max_characters:
+        raise InvalidRequestError(
+            f"Invalid '{param}': {len(text)} characters; at most {max_characters} are allowed.",
+            param=param,
+            code="string_above_max_length",
+        )
+
+
+def check_size(
+    request: ImageRequest | VideoRequest, capabilities: PictureCapabilities, max_pixels: int
+) -> None:
+    """Refuse a size that the model cannot make, or that has more than ``max_pixels``."""
+    if (request.width is None) != (request.height is None):
+        given, missing = ("width", "height") if request.height is None else ("height", "width")
+        raise InvalidRequestError(f"'{given}' is given without '{missing}'.", param=missing)
+    if request.width is None or request.height is None:
+        return
+    multiple = capabilities.size_multiple
+    width, height = request.width, request.height
+    if min(width, height) < multiple or width % multiple or height % multiple:
+        default_width, default_height = capabilities.default_size
+        raise InvalidRequestError(
+            f"Invalid 'size': {width}x{height}. Width and height must be multiples of {multiple},"
+            f" such as {default_width}x{default_height}.",
+            param="size",
+        )
+    if width * height > max_pixels:
+        raise InvalidRequestError(
+            f"Invalid 'size': {width}x{height} has {width * height} pixels; at most {max_pixels}"
+            " are allowed.",
+            param="size",
+        )
+
+
+def check_parameters(parameters: DiffusionParameters, model: PictureModel, max_steps: int) -> None:
+    """Refuse parameters that the model's family does not use, and values outside their range."""
+    used = [
+        each.name
+        for each in fields(DiffusionParameters)
+        if getattr(model.capabilities.parameters, each.name) is not None
+    ]
+    for name, value in (
+        (each.name, getattr(parameters, each.name)) for each in fields(DiffusionParameters)
+    ):
+        if value is None:
+            continue
+        if name not in used:
+            raise InvalidRequestError(
+                f"The model '{model.name}' has no '{name}': leave it out. Its parameters are:"
+                f" {', '.join(used) or 'none'}.",
+                param=name,
+            )
+        low, high = (1, max_steps) if name == "num_inference_steps" else _RANGES[name]
+        if not (math.isfinite(value) and low <= value <= high):
+            raise InvalidRequestError(
+                f"Invalid '{name}': {value:g}. Allowed: {low:g} to {high:g}.", param=name
+            )

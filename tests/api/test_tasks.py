@@ -1,0 +1,55 @@
+"""Servers of one task and of several: what each route says, and what is listed."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+
+from antiphon.config import ServerSettings
+from antiphon.errors import ModelLoadError
+from antiphon.pipeline.model_loading import load_models
+from tests.decoding import error_of
+from tests.servers import TOY, start_server, wait_until
+
+
+def test_a_model_of_several_tasks_serves_them_all() -> None:
+    with start_server() as server:
+        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
+        (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
+        assert listed["task"] == "text-to-speech"
+        assert set(listed["tasks"]) >= {"text-to-speech", "text-to-image"}
+        assert listed["voices"]
+        assert listed["image"]["default_size"]
+        for alias in ("tts-1", "gpt-image-1"):
+            found = httpx.get(f"{server.base_url}/v1/models/{alias}").json()
+            assert found["id"] == "toy"
+
+
+def test_a_server_without_speech_says_so() -> None:
+    settings = TOY.model_copy(update={"server": ServerSettings(output_modalities=("image",))})
+    with start_server(settings) as server:
+        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
+        (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
+        assert listed["tasks"] == ["text-to-image"]
+        assert "voices" not in listed
+        spoken = httpx.post(f"{server.base_url}/v1/audio/speech", json={"input": "Hello."})
+        error = error_of(spoken, 404)
+        assert error["param"] == "model"
+        assert "No served model speaks" in error["message"]
+        assert "/v1/images/generations" in error["message"]
+        assert error_of(httpx.get(f"{server.base_url}/v1/audio/voices"), 404)
+        assert httpx.get(f"{server.base_url}/metrics").status_code == 200
+        assert httpx.get(f"{server.base_url}/health").status_code == 200
+        assert httpx.get(f"{server.base_url}/openapi.json").status_code == 200
+
+
+def test_a_model_that_makes_nothing_of_what_is_wanted_is_refused() -> None:
+    settings = TOY.model_copy(update={"server": ServerSettings(output_modalities=("text",))})
+
+    async def load() -> None:
+        async with AsyncExitStack() as stack:
+            await load_models(settings, None, stack)
+
+    with pytest.raises(ModelLoadError, match=r"makes audio, image.*output_modalities wants text"):
+        asyncio.run(load())

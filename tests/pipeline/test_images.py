@@ -1,0 +1,167 @@
+"""Images: what is refused before any work, what is completed, and several at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.config import ModelSettings
+from antiphon.config.media import ImageSettings
+from antiphon.errors import InvalidRequestError, UnknownModelError, UnservedTaskError
+from antiphon.pipeline.images import Images, ImageStream
+from antiphon.pipeline.pictures import ImageModel, check_parameters, check_size
+from antiphon.types import DiffusionParameters, Ended, Image, ImageRequest
+
+TOY = ModelSettings(source="toy")
+
+
+def on_images(body: Callable[[Images], Awaitable[None]]) -> None:
+    async def main() -> None:
+        model = await ImageModel.load(TOY, "image")
+        images = Images({"toy": model}, ImageSettings(), others={"voice": "speech"})
+        try:
+            await body(images)
+            assert model.status.num_open == 0
+        finally:
+            images.close()
+            await model.close()
+
+    asyncio.run(main())
+
+
+async def drawn(stream: ImageStream) -> tuple[Image, Ended]:
+    """Return the final image and the end of a stream."""
+    async with aclosing(stream) as items:
+        *_, image, ended = [item async for item in items]
+    assert isinstance(image, Image)
+    assert image.preview_index is None
+    assert isinstance(ended, Ended)
+    return image, ended
+
+
+def test_each_of_several_is_what_it_is_alone() -> None:
+    async def body(images: Images) -> None:
+        requests = [ImageRequest("a bird", seed) for seed in (3, 4, 3)]
+        alone = [await drawn(images.stream(replace(each))) for each in requests]
+        together: dict[int, Image] = {}
+        async with aclosing(images.several([ImageRequest("a bird", s) for s in (3, 4, 3)])) as all:
+            async for number, item in all:
+                if isinstance(item, Image) and item.preview_index is None:
+                    together[number] = item
+        for number, (image, ended) in enumerate(alone):
+            assert np.array_equal(image.pixels, together[number].pixels)
+            assert ended.reason == "stop"
+            assert ended.usage.input_tokens > 0
+        assert not np.array_equal(together[0].pixels, together[1].pixels)
+
+    on_images(body)
+
+
+def test_a_request_is_completed() -> None:
+    async def body(images: Images) -> None:
+        model = images.model(None)
+        complete = images.completed(ImageRequest("a bird"))
+        assert (complete.width, complete.height) == model.capabilities.default_size
+        assert complete.seed is not None
+        assert complete.parameters == model.capabilities.parameters
+        assert images.completed(complete) == complete
+
+    on_images(body)
+
+
+def test_models_are_found_by_name_and_alias() -> None:
+    async def body(images: Images) -> None:
+        names = (None, "", "toy", "default", "gpt-image-1", "dall-e-3")
+        assert {images.model(name) for name in names} == {images.model("toy")}
+        with pytest.raises(UnknownModelError, match="'other' does not exist"):
+            images.model("other")
+        with pytest.raises(UnservedTaskError, match="'voice' is not one that draws"):
+            images.model("voice")
+
+    on_images(body)
+    with pytest.raises(UnservedTaskError, match=r"No served model draws.*voice \(speech\)"):
+        Images({}, ImageSettings(), others={"voice": "speech"}).model(None)
+
+
+PIXELS = np.zeros((8, 8, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"prompt": " "}, "prompt"),
+        ({"prompt": "\ud800"}, "prompt"),
+        ({"prompt": "a" * 33_000}, "prompt"),
+        ({"negative_prompt": "a" * 33_000}, "negative_prompt"),
+        ({"width": 64}, "height"),
+        ({"width": 9, "height": 8}, "size"),
+        ({"width": 0, "height": 0}, "size"),
+        ({"width": 8_000, "height": 8_000}, "size"),
+        ({"num_previews": 4}, "partial_images"),
+        ({"options": {"unheard": 1}}, "unheard"),
+        ({"mask": PIXELS[..., 0]}, "mask"),
+        ({"mask": PIXELS[:4, :, 0], "images": (PIXELS,)}, "mask"),
+        ({"images": (PIXELS,) * 100}, "image"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_any_work(wrong: dict[str, Any], param: str) -> None:
+    async def body(images: Images) -> None:
+        with pytest.raises(InvalidRequestError) as refused:
+            images.stream(replace(ImageRequest("a bird"), **wrong))
+        assert refused.value.param == param
+
+    on_images(body)
+
+
+class _Drawing(ImageModel):
+    """A model of which only its parameters are asked."""
+
+    def __init__(self, parameters: DiffusionParameters) -> None:
+        self.name = "drawing"
+        self.parameters = parameters
+
+    @property
+    def capabilities(self) -> Any:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"num_inference_steps": 0}, "num_inference_steps"),
+        ({"num_inference_steps": 101}, "num_inference_steps"),
+        ({"guidance_scale": float("nan")}, "guidance_scale"),
+        ({"guidance_scale": -1.0}, "guidance_scale"),
+        ({"flow_shift": 3.0}, "flow_shift"),
+    ],
+)
+def test_parameters_are_those_of_the_model(wrong: dict[str, Any], param: str) -> None:
+    model = _Drawing(DiffusionParameters(num_inference_steps=20, guidance_scale=4.0))
+    check_parameters(DiffusionParameters(num_inference_steps=100, guidance_scale=0.0), model, 100)
+    with pytest.raises(InvalidRequestError, match=param) as refused:
+        check_parameters(DiffusionParameters(**wrong), model, 100)
+    assert refused.value.param == param
+
+
+def test_a_size_is_checked_against_the_model() -> None:
+    async def body(images: Images) -> None:
+        capabilities = images.model(None).capabilities
+        multiple = capabilities.size_multiple
+        fits = replace(ImageRequest("a"), width=2 * multiple, height=multiple)
+        check_size(fits, capabilities, 2 * multiple * multiple)
+        with pytest.raises(InvalidRequestError, match="pixels; at most"):
+            check_size(fits, capabilities, 2 * multiple * multiple - 1)
+
+    on_images(body)
+
+
+def test_a_stream_that_is_closed_early_frees_all() -> None:
+    async def body(images: Images) -> None:
+        async with aclosing(images.several([ImageRequest("bird", 1), ImageRequest("b", 2)])) as all:
+            await anext(all)
+
+    on_images(body)
