@@ -79,7 +79,7 @@ MAY_IMPORT = {
         *("models", "audio", "storage", "media"),
         *("types", "config", "errors", "concurrency"),
     },
-    "media": {"types", "config", "errors", "concurrency"},
+    "media": {"sandbox", "types", "config", "errors", "concurrency"},
     "fabric": {"models", *GROUND},
     "codec": {"engine", "models", "nn", "types"},
     "diffusion": {
@@ -105,7 +105,8 @@ MAY_IMPORT = {
         "audio",
     },
     "nn": {"types", "errors"},
-    "audio": {"types", "errors"},
+    "audio": {"sandbox", "types", "errors"},
+    "sandbox": {"errors"},
     "config": {"errors"},
     "telemetry": {"types", "errors"},
     "concurrency": set[str](),

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon.audio import sandbox
 from antiphon.audio.decode import decode_audio
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.sandbox import process
 from antiphon.types import Samples
 from tests.audio.files import tone, written
 from tests.audio.hostile import (
@@ -79,7 +79,7 @@ def output_of_child(code: str, *paths: Path) -> str:
     """Run code that stands where a child has given up its rights."""
     begin = "import sys; num_paths = int(sys.argv[1]); paths = sys.argv[2 : 2 + num_paths]"
     begin += "; sys.path[:] = sys.argv[2 + num_paths :]\n"
-    begin += "from antiphon.audio import sandbox\n"
+    begin += "from antiphon.audio import sandbox\nfrom antiphon.sandbox import process\n"
     command = [sys.executable, "-I", "-c", begin + code, str(len(paths)), *map(str, paths)]
     done = subprocess.run([*command, *sys.path], capture_output=True, text=True, check=True)
     return done.stdout
@@ -90,8 +90,8 @@ def test_hostile_files_take_no_more_memory_than_is_allowed(tmp_path: Path) -> No
     code = """
 data = open(paths[0], "rb").read()
 status = open("/proc/self/status")
-sandbox._import_everything()
-sandbox._give_up_rights(128 * 1024 * 1024)
+sandbox.prepare()
+process.give_up_rights(128 * 1024 * 1024)
 try:
     sandbox.decode_audio(data, sample_rate_hz=24000, max_duration_s=30)
 except sandbox.InvalidRequestError:
@@ -111,7 +111,7 @@ print(status.read())
 def test_a_child_opens_nothing(tmp_path: Path) -> None:
     code = """
 import socket
-sandbox._give_up_rights(128 * 1024 * 1024)
+process.give_up_rights(128 * 1024 * 1024)
 for attempt in (lambda: open(paths[0]), socket.socket):
     try:
         attempt()
@@ -129,12 +129,12 @@ def test_a_child_that_dies_is_a_refusal_and_the_next_one_works(
     decoder = DecodeSandbox()
     try:
         assert len(decoded(decoder, GOOD)) > 0
-        assert decoder._spare is not None
-        os.kill(decoder._spare.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, decoder._spare.pid, os.WEXITED | os.WNOWAIT)
+        assert decoder._sandbox._spare is not None
+        os.kill(decoder._sandbox._spare.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, decoder._sandbox._spare.pid, os.WEXITED | os.WNOWAIT)
         assert len(decoded(decoder, GOOD)) > 0  # one that died while it waited is not used
-        spare = decoder._spare
-        monkeypatch.setattr(sandbox, "_MAX_WAIT_S", 0.0)
+        spare = decoder._sandbox._spare
+        monkeypatch.setattr(process, "_MAX_WAIT_S", 0.0)
         with pytest.raises(InvalidRequestError, match="too much time"):
             decoded(decoder, GOOD)
         assert spare.poll() is not None
@@ -146,7 +146,7 @@ def test_a_child_that_dies_is_a_refusal_and_the_next_one_works(
 
 def test_a_child_that_cannot_start_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = DecodeSandbox()
-    monkeypatch.setattr(sandbox, "_CHILD", "")
+    monkeypatch.setattr(process, "_CHILD", "")
     with pytest.raises(EngineError, match="failed to start"):
         decoded(decoder, GOOD)
     monkeypatch.setattr(sys, "executable", os.devnull)
@@ -158,9 +158,9 @@ def test_a_child_that_cannot_start_is_our_fault(monkeypatch: pytest.MonkeyPatch)
 def test_closing_ends_the_waiting_child() -> None:
     decoder = DecodeSandbox()
     decoded(decoder, GOOD)
-    spare = decoder._spare
+    spare = decoder._sandbox._spare
     assert spare is not None
     decoder.close()
     assert spare.poll() is not None
     decoded(decoder, GOOD)  # a file under way is decoded to its end, and leaves nothing
-    assert decoder._spare is None
+    assert decoder._sandbox._spare is None

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 _CHILD = """
 import mmap, os, socket, subprocess, sys, threading
 import numpy as np
-from antiphon.audio.seccomp import restrict_to_computing
+from antiphon.sandbox.seccomp import restrict_to_computing
 assert restrict_to_computing()
 try:
     {attempt}

@@ -1,0 +1,1 @@
+"""Work on untrusted bytes in processes without rights."""
