@@ -32,8 +32,8 @@ from antiphon.errors import (
     UnavailableError,
     UnknownJobError,
 )
+from antiphon.pipeline.jobs import JobRunner
 from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
-from antiphon.pipeline.speech.jobs import JobRunner
 from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
 from antiphon.storage.blobs import BlobStore

@@ -25,7 +25,7 @@ from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
 from antiphon.config import Settings
 from antiphon.errors import UnavailableError
-from antiphon.pipeline.speech.jobs import JobRunner
+from antiphon.pipeline.jobs import JobRunner
 from antiphon.telemetry import tracing
 from antiphon.telemetry.logs import configure_logging
 from antiphon.types import LoadProgress

@@ -1,7 +1,19 @@
-"""What is known of a job: a long text that is spoken in the background."""
+"""What is known of a job: a long text that is spoken in the background, or a video."""
 
 from dataclasses import dataclass
 from enum import StrEnum, auto
+
+
+class JobKind(StrEnum):
+    """What is made in the background."""
+
+    SPEECH = auto()
+    VIDEO = auto()
+
+    @property
+    def id_prefix(self) -> str:
+        """How the ids of its jobs begin."""
+        return "job" if self is JobKind.SPEECH else self.value
 
 
 class JobState(StrEnum):
@@ -24,8 +36,8 @@ class JobProgress:
     """How far a job is.
 
     Attributes:
-        fraction: 0 to 1, of the text.
-        num_segments: spoken, or taken from before a restart.
+        fraction: 0 to 1, of the text, or of a video's steps.
+        num_segments: of a text, spoken, or taken from before a restart.
         audio_s: their length, before any change of speed.
     """
 

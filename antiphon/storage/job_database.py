@@ -28,9 +28,13 @@ def _decoded(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 
+_WITH_KINDS = (
+    "ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'speech'",
+    "ALTER TABLE jobs ADD COLUMN input BLOB",
+)
 SCHEMA = Schema(
     file_name="jobs.sqlite3",
-    version=2,
+    version=3,
     unversioned_table="jobs",
     decode_text=_decoded,
     migrations={
@@ -40,7 +44,8 @@ SCHEMA = Schema(
                 created_s INTEGER NOT NULL, finished_s INTEGER, progress TEXT NOT NULL,
                 result TEXT, fault TEXT, runner TEXT, owner TEXT NOT NULL DEFAULT '',
                 num_attempts INTEGER NOT NULL DEFAULT 0, num_beats INTEGER NOT NULL DEFAULT 0,
-                num_bytes INTEGER NOT NULL DEFAULT 0)""",
+                num_bytes INTEGER NOT NULL DEFAULT 0, kind TEXT NOT NULL DEFAULT 'speech',
+                input BLOB)""",
         ),
         # The first layout called its runner an owner, and leased by the wall clock. A server that
         # still uses it finds none of its columns here, and fails instead of writing into others.
@@ -51,7 +56,10 @@ SCHEMA = Schema(
             "ALTER TABLE jobs ADD COLUMN num_attempts INTEGER NOT NULL DEFAULT 0",
             "ALTER TABLE jobs ADD COLUMN num_beats INTEGER NOT NULL DEFAULT 0",
             "ALTER TABLE jobs ADD COLUMN num_bytes INTEGER NOT NULL DEFAULT 0",
+            *_WITH_KINDS,
         ),
+        # A server that knows one kind of jobs would fail all others: it finds a later version.
+        2: _WITH_KINDS,
     },
 )
 

@@ -21,7 +21,15 @@ from antiphon.errors import (
     UnknownJobError,
 )
 from antiphon.storage.database import Database, new_id
-from antiphon.storage.job import Job, JobFault, JobLimits, JobProgress, JobResult, JobState
+from antiphon.storage.job import (
+    Job,
+    JobFault,
+    JobKind,
+    JobLimits,
+    JobProgress,
+    JobResult,
+    JobState,
+)
 from antiphon.storage.job_database import COLUMNS, SCHEMA, UNREADABLE, job_of
 from antiphon.storage.leases import Clock, LeaseHolder, Leases
 from antiphon.types import OPERATOR, Caller
@@ -30,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_FIND = f"SELECT {COLUMNS} FROM jobs WHERE id = ?"
+_FIND = f"SELECT {COLUMNS} FROM jobs WHERE id = ? AND kind = ?"
 _OPEN = """SELECT id, state, runner, num_beats, num_attempts FROM jobs
-    WHERE state IN ('queued', 'running') AND typeof(id) = 'text' ORDER BY id"""
+    WHERE kind = ? AND state IN ('queued', 'running') AND typeof(id) = 'text' ORDER BY id"""
 _TAKE = """UPDATE jobs SET state = 'running', runner = ?, num_beats = num_beats + 1,
     num_attempts = num_attempts + 1
     WHERE id = ? AND state = ? AND runner IS ? AND num_beats = ?"""
 _GIVE_UP = """UPDATE jobs SET state = 'failed', runner = NULL, finished_s = ?, fault = ?,
-    num_bytes = 0 WHERE id = ? AND state = ? AND runner IS ? AND num_beats = ?"""
+    num_bytes = 0, input = NULL WHERE id = ? AND state = ? AND runner IS ? AND num_beats = ?"""
 _CHANGES = {
     "pause": ((JobState.QUEUED, JobState.RUNNING), JobState.PAUSED),
     "resume": ((JobState.PAUSED, JobState.FAILED), JobState.QUEUED),
@@ -46,19 +54,27 @@ _CHANGES = {
 
 
 class JobLedger:
-    """Jobs by id; blocks, so it belongs in worker threads."""
+    """Jobs of one kind, by id; blocks, so it belongs in worker threads."""
 
     def __init__(
-        self, folder: Path, limits: JobLimits | None = None, *, clock: Clock = time.monotonic
+        self,
+        folder: Path,
+        limits: JobLimits | None = None,
+        kind: JobKind = JobKind.SPEECH,
+        *,
+        clock: Clock = time.monotonic,
     ) -> None:
         """Keep jobs in a folder; nothing is written before the first.
 
         Args:
             folder: on a disk of this machine.
-            limits: how many there may be, and how large; default: those of `JobLimits`.
+            limits: how many there may be, and how large, those of all kinds together; default:
+                those of `JobLimits`.
+            kind: of the jobs that it adds and finds.
             clock: monotonic seconds, to time heartbeats.
         """
         self.limits = limits or JobLimits()
+        self.kind = kind
         self._database = Database(folder, SCHEMA)
         self._runners = folder / "runners"
         self._leases = Leases(self._runners, clock)
@@ -67,27 +83,37 @@ class JobLedger:
         """Return an identity to acquire jobs with."""
         return LeaseHolder(self._runners)
 
-    def add(self, body: str, owner: str | None = None, num_bytes: int = 0) -> Job:
+    def add(
+        self,
+        body: str,
+        owner: str | None = None,
+        num_bytes: int = 0,
+        input: bytes | None = None,
+    ) -> Job:
         """Put a job at the end of the queue.
 
         Args:
             body: the request, as JSON.
             owner: whose it is.
             num_bytes: of disk that it may take.
+            input: a file that it needs, kept until it ends.
 
         Raises:
             TooManyJobsError: there are as many as may be.
             StorageQuotaError: all of them would take more of the disk than they may.
             StorageError: it could not be kept.
         """
-        id = new_id("job")
+        id = new_id(self.kind.id_prefix)
         with self._database.write() as db:
             self._check_limits(db, owner, num_bytes)
             progress = json.dumps(asdict(JobProgress()))
             row = (id, JobState.QUEUED, body, int(time.time()), progress, owner or "", num_bytes)
-            names = "id, state, body, created_s, progress, owner, num_bytes"
-            db.execute(f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-            return _found(db, id)
+            names = "id, state, body, created_s, progress, owner, num_bytes, kind, input"
+            db.execute(
+                f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, self.kind, input),
+            )
+            return self._found(db, id)
 
     def get(self, id: str, caller: Caller = OPERATOR) -> Job:
         """Return a job.
@@ -95,15 +121,29 @@ class JobLedger:
         Raises:
             UnknownJobError: there is none of this id, or it is another caller's.
         """
-        return _one(self._database.query(_FIND, _valid(id)), id, caller)
+        return _one(self._database.query(_FIND, _valid(id), self.kind), id, caller)
 
-    def page(self, limit: int, after: str | None, caller: Caller = OPERATOR) -> list[Job]:
+    def input(self, id: str) -> bytes | None:
+        """Return the file that a job was given; ``None`` without one, or when it has ended."""
+        rows = self._database.query("SELECT input FROM jobs WHERE id = ?", _valid(id))
+        found = rows[0]["input"] if rows else None
+        return found if isinstance(found, bytes) else None
+
+    def page(
+        self,
+        limit: int,
+        after: str | None,
+        caller: Caller = OPERATOR,
+        *,
+        oldest_first: bool = False,
+    ) -> list[Job]:
         """Return jobs, the newest first, beginning behind the one of the id ``after``."""
         after = None if after is None else _valid(after)
+        beyond, order = (">", "ASC") if oldest_first else ("<", "DESC")
         rows = self._database.query(
-            f"SELECT {COLUMNS} FROM jobs WHERE (? IS NULL OR id < ?) AND (? OR owner = ?)"
-            " AND typeof(id) = 'text' ORDER BY id DESC LIMIT ?",
-            *(after, after, caller.is_admin, caller.owner or "", limit),
+            f"SELECT {COLUMNS} FROM jobs WHERE (? IS NULL OR id {beyond} ?) AND (? OR owner = ?)"
+            f" AND kind = ? AND typeof(id) = 'text' ORDER BY id {order} LIMIT ?",
+            *(after, after, caller.is_admin, caller.owner or "", self.kind, limit),
         )
         return [job_of(row) for row in rows if row["id"].isascii()]
 
@@ -118,7 +158,7 @@ class JobLedger:
         self.get(id, caller)
 
         def changed(db: sqlite3.Connection) -> Job:
-            job = _found(db, id, caller)
+            job = self._found(db, id, caller)
             if job.state is target:
                 return job
             if job.state not in allowed or job.fault == UNREADABLE:
@@ -132,8 +172,9 @@ class JobLedger:
                 (target, finished_s, json.dumps(asdict(progress)), id),
             )
             if target is JobState.CANCELLED:
-                db.execute("UPDATE jobs SET num_bytes = 0 WHERE id = ?", (id,))
-            return _found(db, id)
+                forgotten = "UPDATE jobs SET num_bytes = 0, input = NULL WHERE id = ?"
+                db.execute(forgotten, (id,))
+            return self._found(db, id)
 
         return self._even_if_full(changed)
 
@@ -146,7 +187,7 @@ class JobLedger:
         self.get(id, caller)
 
         def deleted(db: sqlite3.Connection) -> Job:
-            job = _found(db, id, caller)
+            job = self._found(db, id, caller)
             db.execute("DELETE FROM jobs WHERE id = ?", (id,))
             return job
 
@@ -160,7 +201,7 @@ class JobLedger:
         What is found to be damaged, or has brought down too many servers, is failed, and
         ``on_given_up`` is called.
         """
-        rows = [row for row in self._database.query(_OPEN) if row["id"].isascii()]
+        rows = [row for row in self._database.query(_OPEN, self.kind) if row["id"].isascii()]
         self._leases.forget({row["id"] for row in rows})
         for row in rows:
             is_mine = row["runner"] == runner.name  # it has lost track of it: see `finish`
@@ -215,6 +256,7 @@ class JobLedger:
             "progress": json.dumps(asdict(progress)),
             "finished_s": int(time.time()),
             "runner": None,
+            "input": None,
             "num_bytes": sum(file.num_bytes for file in files),
         }
         places = ", ".join(f"{name} = ?" for name in values)
@@ -243,6 +285,14 @@ class JobLedger:
             found.append((self.limits.max_owner_bytes - int(others), "jobs.max_owner_gib"))
         return min(found, default=None)
 
+    def ended_before(self, time_s: float) -> list[Job]:
+        """Return jobs that have ended before a Unix time."""
+        rows = self._database.query(
+            f"SELECT {COLUMNS} FROM jobs WHERE kind = ? AND finished_s < ? AND typeof(id) = 'text'",
+            *(self.kind, time_s),
+        )
+        return [job_of(row) for row in rows if row["id"].isascii()]
+
     def check(self) -> None:
         """Find out whether the jobs can be read.
 
@@ -270,15 +320,15 @@ class JobLedger:
         num_attempts = row["num_attempts"] if isinstance(row["num_attempts"], int) else 0
         fault: JobFault | None = None
         if num_attempts >= self.limits.max_crashes:
-            fault = _crashed(num_attempts)
-        elif job_of(db.execute(_FIND, (row["id"],)).fetchone()).fault == UNREADABLE:
+            fault = _crashed(num_attempts, self.kind)
+        elif job_of(db.execute(_FIND, (row["id"], self.kind)).fetchone()).fault == UNREADABLE:
             fault = UNREADABLE
         if fault is None:
             num_changed = db.execute(_TAKE, (runner, *seen)).rowcount
         else:
             values = (int(time.time()), json.dumps(asdict(fault)), *seen)
             num_changed = db.execute(_GIVE_UP, values).rowcount
-        return _found(db, row["id"]) if num_changed else None
+        return self._found(db, row["id"]) if num_changed else None
 
     def _check_limits(self, db: sqlite3.Connection, owner: str | None, num_bytes: int) -> None:
         limits = self.limits
@@ -295,6 +345,9 @@ class JobLedger:
             if max_bytes and num_used + num_bytes > max_bytes:
                 raise StorageQuotaError(num_bytes, max_bytes - int(num_used), bytes_setting)
 
+    def _found(self, db: sqlite3.Connection, id: str, caller: Caller = OPERATOR) -> Job:
+        return _one(db.execute(_FIND, (_valid(id), self.kind)).fetchall(), id, caller)
+
     def _even_if_full(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Make a change that must be possible on a full disk."""
 
@@ -305,17 +358,14 @@ class JobLedger:
         return self._database.reserve.within(made)
 
 
-def _crashed(num_attempts: int) -> JobFault:
+def _crashed(num_attempts: int, kind: JobKind) -> JobFault:
+    again = "Resume it" if kind is JobKind.SPEECH else "Create it anew"
     return JobFault(
         message=f"The job was begun {num_attempts} times, and each time the server ended before it"
-        " could go on. Resume it to try once more.",
+        f" could go on. {again} to try once more.",
         type="server_error",
         code="job_crashed",
     )
-
-
-def _found(db: sqlite3.Connection, id: str, caller: Caller = OPERATOR) -> Job:
-    return _one(db.execute(_FIND, (_valid(id),)).fetchall(), id, caller)
 
 
 def _one(rows: list[sqlite3.Row], id: str, caller: Caller) -> Job:

@@ -14,7 +14,16 @@ import pytest
 
 from antiphon.errors import JobStateError, StorageQuotaError, TooManyJobsError, UnknownJobError
 from antiphon.storage import database
-from antiphon.storage.job import Job, JobFault, JobFile, JobLimits, JobProgress, JobResult, JobState
+from antiphon.storage.job import (
+    Job,
+    JobFault,
+    JobFile,
+    JobKind,
+    JobLimits,
+    JobProgress,
+    JobResult,
+    JobState,
+)
 from antiphon.storage.job_database import SCHEMA
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LEASE_S
@@ -252,6 +261,55 @@ def test_jobs_of_the_first_layout_are_kept(tmp_path: Path) -> None:
         db.execute("UPDATE jobs SET owner = 'old', lent_until_s = 3")
     db.close()
     ledger.close()
+
+
+def test_jobs_of_the_second_layout_are_of_speech(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / SCHEMA.file_name)
+    with db:
+        create = SCHEMA.migrations[0][0]
+        without, _, _ = create.partition(", kind TEXT")
+        db.execute(f"{without})")
+        db.execute("PRAGMA user_version = 2")
+        row = ("job_1", "queued", "{}", 5, '{"fraction": 0.5}')
+        names = "id, state, body, created_s, progress"
+        db.execute(f"INSERT INTO jobs ({names}) VALUES (?, ?, ?, ?, ?)", row)
+    db.close()
+    speech, videos = JobLedger(tmp_path), JobLedger(tmp_path, kind=JobKind.VIDEO)
+    assert [job.id for job in speech.page(5, None)] == ["job_1"]
+    assert videos.page(5, None) == []
+    for each in (speech, videos):
+        each.close()
+
+
+def test_each_kind_has_its_own_queue_within_the_same_limits(
+    ledger: JobLedger, tmp_path: Path
+) -> None:
+    videos = JobLedger(tmp_path / "data", ledger.limits, JobKind.VIDEO)
+    text = ledger.add("text")
+    first, second = (videos.add("video", input=content) for content in (b"image", None))
+    assert first.id.startswith("video_")
+    with pytest.raises(TooManyJobsError):
+        videos.add("video")
+    assert [job.id for job in ledger.page(5, None)] == [text.id]
+    assert [job.id for job in videos.page(5, None)] == [second.id, first.id]
+    assert [job.id for job in videos.page(1, first.id, oldest_first=True)] == [second.id]
+    for action in (ledger.get, ledger.delete):
+        with pytest.raises(UnknownJobError):
+            action(first.id)
+    runner = videos.runner()
+    for expected in (first, second):
+        job = videos.acquire(runner)
+        assert job is not None
+        assert job.id == expected.id
+        assert videos.input(job.id) == (b"image" if job.id == first.id else None)
+        assert videos.finish(job.id, runner, RESULT, PROGRESS)
+        assert videos.input(job.id) is None
+    assert videos.acquire(runner) is None
+    now_s = time.time()
+    assert {job.id for job in videos.ended_before(now_s + 5)} == {first.id, second.id}
+    assert videos.ended_before(now_s - 60) == []
+    assert ledger.ended_before(now_s + 5) == []
+    videos.close()
 
 
 def test_a_result_and_a_fault_are_kept(ledger: JobLedger) -> None:

@@ -4,9 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from antiphon.audio.encode import AudioFormat
+from antiphon.pipeline.job_work import JobAccount, JobPlace
 from antiphon.pipeline.speech.job_files import CHAPTER_PAUSE_S
+from antiphon.pipeline.speech.job_work import speak_job
 from antiphon.pipeline.speech.pauses import Pause, split_pauses
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
+from antiphon.storage.job import JobResult
 from antiphon.types import SpeechStream
 
 # Slow speech takes about so long for a byte of UTF-8, whatever the script: letters of scripts with
@@ -38,7 +41,7 @@ class Chapter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """A job's body, read.
+    """A job's body, read; a `JobWork`.
 
     Attributes:
         chapters: its parts.
@@ -76,3 +79,7 @@ class JobPlan:
         file_bytes_per_s = self.format.max_bytes_per_s(self.sample_rate_hz, self.channels)
         kept_bytes = speech_s * self.model_rate_hz * self.channels * _KEPT_SAMPLE_BYTES
         return int(kept_bytes + (speech_s / self.speed + pause_s) * file_bytes_per_s)
+
+    async def run(self, place: JobPlace, account: JobAccount) -> JobResult:
+        """Speak it and keep what comes of it; raises AntiphonError if that cannot be."""
+        return await speak_job(self, place, account)

@@ -11,14 +11,14 @@ import pytest
 
 from antiphon.errors import EngineError, StorageError
 from antiphon.fabric.base import StageRequest
-from antiphon.pipeline.speech import jobs as jobs_module
-from antiphon.pipeline.speech.job_work import DiskBudget
+from antiphon.pipeline import jobs as jobs_module
+from antiphon.pipeline.job_work import DiskBudget
 from antiphon.storage import disk_reserve as reserve_module
 from antiphon.storage.job import Job, JobLimits, JobState
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LeaseHolder
 from antiphon.telemetry.logs import JsonFormatter, TextFormatter, request_id
-from tests.pipeline.speech.test_jobs import NUM_SEGMENTS, Shop, expected_file, in_shop
+from tests.pipeline.speech.test_job_runner import NUM_SEGMENTS, Shop, expected_file, in_shop
 
 
 def stopped_at(shop: Shop, num_segments: int) -> asyncio.Event:

@@ -1,13 +1,14 @@
-"""Speaks long texts in the background, one job at a time, and goes on after a restart.
+"""Does long work in the background, one job at a time, and goes on after a restart.
 
-A job's segments are kept on disk until it ends. A runner that resumes it, after a pause or a
-restart, reads those and speaks the rest: with its seed the result is the same. A failed job leaves
-no files behind.
+What a job keeps on disk before it ends is read by the runner that resumes it, after a pause or a
+restart: the segments of a text, of which the rest is spoken. Work that keeps nothing begins anew.
+With the job's seed the result is the same. A failed job leaves no files behind.
 """
 
 import asyncio
 import logging
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,8 +16,7 @@ from pathlib import Path
 
 from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.errors import AntiphonError, StorageError, UnknownJobError
-from antiphon.pipeline.speech.job_plan import JobPlan
-from antiphon.pipeline.speech.job_work import DiskBudget, JobAccount, JobPlace, speak_job
+from antiphon.pipeline.job_work import DiskBudget, JobAccount, JobPlace, JobWork
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobFault, JobResult, JobState
 from antiphon.storage.job_database import UNREADABLE
@@ -32,6 +32,7 @@ MEDIA_FOLDER = "jobs"
 
 _WITH_SEGMENTS = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 _POLL_S = 2.0
+_EXPIRY_S = 60.0
 _NUM_THREADS = 2
 
 
@@ -52,10 +53,21 @@ class JobRunner:
         ledger: JobLedger,
         media: BlobStore,
         folder: Path,
-        plan: Callable[[Job], JobPlan],
+        plan: Callable[[Job], JobWork],
         metrics: Metrics | None = None,
+        *,
+        retention_s: float = 0.0,
     ) -> None:
-        """Work in a folder of this machine; ``plan`` reads a job's body."""
+        """Work in a folder of this machine.
+
+        Args:
+            ledger: of the jobs.
+            media: keeps what they make.
+            folder: for what they keep on disk while they are under way.
+            plan: reads a job's body; called in worker threads.
+            metrics: count what becomes of jobs.
+            retention_s: jobs are deleted so long after their end; 0: never.
+        """
         self.ledger = ledger
         self.media = media
         self.workers = Workers("jobs", _NUM_THREADS)
@@ -63,6 +75,8 @@ class JobRunner:
         self.is_stopping = False
         self._folder = folder
         self._plan = plan
+        self._retention_s = retention_s
+        self._next_expiry_s = 0.0
         self.metrics = metrics or Metrics()
         self._runner = ledger.runner()
         self._wake = asyncio.Event()
@@ -119,8 +133,20 @@ class JobRunner:
         self._tell()
         return job
 
-    async def add(self, job_body: str, plan: JobPlan, owner: str | None = None) -> Job:
+    async def add(
+        self,
+        job_body: str,
+        work: JobWork,
+        owner: str | None = None,
+        input: bytes | None = None,
+    ) -> Job:
         """Put a job at the end of the queue, if the disk will hold it.
+
+        Args:
+            job_body: the request, as JSON.
+            work: what it means.
+            owner: whose it is.
+            input: a file that it needs; see `JobLedger.input`.
 
         Raises:
             InvalidRequestError: a pause is wrong, or there are more jobs, or larger ones, than
@@ -128,10 +154,10 @@ class JobRunner:
             StorageFullError: too little of the disk is free.
             StorageError: it could not be kept.
         """
-        num_bytes = await self.workers.run(plan.predicted_bytes)
+        num_bytes = await self.workers.run(work.predicted_bytes)
         budget = DiskBudget(self._folder, self.ledger.limits.min_free_bytes)
         await self.workers.run(budget.check, num_bytes)
-        job = await self.workers.run(self.ledger.add, job_body, owner, num_bytes)
+        job = await self.workers.run(self.ledger.add, job_body, owner, num_bytes, input)
         self._tell()
         return job
 
@@ -163,6 +189,7 @@ class JobRunner:
         await self.workers.run(self._sweep)
         while True:
             self._wake.clear()
+            await self.workers.run(self._expire)
             job = await self._acquired()
             if job is None:
                 with suppress(TimeoutError):
@@ -172,6 +199,19 @@ class JobRunner:
             with request_scope(job.id):  # faults in it are logged without what they quote
                 await self._work_on(job)
             self._tell()
+
+    def _expire(self) -> None:
+        """Delete what was kept for long enough, now and then."""
+        if not self._retention_s or time.monotonic() < self._next_expiry_s:
+            return
+        self._next_expiry_s = time.monotonic() + min(_EXPIRY_S, self._retention_s)
+        try:
+            for job in self.ledger.ended_before(time.time() - self._retention_s):
+                self._forget(job)  # first: a job whose files stay is found again
+                with suppress(UnknownJobError):
+                    self.ledger.delete(job.id)
+        except StorageError as error:
+            logger.warning("jobs: %s", error.message)
 
     async def _acquired(self) -> Job | None:
         try:
@@ -193,7 +233,7 @@ class JobRunner:
         except StorageError:
             allowance = None
         account = JobAccount(job.progress, DiskBudget(self._folder, min_free_bytes, allowance))
-        work = asyncio.create_task(self._spoken(job, account))
+        work = asyncio.create_task(self._done(job, account))
         reports = asyncio.create_task(self._report(job, account))
         self._running = job.id, work
         try:
@@ -215,16 +255,16 @@ class JobRunner:
         except StorageError as error:
             logger.error("the job %s: %s", job.id, error.message)
 
-    async def _spoken(self, job: Job, account: JobAccount) -> JobResult:
-        """Speak a job and keep what comes of it."""
-        plan = await self.workers.run(self._plan, job)
+    async def _done(self, job: Job, account: JobAccount) -> JobResult:
+        """Do a job and keep what comes of it."""
+        work = await self.workers.run(self._plan, job)
         place = JobPlace(
             folder=self._folder / job.id,
             media=self.media,
             media_folder=_media_folder(job),
             workers=self.workers,
         )
-        return await speak_job(plan, place, account)
+        return await work.run(place, account)
 
     def _finish(self, job: Job, account: JobAccount, result: JobResult) -> None:
         progress = replace(account.progress, fraction=1.0)

@@ -1,0 +1,99 @@
+"""What a runner of jobs knows of their work: what it may take, where it goes, how far it is."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from antiphon.concurrency import Workers
+from antiphon.errors import StorageQuotaError
+from antiphon.storage.blobs import BlobStore
+from antiphon.storage.disk_reserve import check_free
+from antiphon.storage.faults import storage_faults
+from antiphon.storage.job import JobProgress, JobResult
+
+
+class DiskBudget:
+    """How much of the disk a job has taken, and how much it may take; for any thread."""
+
+    def __init__(
+        self, folder: Path, min_free_bytes: int, allowance: tuple[int, str] | None = None
+    ) -> None:
+        """Leave ``min_free_bytes`` free; ``allowance`` is that of `JobLedger.allowance`."""
+        self.num_bytes = 0
+        self._folder = folder
+        self._min_free_bytes = min_free_bytes
+        self._allowance = allowance
+
+    def spend(self, num_bytes: int) -> None:
+        """Hear what is about to be written.
+
+        Raises:
+            StorageFullError: too little would be left free.
+            StorageQuotaError: it is more than is allowed.
+        """
+        self.check(num_bytes)
+        self.num_bytes += num_bytes
+
+    def check(self, num_bytes: int) -> None:
+        """Find out whether so much may be written besides; raises as `spend` does."""
+        if self._allowance is not None and self.num_bytes + num_bytes > self._allowance[0]:
+            raise StorageQuotaError(self.num_bytes + num_bytes, *self._allowance)
+        with storage_faults():
+            check_free(self._folder, num_bytes, self._min_free_bytes)
+
+
+@dataclass(slots=True)
+class JobAccount:
+    """How far a job is, and what it has taken.
+
+    Attributes:
+        progress: so far.
+        budget: of the disk.
+        num_damaged: pieces kept before a restart that were not as they had been written.
+        has_changed: set when there is progress to be reported.
+    """
+
+    progress: JobProgress
+    budget: DiskBudget
+    num_damaged: int = 0
+    has_changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def proceed(self, progress: JobProgress) -> None:
+        """Note progress; what is done again after a restart is no step back."""
+        if progress.fraction >= self.progress.fraction:
+            self.progress = progress
+            self.has_changed.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlace:
+    """Where a job works, and where its result goes.
+
+    Attributes:
+        folder: of this machine, of the job's own.
+        media: keeps what is made.
+        media_folder: the folder there.
+        workers: threads for whatever blocks.
+    """
+
+    folder: Path
+    media: BlobStore
+    media_folder: str
+    workers: Workers
+
+
+class JobWork(Protocol):
+    """A job's body, read: what there is to do."""
+
+    def predicted_bytes(self) -> int:
+        """Return how much of the disk it may take at most; blocks."""
+        ...
+
+    async def run(self, place: JobPlace, account: JobAccount) -> JobResult:
+        """Do it, and keep what comes of it; what is there already need not be done again.
+
+        Raises:
+            AntiphonError: it cannot be done, or not be kept.
+        """
+        ...
