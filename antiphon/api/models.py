@@ -111,6 +111,7 @@ def _of_videos(capabilities: VideoCapabilities) -> dict[str, Any]:
     return {
         **_of_pictures(capabilities),
         "default_num_frames": capabilities.default_num_frames,
+        "frame_multiple": capabilities.frame_multiple,
         "takes_image": capabilities.takes_image,
         "needs_image": capabilities.needs_image,
     }

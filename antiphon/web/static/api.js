@@ -7,7 +7,7 @@
  * @property {boolean} [instructions] whether it follows instructions
  * @property {number} [sample_rate] of its audio
  * @property {Voice[]} [voices] those that come with it
- * @property {string[]} [tasks] what it can make: speech, image, video
+ * @property {string[]} [tasks] what it can make, such as text-to-speech
  * @property {import("./picture-form.js").Drawing} [image]
  * @property {import("./picture-form.js").Drawing} [video]
  */

@@ -5,7 +5,7 @@ import { element, show } from "./view.js";
 
 /**
  * @typedef {object} Drawing what a model says of a task that draws
- * @property {[number, number]} default_size
+ * @property {string} default_size such as 1024x1024
  * @property {number} size_multiple
  * @property {Record<string, number>} [parameters]
  * @property {number} [default_num_frames]
@@ -111,7 +111,7 @@ export class PictureForm {
   #adapt() {
     const drawing = this.drawing;
     if (!drawing) return;
-    const [width, height] = drawing.default_size;
+    const [width, height] = drawing.default_size.split("x").map(Number);
     for (const [name, value] of /** @type {const} */ ([["width", width], ["height", height]])) {
       const field = this.#field(name, HTMLInputElement);
       field.min = field.step = String(drawing.size_multiple);

@@ -7,9 +7,12 @@ import { element } from "./view.js";
 /** @type {TaskName[]} */
 const TASKS = ["speech", "image", "video"];
 
-/** Models from before tasks were told can speak. @param {import("./api.js").Model} model @param {TaskName} task */
+/** What the API calls them. @type {Record<TaskName, string>} */
+const API_NAMES = { speech: "text-to-speech", image: "text-to-image", video: "text-to-video" };
+
+/** @param {import("./api.js").Model} model @param {TaskName} task */
 export function canMake(model, task) {
-  return (model.tasks ?? ["speech"]).includes(task);
+  return model.tasks?.includes(API_NAMES[task]) ?? task === "speech";
 }
 
 export class TaskTabs {
