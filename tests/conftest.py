@@ -85,3 +85,23 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str],
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def drawing_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """Return the directory of a tiny checkpoint, by its family and what it is for."""
+
+    @cache
+    def make(name: str, task: str = "base") -> Path:
+        import torch
+
+        from antiphon.models.registry import family
+
+        torch.set_num_threads(1)  # tiny products are slower on several cores
+        path = tmp_path_factory.mktemp(f"{name}-{task}")
+        maker = family(name).checkpoint_maker
+        assert maker is not None
+        maker.resolve()(path, size="tiny", task=task)
+        return path
+
+    return make

@@ -56,12 +56,12 @@ def shortened(text: str) -> str:
 
 
 def maker_family() -> Family:
-    """Return the only family that can make checkpoints.
+    """Return the only family whose checkpoints of random weights are measured.
 
     Raises:
         ModelLoadError: there are several.
     """
-    makers = [each for each in families() if each.checkpoint_maker is not None]
+    makers = [each for each in families() if each.measuring is not None]
     if len(makers) != 1:
         names = ", ".join(each.name for each in makers)
         raise ModelLoadError(f"Several families have random weights: {names}.")

@@ -29,7 +29,7 @@ def make_checkpoint(
     dtype: Annotated[str, typer.Option(help="'float32' or 'bfloat16'.")] = "float32",
     shards: Annotated[int, typer.Option(help="Files to spread the weights over.", min=1)] = 1,
     family: Annotated[
-        str | None, typer.Option(help="Whose checkpoint.", show_default="the one that has any")
+        str | None, typer.Option(help="Whose checkpoint.", show_default="the one that speaks")
     ] = None,
 ) -> None:
     """Write a checkpoint of random weights in a family's official layout.
@@ -55,7 +55,7 @@ def make_checkpoint(
 
 
 def _maker(name: str | None) -> "Family":
-    """Return the family of this name, or the only one that can make checkpoints."""
+    """Return the family of this name, or the one whose speech is measured on such checkpoints."""
     from antiphon.errors import ModelLoadError
     from antiphon.models.registry import families, family
 
@@ -64,8 +64,8 @@ def _maker(name: str | None) -> "Family":
         if found.checkpoint_maker is None:
             raise ModelLoadError(f"'{name}' has no checkpoints to be made.")
         return found
-    makers = [each for each in families() if each.checkpoint_maker is not None]
-    if len(makers) != 1:
-        names = ", ".join(each.name for each in makers)
+    measured = [each for each in families() if each.measuring is not None]
+    if len(measured) != 1:
+        names = ", ".join(each.name for each in families() if each.checkpoint_maker is not None)
         raise ModelLoadError(f"Say whose checkpoint with --family; there are: {names}.")
-    return makers[0]
+    return measured[0]

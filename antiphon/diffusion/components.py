@@ -6,7 +6,9 @@ Each stage loads what it needs and nothing else, so that stages can lie on diffe
 import gc
 from typing import Any, TypeVar
 
+import diffusers
 import torch
+import transformers
 from torch import nn
 
 from antiphon.diffusion.model_index import ModelIndex
@@ -94,6 +96,8 @@ class ComponentLoader:
         folder = self.index.path / name
         if not folder.is_dir():
             raise ModelLoadError(f"{folder}: there is no such directory")
+        for library in (diffusers, transformers):  # their bars would be drawn over ours
+            library.utils.logging.disable_progress_bar()
         try:
             return kind.from_pretrained(str(folder), local_files_only=True, **options)
         except torch.OutOfMemoryError:

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from antiphon.diffusion.protocol import DenoisingWork
+from antiphon.diffusion.protocol import DenoisingWork, preview_steps
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.spec import ImageCapabilities
@@ -47,6 +47,9 @@ class ImagePrompt:
 class ImagePrompter(ABC):
     """Builds prompts of images; a family says what it can do and how it counts tokens."""
 
+    min_steps = 1
+    """Of denoising, that the family's schedule needs."""
+
     @property
     @abstractmethod
     def capabilities(self) -> ImageCapabilities:
@@ -74,11 +77,27 @@ class ImagePrompter(ABC):
             images=request.images,
             mask=request.mask,
         )
-        check_shape(data, capabilities)
+        self._check(data)
         num_tokens = self._checked_length(data.prompt, "prompt")
         if data.negative_prompt is not None:
             num_tokens += self._checked_length(data.negative_prompt, "negative_prompt")
         return Prompt(data=data, num_tokens=num_tokens, seed=seed)
+
+    def _check(self, data: ImagePrompt) -> None:
+        """Refuse a size or a number of steps that no image could have."""
+        multiple = self.capabilities.size_multiple
+        if min(data.width, data.height) < 1 or data.width % multiple or data.height % multiple:
+            raise InvalidRequestError(
+                f"Invalid 'size': {data.width}x{data.height}. Width and height must be multiples of"
+                f" {multiple}.",
+                param="size",
+            )
+        if data.num_steps < self.min_steps:
+            raise InvalidRequestError(
+                f"Invalid 'num_inference_steps': {data.num_steps}. At least {self.min_steps} are"
+                " needed.",
+                param="num_inference_steps",
+            )
 
     def _checked_length(self, text: str, param: str) -> int:
         most = self.capabilities.max_prompt_tokens
@@ -90,26 +109,6 @@ class ImagePrompter(ABC):
                 code="string_above_max_length",
             )
         return num_tokens
-
-
-def check_shape(data: ImagePrompt, capabilities: ImageCapabilities) -> None:
-    """Refuse a size or a number of steps that no image could have.
-
-    Raises:
-        InvalidRequestError: naming the field and what is allowed.
-    """
-    multiple = capabilities.size_multiple
-    if min(data.width, data.height) < 1 or data.width % multiple or data.height % multiple:
-        raise InvalidRequestError(
-            f"Invalid 'size': {data.width}x{data.height}. Width and height must be multiples of"
-            f" {multiple}.",
-            param="size",
-        )
-    if data.num_steps < 1:
-        raise InvalidRequestError(
-            f"Invalid 'num_inference_steps': {data.num_steps}. At least 1 is needed.",
-            param="num_inference_steps",
-        )
 
 
 def image_work(
@@ -130,12 +129,5 @@ def image_work(
         cost=num_positions * (2.0 if is_guided else 1.0),
         num_bytes=num_bytes,
         batch_key=(data.width, data.height, is_guided, batch_key),
-        preview_steps=preview_steps(data.num_steps, data.num_previews),
+        preview_steps=preview_steps(data.num_previews, data.num_steps),
     )
-
-
-def preview_steps(num_steps: int, num_previews: int) -> frozenset[int]:
-    """Return the steps, from 1, after which an image is shown: evenly, none of the last step."""
-    share = num_steps / (num_previews + 1)
-    steps = {round(share * (index + 1)) for index in range(num_previews)}
-    return frozenset(step for step in steps if 0 < step < num_steps)

@@ -21,7 +21,6 @@ Written: TypeAlias = Callable[[int], None]
 
 _BYTES = {"float32": 4, "bfloat16": 2}
 _NAMES = {"float32": "F32", "bfloat16": "BF16"}
-_INDEX = "model.safetensors.index.json"
 _VALUES_AT_ONCE = 1 << 22
 
 
@@ -53,24 +52,27 @@ def write_sharded(
     dtype: Dtype,
     num_shards: int,
     written: Written | None = None,
+    stem: str = "model",
 ) -> None:
     """Write model.safetensors, or shards of about equal size with their index.
 
     What an earlier call wrote there is removed. ``written`` is called every few million values.
+    ``stem`` is what the names of the files begin with.
     """
-    for stale in (*directory.glob("model*.safetensors"), directory / _INDEX):
+    index_file = directory / f"{stem}.safetensors.index.json"
+    for stale in (*directory.glob(f"{stem}*.safetensors"), index_file):
         stale.unlink(missing_ok=True)
     if num_shards == 1:
-        write_safetensors(directory / "model.safetensors", tensors, seed, dtype, written)
+        write_safetensors(directory / f"{stem}.safetensors", tensors, seed, dtype, written)
         return
     weight_map: dict[str, str] = {}
     for number, names in enumerate(_split(tensors, num_shards), 1):
-        file = f"model-{number:05}-of-{num_shards:05}.safetensors"
+        file = f"{stem}-{number:05}-of-{num_shards:05}.safetensors"
         shard = {name: tensors[name] for name in names}
         write_safetensors(directory / file, shard, seed, dtype, written)
         weight_map |= dict.fromkeys(names, file)
     index = {"metadata": {"total_size": num_bytes(tensors, dtype)}, "weight_map": weight_map}
-    (directory / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    index_file.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def write_safetensors(

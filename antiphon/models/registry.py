@@ -15,7 +15,9 @@ __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 
 FAMILIES: dict[str, str] = {
     "hibari": "antiphon.models.hibari:FAMILY",
+    "ovis_image": "antiphon.models.ovis_image:FAMILY",
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
+    "qwen_image": "antiphon.models.qwen_image:FAMILY",
     "toy": "antiphon.models.toy:FAMILY",
 }
 DEFAULT_FAMILY = "hibari"

@@ -384,7 +384,8 @@ class Family:
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
-        measuring: what measurements of speed need; ``None`` without a ``checkpoint_maker``.
+        measuring: what measurements of the speed of speech need, with its ``checkpoint_maker``;
+            ``None`` for other families.
     """
 
     name: str

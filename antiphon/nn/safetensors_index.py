@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from antiphon.errors import ModelLoadError
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+STEM = "model"
+"""What the names of a model's files begin with, unless its library says otherwise."""
 Shape: TypeAlias = tuple[int, ...]
 
 _LENGTH_BYTES = 8
@@ -36,17 +36,22 @@ class TensorHeader:
         return math.prod(self.shape)
 
 
-def tensor_files(directory: Path) -> list[Path]:
+def tensor_files(directory: Path, stem: str = STEM) -> list[Path]:
     """Return model.safetensors, or the shards that its index lists, whether they exist or not.
+
+    Args:
+        directory: with the files.
+        stem: what their names begin with.
 
     Raises:
         ModelLoadError: there is neither, or the index is broken.
     """
-    single, index = directory / SINGLE, directory / INDEX
+    single = directory / f"{stem}.safetensors"
+    index = directory / f"{stem}.safetensors.index.json"
     if single.is_file():
         return [single]
     if not index.is_file():
-        raise ModelLoadError(f"{directory}: there is neither {SINGLE} nor {INDEX}")
+        raise ModelLoadError(f"{directory}: there is neither {single.name} nor {index.name}")
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

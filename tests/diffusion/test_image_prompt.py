@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.diffusion.image_prompt import ImagePrompter, image_work, preview_steps
+from antiphon.diffusion.image_prompt import ImagePrompter, image_work
 from antiphon.errors import InvalidRequestError
 from antiphon.models.spec import ImageCapabilities
 from antiphon.types import DiffusionParameters, ImageRequest
@@ -55,16 +55,6 @@ def test_what_no_image_could_have_is_refused(more: dict[str, Any], param: str) -
     with pytest.raises(InvalidRequestError) as refused:
         Words().build(ImageRequest(**{"prompt": "a cat", **more}), 0)
     assert refused.value.param == param
-
-
-@pytest.mark.parametrize("num_steps", [1, 2, 3, 8, 50])
-@pytest.mark.parametrize("num_previews", [0, 1, 2, 3])
-def test_previews_are_spread_over_the_steps_and_none_is_of_the_last(
-    num_steps: int, num_previews: int
-) -> None:
-    steps = sorted(preview_steps(num_steps, num_previews))
-    assert len(steps) == min(num_previews, num_steps - 1)
-    assert all(0 < step < num_steps for step in steps)
 
 
 def test_guidance_costs_a_second_pass_and_batches_apart() -> None:

@@ -22,9 +22,10 @@ from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
 
 T = TypeVar("T")
-NAMES = [family.name for family in families()]
-READY = [family.name for family in families() if not family.needs_checkpoint]
-IN_STAGES = [family.name for family in families() if len(family.tasks[SPEECH].pipeline) > 1]
+SPEAKING = [family for family in families() if SPEECH in family.tasks]
+NAMES = [family.name for family in SPEAKING]
+READY = [family.name for family in SPEAKING if not family.needs_checkpoint]
+IN_STAGES = [family.name for family in SPEAKING if len(family.tasks[SPEECH].pipeline) > 1]
 TEXT = "Hello there. How are you?"
 MAX_FRAMES = 24
 """Random weights seldom say that they are done; the others are done before."""
@@ -35,7 +36,7 @@ made: dict[str, Path] = {}
 @pytest.fixture(scope="session", autouse=True)
 def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Make a small checkpoint of random weights for every family that needs one."""
-    for family in families():
+    for family in SPEAKING:
         if family.needs_checkpoint:
             assert family.checkpoint_maker is not None, "without one it cannot be tested"
             made[family.name] = tmp_path_factory.mktemp(family.name)

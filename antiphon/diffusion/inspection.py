@@ -1,0 +1,63 @@
+"""Describes checkpoints in diffusers' layout by their indexes and headers; no tensor is read."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from antiphon.diffusion.model_index import ModelIndex
+from antiphon.errors import ModelLoadError
+from antiphon.models.spec import Inspection, Table
+from antiphon.nn.safetensors_index import TensorHeader, read_tensor_headers, tensor_files
+
+_STEMS = ("diffusion_pytorch_model", "model")
+
+
+def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -> Inspection:
+    """Return what a checkpoint's directory holds, complete or not.
+
+    Args:
+        path: the directory.
+        facts: reads what the family tells of it; raises ModelLoadError if it cannot be served.
+    """
+    problems: list[str] = []
+    told: dict[str, str | int | tuple[str, ...]] = {}
+    rows: list[tuple[str | int, ...]] = []
+    try:
+        index = ModelIndex.read(path)
+        told["Pipeline"] = index.pipeline
+        told |= facts()
+    except ModelLoadError as error:
+        problems.append(error.message)
+    else:
+        for name, kind in sorted(index.components.items()):
+            headers = _headers(path / name, problems)
+            if headers:
+                dtypes = ", ".join(sorted({header.dtype for header in headers}))
+                num_values = sum(header.num_values for header in headers)
+                num_bytes = sum(header.num_bytes for header in headers)
+                rows.append((name, kind, num_values, num_bytes, dtypes))
+        told["Parameters"] = sum(int(row[2]) for row in rows)
+    columns = ("Component", "Class", "Parameters", "Bytes", "Type")
+    tables = (Table(title="Components", columns=columns, rows=tuple(rows)), _files(path))
+    return Inspection(facts=told, tables=tables, problems=tuple(problems))
+
+
+def _headers(folder: Path, problems: list[str]) -> list[TensorHeader]:
+    """Return the tensors of a component; none of a tokenizer, which has no such files."""
+    if not folder.is_dir():
+        problems.append(f"{folder}: there is no such directory")
+        return []
+    if not (folder / "config.json").is_file():
+        return []  # no network
+    try:
+        stem = next((stem for stem in _STEMS if any(folder.glob(f"{stem}*"))), _STEMS[0])
+        files = tensor_files(folder, stem)
+        return [header for file in files for header in read_tensor_headers(file)]
+    except ModelLoadError as error:
+        problems.append(error.message)
+        return []
+
+
+def _files(path: Path) -> Table:
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    rows = tuple((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)
+    return Table(title="Files", columns=("File", "Bytes"), rows=rows)

@@ -1,0 +1,42 @@
+"""Sizes of a denoiser over packed latents, known from its configuration alone."""
+
+from dataclasses import dataclass
+
+from antiphon.diffusion.image_prompt import ImagePrompt
+from antiphon.diffusion.model_index import ModelIndex
+
+PATCH = 2
+"""Of latents, in each direction, that make a position of the denoiser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedConfig:
+    """What the stages and the prompter need to know before anything is loaded.
+
+    Attributes:
+        index: the checkpoint's components.
+        vae_scale_factor: pixels of a latent, in each direction.
+        in_channels: of a position of the denoiser.
+        inner_dim: width of the denoiser.
+        min_steps: of denoising.
+    """
+
+    index: ModelIndex
+    vae_scale_factor: int
+    in_channels: int
+    inner_dim: int
+    min_steps: int = 1
+
+    @property
+    def size_multiple(self) -> int:
+        """Of width and height, in pixels."""
+        return self.vae_scale_factor * PATCH
+
+    def latent_size(self, data: ImagePrompt) -> tuple[int, int]:
+        """Return height and width of an image's latents."""
+        return data.height // self.vae_scale_factor, data.width // self.vae_scale_factor
+
+    def num_positions(self, data: ImagePrompt) -> int:
+        """Return how many positions of the denoiser an image has."""
+        height, width = self.latent_size(data)
+        return height // PATCH * (width // PATCH)

@@ -1,0 +1,76 @@
+"""A denoiser whose transformer reads packed latents, on an Euler schedule that depends on size."""
+
+from abc import abstractmethod
+from copy import deepcopy
+
+from diffusers import FlowMatchEulerDiscreteScheduler
+from torch import Tensor
+
+from antiphon.diffusion.arrays import to_tensors
+from antiphon.diffusion.components import ComponentLoader
+from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
+from antiphon.diffusion.image_prompt import ImagePrompt, image_work
+from antiphon.diffusion.packed_config import PATCH, PackedConfig
+from antiphon.diffusion.packed_latents import dynamic_shift, even_sigmas, pack, unpack
+from antiphon.diffusion.protocol import DenoisingWork
+from antiphon.models.base import Prompt
+from antiphon.types import Latents
+
+_WIDTHS_HELD = 16
+"""Activations of a position in a block, about: streams, queries, keys, values, and four times as
+many inside the feed-forward layer."""
+
+
+class PackedDenoiser(FlowDenoiser):
+    """Steps images; a family says what guides them and what its transformer predicts.
+
+    Its final latents are ``[1, C, height, width]``.
+    """
+
+    config: PackedConfig
+
+    def load(self, loader: ComponentLoader) -> None:
+        self.config = self.read_config(loader)
+        self._scheduler = loader.other("scheduler", FlowMatchEulerDiscreteScheduler)
+
+    @abstractmethod
+    def read_config(self, loader: ComponentLoader) -> PackedConfig:
+        """Return the sizes of the checkpoint."""
+
+    @abstractmethod
+    def guidance(self, data: ImagePrompt) -> float | None:
+        """Return the scale of classifier-free guidance of an image; ``None`` without it."""
+
+    def work(self, prompt: Prompt) -> DenoisingWork:
+        data: ImagePrompt = prompt.data
+        scale = self.guidance(data)
+        num_positions = self.config.num_positions(data) + self.num_text_positions(prompt)
+        return image_work(
+            prompt,
+            num_positions=num_positions,
+            is_guided=scale is not None,
+            num_bytes=num_positions * self.config.inner_dim * _WIDTHS_HELD * self.dtype.itemsize,
+            batch_key=scale,
+        )
+
+    def num_text_positions(self, prompt: Prompt) -> int:
+        """Return how many positions the text of a pass has, about."""
+        return prompt.num_tokens
+
+    def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
+        assert conditioning is not None
+        data: ImagePrompt = prompt.data
+        height, width = self.config.latent_size(data)
+        shape = (1, self.config.in_channels // PATCH**2, height, width)
+        latents = pack(self.noise(shape, prompt.seed))
+        scheduler = deepcopy(self._scheduler)
+        scheduler.set_timesteps(
+            sigmas=even_sigmas(data.num_steps),
+            device=self.device,
+            mu=dynamic_shift(latents.shape[1], scheduler.config),
+        )
+        inputs = to_tensors(conditioning.data, self.device, self.dtype)
+        return FlowState(prompt=prompt, latents=latents, scheduler=scheduler, inputs=inputs)
+
+    def shown(self, latents: Tensor, prompt: Prompt) -> Tensor:
+        return unpack(latents, *self.config.latent_size(prompt.data))

@@ -1,0 +1,155 @@
+"""Writes checkpoints of random weights in diffusers' layout, for tests and measurements.
+
+Networks are given on the meta device: their configurations and the names and shapes of their
+tensors are all that is read of them, so that large checkpoints need little memory.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import diffusers
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
+
+from antiphon.diffusion.model_index import MODEL_INDEX
+from antiphon.errors import ModelLoadError
+from antiphon.models.random_weights import Dtype, RandomTensor, Written, num_bytes, write_sharded
+
+_BIAS_STD = 0.02
+_UNIT = ("weight", "gamma")
+"""What the factors of a normalization are called; all vectors of other names are added."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomPipeline:
+    """What a checkpoint is to hold.
+
+    Attributes:
+        pipeline: diffusers' class that loads it.
+        networks: by name of the component, on the meta device.
+        others: schedulers, tokenizers and processors, by name of the component.
+        settings: what else model_index.json says.
+        missing: optional components that it does not have.
+    """
+
+    pipeline: str
+    networks: Mapping[str, nn.Module]
+    others: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+
+
+def write_pipeline(
+    path: Path,
+    pipeline: RandomPipeline,
+    *,
+    seed: int = 0,
+    dtype: Dtype = "float32",
+    shards: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write a checkpoint's directory; it may exist, and what it holds is replaced file by file.
+
+    Args:
+        path: the directory.
+        pipeline: what it is to hold.
+        seed: of all weights.
+        dtype: of all weights.
+        shards: files that the largest network is spread over.
+        progress: called with the bytes written so far and the bytes in all.
+
+    Raises:
+        ModelLoadError: ``dtype`` is none, or there are fewer tensors than shards.
+    """
+    if dtype not in get_args(Dtype):
+        raise unknown("dtype", dtype, get_args(Dtype))
+    tensors = {name: _random_tensors(network) for name, network in pipeline.networks.items()}
+    sizes = {name: num_bytes(each, dtype) for name, each in tensors.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    if not 1 <= shards <= len(tensors[largest]):
+        raise ModelLoadError(
+            f"{len(tensors[largest])} tensors cannot be spread over {shards} files."
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    _write_index(path, pipeline)
+    for name, other in pipeline.others.items():
+        other.save_pretrained(str(path / name))
+    written = None if progress is None else _adding(progress, sum(sizes.values()))
+    for name, network in pipeline.networks.items():
+        folder = path / name
+        folder.mkdir(exist_ok=True)
+        is_transformers = isinstance(network, PreTrainedModel)
+        if isinstance(network, PreTrainedModel):
+            network.config.architectures = [type(network).__name__]
+            network.config.dtype = dtype
+            network.config.save_pretrained(str(folder))
+        else:
+            network.save_config(str(folder))  # type: ignore[operator]
+        write_sharded(
+            folder,
+            tensors[name],
+            seed + zlib.crc32(name.encode()),  # equal names in two networks differ
+            dtype,
+            shards if name == largest else 1,
+            written,
+            stem="model" if is_transformers else "diffusion_pytorch_model",
+        )
+
+
+def unknown(name: str, value: str, known: Sequence[str]) -> ModelLoadError:
+    """Return the error for an argument that is none of those that are known."""
+    return ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")
+
+
+def _write_index(path: Path, pipeline: RandomPipeline) -> None:
+    components = {**pipeline.networks, **pipeline.others}
+    content: dict[str, Any] = {
+        "_class_name": pipeline.pipeline,
+        "_diffusers_version": diffusers.__version__,
+        **pipeline.settings,
+        **{
+            name: [type(each).__module__.partition(".")[0], type(each).__name__]
+            for name, each in sorted(components.items())
+        },
+        **{name: [None, None] for name in pipeline.missing},
+    }
+    (path / MODEL_INDEX).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _random_tensors(network: nn.Module) -> dict[str, RandomTensor]:
+    """Return what to draw for each tensor that the network's own library would save."""
+    state: Mapping[str, Tensor] = network.state_dict()
+    if isinstance(network, PreTrainedModel):
+        tied = network.all_tied_weights_keys
+        state = {name: each for name, each in state.items() if name not in tied}
+        state = revert_weight_conversion(network, state)
+    return {name: _random_tensor(name, tuple(each.shape)) for name, each in state.items()}
+
+
+def _random_tensor(name: str, shape: tuple[int, ...]) -> RandomTensor:
+    """Return matrices that keep the size of what they are given, and factors of 1."""
+    num_inputs = 1
+    for size in shape[1:]:
+        num_inputs *= size
+    if num_inputs > 1:
+        return RandomTensor(shape, num_inputs**-0.5)
+    if name.rpartition(".")[2] in _UNIT:
+        return RandomTensor(shape, 0.0, mean=1.0)
+    return RandomTensor(shape, _BIAS_STD)
+
+
+def _adding(progress: Callable[[int, int], None], total: int) -> Written:
+    """Return what adds up what has been written, and calls ``progress``."""
+    done = 0
+
+    def add(num_written: int) -> None:
+        nonlocal done
+        done += num_written
+        progress(done, total)
+
+    return add

@@ -1,0 +1,56 @@
+"""Ovis-Image: images from text, by a transformer over latents; networks of diffusers."""
+
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.types import ImageRequest
+
+_HERE = "antiphon.models.ovis_image"
+
+FAMILY = Family(
+    name="ovis_image",
+    title="Ovis-Image: images from text, small, and good at writing in them",
+    architectures=("OvisImagePipeline",),
+    needs_checkpoint=True,
+    extra=Extra(
+        "omni",
+        (
+            ("diffusers", "diffusers"),
+            ("torch", "PyTorch"),
+            ("transformers", "transformers"),
+            ("accelerate", "accelerate"),
+        ),
+    ),
+    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    tasks={
+        "image": Task(
+            request=ImageRequest,
+            prompter=Ref(f"{_HERE}.prompt:OvisImagePrompter"),
+            pipeline=(
+                StageSpec(
+                    "text_encoder",
+                    StageKind.GENERATOR,
+                    ItemKind.TEXT,
+                    ItemKind.LATENTS,
+                    Ref(f"{_HERE}.text_encoder:OvisImageTextEncoder"),
+                    weights=("text_encoder/*.safetensors",),
+                ),
+                StageSpec(
+                    "denoiser",
+                    StageKind.DIFFUSION,
+                    ItemKind.LATENTS,
+                    ItemKind.LATENTS,
+                    Ref(f"{_HERE}.denoiser:OvisImageDenoiser"),
+                    weights=("transformer/*.safetensors",),
+                ),
+                StageSpec(
+                    "vae",
+                    StageKind.GENERATOR,
+                    ItemKind.LATENTS,
+                    ItemKind.IMAGE,
+                    Ref(f"{_HERE}.vae:OvisImageVae"),
+                    weights=("vae/*.safetensors",),
+                ),
+            ),
+        )
+    },
+)

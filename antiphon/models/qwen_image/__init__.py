@@ -1,0 +1,56 @@
+"""Qwen-Image: images from text, by a transformer over latents; networks of diffusers."""
+
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.types import ImageRequest
+
+_HERE = "antiphon.models.qwen_image"
+
+FAMILY = Family(
+    name="qwen_image",
+    title="Qwen-Image: images from text, legible writing in them included",
+    architectures=("QwenImagePipeline",),
+    needs_checkpoint=True,
+    extra=Extra(
+        "omni",
+        (
+            ("diffusers", "diffusers"),
+            ("torch", "PyTorch"),
+            ("transformers", "transformers"),
+            ("accelerate", "accelerate"),
+        ),
+    ),
+    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    tasks={
+        "image": Task(
+            request=ImageRequest,
+            prompter=Ref(f"{_HERE}.prompt:QwenImagePrompter"),
+            pipeline=(
+                StageSpec(
+                    "text_encoder",
+                    StageKind.GENERATOR,
+                    ItemKind.TEXT,
+                    ItemKind.LATENTS,
+                    Ref(f"{_HERE}.text_encoder:QwenImageTextEncoder"),
+                    weights=("text_encoder/*.safetensors",),
+                ),
+                StageSpec(
+                    "denoiser",
+                    StageKind.DIFFUSION,
+                    ItemKind.LATENTS,
+                    ItemKind.LATENTS,
+                    Ref(f"{_HERE}.denoiser:QwenImageDenoiser"),
+                    weights=("transformer/*.safetensors",),
+                ),
+                StageSpec(
+                    "vae",
+                    StageKind.GENERATOR,
+                    ItemKind.LATENTS,
+                    ItemKind.IMAGE,
+                    Ref(f"{_HERE}.vae:QwenImageVae"),
+                    weights=("vae/*.safetensors",),
+                ),
+            ),
+        )
+    },
+)

@@ -1,0 +1,69 @@
+"""The denoiser of Qwen-Image: a transformer over packed latents and text."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import torch
+from diffusers import QwenImageTransformer2DModel
+from torch import Tensor
+from torch.nn.functional import pad
+
+from antiphon.diffusion.components import ComponentLoader
+from antiphon.diffusion.flow_denoiser import FlowState
+from antiphon.diffusion.image_prompt import ImagePrompt
+from antiphon.diffusion.packed_config import PATCH, PackedConfig
+from antiphon.diffusion.packed_denoiser import PackedDenoiser
+from antiphon.models.qwen_image.checkpoint import read_config
+from antiphon.models.qwen_image.guidance import guidance_of
+
+
+class QwenImageDenoiser(PackedDenoiser):
+    """Steps images of Qwen-Image."""
+
+    def load(self, loader: ComponentLoader) -> None:
+        super().load(loader)
+        self._transformer = loader.module("transformer", QwenImageTransformer2DModel)
+
+    def read_config(self, loader: ComponentLoader) -> PackedConfig:
+        return read_config(loader.index.path)
+
+    def guidance(self, data: ImagePrompt) -> float | None:
+        return guidance_of(data)
+
+    def predict(self, states: Sequence[FlowState]) -> Tensor:
+        velocity = self._velocity(states, "prompt_embeds", "cond")
+        scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
+        if scale is None:
+            return velocity
+        negative = self._velocity(states, "negative_prompt_embeds", "uncond")
+        guided = negative + scale * (velocity - negative)
+        norm = torch.norm(velocity, dim=-1, keepdim=True)
+        rescaled: Tensor = guided * (norm / torch.norm(guided, dim=-1, keepdim=True))
+        return rescaled
+
+    def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+        """Return what the transformer predicts with one of the texts."""
+        embeds, mask = _padded([state.inputs[text] for state in states])
+        height, width = self.config.latent_size(states[0].prompt.data)
+        shape = (1, height // PATCH, width // PATCH)
+        with self._transformer.cache_context(context):
+            velocity: Tensor = self._transformer(
+                hidden_states=torch.cat([state.latents for state in states]),
+                timestep=self.timesteps(states) / 1000,
+                encoder_hidden_states=embeds,
+                encoder_hidden_states_mask=mask,
+                img_shapes=[[shape]] * len(states),
+                return_dict=False,
+            )[0]
+        return velocity
+
+
+def _padded(embeds: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
+    """Join texts to ``[B, T, D]``, with a mask of what is text; ``None`` if all of it is."""
+    lengths = [each.shape[1] for each in embeds]
+    longest = max(lengths)
+    joined = torch.cat([pad(each, (0, 0, 0, longest - each.shape[1])) for each in embeds])
+    if min(lengths) == longest:
+        return joined, None
+    flags = [chain([True] * length, [False] * (longest - length)) for length in lengths]
+    return joined, torch.tensor([list(each) for each in flags], device=joined.device)
