@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.diffusion_flags import DiffusionFlags
 from antiphon.cli.flags import SETTING, flag, settings_of
 from antiphon.errors import SettingsError
 
@@ -16,8 +17,8 @@ _NETWORK = "with keys, else those of one's own network"
 
 
 @dataclass(frozen=True, slots=True)
-class ServeFlags:
-    """The flags of ``antiphon serve``; ``None`` leaves a setting to the environment or the file."""
+class ServerFlags:
+    """Those of any server."""
 
     model: Annotated[
         str | None, typer.Argument(help=_MODEL, show_default=False), "model.source"
@@ -109,6 +110,11 @@ class ServeFlags:
     config: Annotated[Path | None, flag("A TOML file of settings.")] = None
 
 
+@dataclass(frozen=True, slots=True)
+class ServeFlags(DiffusionFlags, ServerFlags):
+    """The flags of ``antiphon serve``; ``None`` leaves a setting to the environment or the file."""
+
+
 def serve(flags: ServeFlags) -> None:
     """Serve a model behind an OpenAI-compatible API, with a page to try it.
 
@@ -117,13 +123,15 @@ def serve(flags: ServeFlags) -> None:
     from antiphon.cli.placement import with_stage_configs
     from antiphon.config.sources import load_settings, set_library_defaults
     from antiphon.models.registry import resolve
+    from antiphon.pipeline.acceleration_check import check_accelerations
     from antiphon.placement.settings_placement import resolved
 
     set_library_defaults()
     settings = load_settings(settings_of(flags), file=flags.config)
     settings = resolved(with_stage_configs(settings))
-    for model in settings.served():
-        resolve(model.source)  # a wrong name fails before anything heavy is imported
+    # A wrong name or flag fails before anything heavy is imported.
+    families = [resolve(model.source)[0] for model in settings.served()]
+    check_accelerations(families, settings.diffusion)
 
     if settings.server.front_ends:
         if os.name != "posix":

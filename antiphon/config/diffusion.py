@@ -1,10 +1,38 @@
 """How models that denoise are run: caches, memory, several GPUs."""
 
-from typing import Any, Literal
+import json
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from antiphon.config.base import SettingsSection
+
+
+class Acceleration(StrEnum):
+    """What a family that denoises may be able to do, if `DiffusionSettings` ask for it."""
+
+    CACHE_DIT = "cache_dit"
+    TEA_CACHE = "tea_cache"
+    VAE_SLICING = "vae_slicing"
+    VAE_TILING = "vae_tiling"
+    CPU_OFFLOAD = "cpu_offload"
+    LAYERWISE_OFFLOAD = "layerwise_offload"
+    FLOW_SHIFT = "flow_shift"
+    BOUNDARY_RATIO = "boundary_ratio"
+    ULYSSES = "ulysses"
+    RING = "ring"
+    CFG_PARALLEL = "cfg_parallel"
+
+
+def _parsed(value: Any) -> Any:
+    """Read a table that is given as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"not a JSON object: {error}") from error
 
 
 class DiffusionSettings(SettingsSection):
@@ -19,7 +47,7 @@ class DiffusionSettings(SettingsSection):
     cache_backend: Literal["cache_dit", "tea_cache"] | None = Field(
         None, description="Skip work of a step that changes little; images differ a little then."
     )
-    cache_config: dict[str, Any] = Field(
+    cache_config: Annotated[dict[str, Any], BeforeValidator(_parsed)] = Field(
         default_factory=dict, description="Parameters of the cache backend, as its documents say."
     )
     enable_cache_dit_summary: bool = Field(
@@ -50,3 +78,8 @@ class DiffusionSettings(SettingsSection):
     cfg_parallel_size: Literal[1, 2] = Field(
         1, description="2: a GPU each for the prompt and the negative prompt."
     )
+
+    @property
+    def num_processes(self) -> int:
+        """Processes that a denoiser runs in, each with a GPU."""
+        return self.ulysses_degree * self.ring_degree * self.cfg_parallel_size

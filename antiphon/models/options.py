@@ -3,11 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from antiphon.errors import InvalidRequestError
 
 Options = TypeVar("Options", bound=BaseModel)
+
+
+class NoOptions(BaseModel):
+    """The options of a task that has none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:

@@ -10,11 +10,12 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from antiphon.config import ModelSettings
-from antiphon.config.diffusion import DiffusionSettings
+from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.errors import how_to_install
+from antiphon.models.options import NoOptions
 from antiphon.types import (
     DiffusionParameters,
     ImageRequest,
@@ -237,18 +238,12 @@ class StageSpec:
 
     def num_bytes(self, context: LoadContext) -> int:
         """Estimate the memory that it needs: its weights as stored, and a cache of a set size."""
-        is_cached = self.kind is StageKind.AUTOREGRESSIVE
+        is_cached = self.kind in (StageKind.AUTOREGRESSIVE, StageKind.DIFFUSION)
         num_bytes = (context.cache_bytes or 0) if is_cached else 0
         if context.path is not None:
             files = {file for pattern in self.weights for file in context.path.glob(pattern)}
             num_bytes += sum(file.stat().st_size for file in files)
         return num_bytes
-
-
-class NoOptions(BaseModel):
-    """The options of a task that has none."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,6 +379,7 @@ class Family:
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
+        accelerations: what it can do of the settings for models that denoise.
         measuring: what measurements of the speed of speech need, with its ``checkpoint_maker``;
             ``None`` for other families.
     """
@@ -396,4 +392,5 @@ class Family:
     extra: Extra | None = None
     inspector: Ref | None = None
     checkpoint_maker: Ref | None = None
+    accelerations: frozenset[Acceleration] = frozenset()
     measuring: Measuring | None = None

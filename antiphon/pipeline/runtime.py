@@ -22,6 +22,7 @@ from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Family, LoadContext, StageSpec, Task
+from antiphon.pipeline.acceleration_check import check_accelerations, denoises
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
@@ -239,7 +240,8 @@ async def load_tasks(
     Raises:
         ModelLoadError: no family serves it, its family has no such task, or its checkpoint is
             wrong.
-        SettingsError: the placement does not fit the stages.
+        SettingsError: the placement does not fit the stages, or they cannot do what ``diffusion``
+            asks for.
     """
     family, path = await asyncio.to_thread(resolve, settings.source)
     if missing := [name for name in classes if name not in family.tasks]:
@@ -247,7 +249,10 @@ async def load_tasks(
             f"'{family.name}' does not serve '{missing[0]}', but: {', '.join(family.tasks)}."
         )
     model = settings.name or served_name(settings.source)
-    context = _context(settings, path, progress, diffusion or DiffusionSettings())
+    diffusion = diffusion or DiffusionSettings()
+    if any(denoises(family.tasks[name]) for name in classes):
+        check_accelerations((family,), diffusion)
+    context = _context(settings, path, progress, diffusion)
     placement = placement or ModelPlacement(PlacementFile(), model, settings)
     prompters = {
         name: await asyncio.to_thread(family.tasks[name].prompter.resolve(), context)

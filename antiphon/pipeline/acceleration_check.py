@@ -1,0 +1,90 @@
+"""Whether families can do what the settings of models that denoise ask for."""
+
+from collections.abc import Iterable
+
+from antiphon.config.diffusion import Acceleration, DiffusionSettings
+from antiphon.errors import SettingsError
+from antiphon.models.registry import families
+from antiphon.models.spec import Family, StageKind, Task
+
+
+def denoises(task: Task) -> bool:
+    """Whether a task's pipeline denoises."""
+    return any(stage.kind is StageKind.DIFFUSION for stage in task.pipeline)
+
+
+def check_accelerations(served: Iterable[Family], settings: DiffusionSettings) -> None:
+    """Refuse what a family that denoises cannot do, or what nobody would do.
+
+    Args:
+        served: families of the models that are served.
+        settings: of all of them.
+
+    Raises:
+        SettingsError: names the flag, the family, and the families that can.
+    """
+    wanted = accelerations_of(settings)
+    drawing = [family for family in served if any(map(denoises, family.tasks.values()))]
+    for acceleration, flag in wanted.items():
+        able = [family.name for family in families() if acceleration in family.accelerations]
+        can = f"Families that can: {', '.join(able) or 'none'}."
+        if not drawing:
+            raise SettingsError(f"{flag}: none of the models that are served denoises. {can}")
+        for family in drawing:
+            if acceleration not in family.accelerations:
+                raise SettingsError(f"{flag}: '{family.name}' cannot do that. {can}")
+    _check_together(settings)
+
+
+def accelerations_of(settings: DiffusionSettings) -> dict[Acceleration, str]:
+    """Return what the settings ask for, and by which flag; what is the default is not asked for."""
+    asked = {
+        Acceleration.CACHE_DIT: settings.cache_backend == "cache_dit"
+        and "--cache-backend cache_dit",
+        Acceleration.TEA_CACHE: settings.cache_backend == "tea_cache"
+        and "--cache-backend tea_cache",
+        Acceleration.VAE_SLICING: settings.vae_use_slicing and "--vae-use-slicing",
+        Acceleration.VAE_TILING: settings.vae_use_tiling and "--vae-use-tiling",
+        Acceleration.CPU_OFFLOAD: settings.enable_cpu_offload and "--enable-cpu-offload",
+        Acceleration.LAYERWISE_OFFLOAD: settings.enable_layerwise_offload
+        and "--enable-layerwise-offload",
+        Acceleration.FLOW_SHIFT: settings.flow_shift is not None and "--flow-shift",
+        Acceleration.BOUNDARY_RATIO: settings.boundary_ratio is not None and "--boundary-ratio",
+        Acceleration.ULYSSES: settings.ulysses_degree > 1 and "--ulysses-degree",
+        Acceleration.RING: settings.ring_degree > 1 and "--ring-degree",
+        Acceleration.CFG_PARALLEL: settings.cfg_parallel_size > 1 and "--cfg-parallel-size",
+    }
+    return {acceleration: flag for acceleration, flag in asked.items() if flag}
+
+
+def _check_together(settings: DiffusionSettings) -> None:
+    """Refuse settings that say nothing, or contradict one another.
+
+    Raises:
+        SettingsError: names the flags.
+    """
+    if settings.cache_config and settings.cache_backend is None:
+        raise SettingsError("--cache-config: it is for a --cache-backend, cache_dit or tea_cache.")
+    if settings.enable_cache_dit_summary and settings.cache_backend != "cache_dit":
+        raise SettingsError("--enable-cache-dit-summary: it is for --cache-backend cache_dit.")
+    if settings.enable_cpu_offload and settings.enable_layerwise_offload:
+        raise SettingsError(
+            "--enable-cpu-offload, --enable-layerwise-offload: only one of them is possible: the"
+            " denoiser is moved as a whole, or by its layers."
+        )
+    if settings.num_processes > 1:
+        others = [
+            (settings.cache_backend is not None, "--cache-backend"),
+            (settings.enable_cpu_offload, "--enable-cpu-offload"),
+            (settings.enable_layerwise_offload, "--enable-layerwise-offload"),
+        ]
+        for is_set, flag in others:
+            if is_set:
+                raise SettingsError(
+                    f"{flag}: not with --ulysses-degree, --ring-degree or --cfg-parallel-size."
+                )
+    if settings.ulysses_degree > 1 and settings.ring_degree > 1:
+        raise SettingsError(
+            "--ulysses-degree, --ring-degree: only one of them is possible for now: together they"
+            " need sequences that all sizes divide."
+        )

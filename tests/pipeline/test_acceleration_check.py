@@ -1,0 +1,90 @@
+"""What a family cannot do is refused at the start, by the flag's name, with those that can."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from antiphon.cli.flags import settings_of
+from antiphon.cli.serve import ServeFlags
+from antiphon.config.diffusion import Acceleration, DiffusionSettings
+from antiphon.config.sources import load_settings
+from antiphon.errors import SettingsError
+from antiphon.models.registry import family
+from antiphon.pipeline import acceleration_check
+from antiphon.pipeline.acceleration_check import accelerations_of, check_accelerations, denoises
+
+SPEAKING = family("hibari")
+PLAIN = replace(family("toy"), name="plain")
+ABLE = replace(family("toy"), name="able", accelerations=frozenset(Acceleration))
+ASKED: list[tuple[dict[str, Any], str]] = [
+    ({"cache_backend": "cache_dit"}, "--cache-backend cache_dit"),
+    ({"cache_backend": "tea_cache"}, "--cache-backend tea_cache"),
+    ({"vae_use_slicing": True}, "--vae-use-slicing"),
+    ({"vae_use_tiling": True}, "--vae-use-tiling"),
+    ({"enable_cpu_offload": True}, "--enable-cpu-offload"),
+    ({"enable_layerwise_offload": True}, "--enable-layerwise-offload"),
+    ({"flow_shift": 3.0}, "--flow-shift"),
+    ({"boundary_ratio": 0.9}, "--boundary-ratio"),
+    ({"ulysses_degree": 2}, "--ulysses-degree"),
+    ({"ring_degree": 2}, "--ring-degree"),
+    ({"cfg_parallel_size": 2}, "--cfg-parallel-size"),
+]
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration_check, "families", lambda: [SPEAKING, PLAIN, ABLE])
+
+
+@pytest.mark.parametrize(("asked", "flag"), ASKED, ids=[flag for _, flag in ASKED])
+def test_a_flag_is_refused_where_it_cannot_be_honoured(asked: dict[str, Any], flag: str) -> None:
+    settings = DiffusionSettings(**asked)
+    assert [*accelerations_of(settings).values()] == [flag]
+    check_accelerations([SPEAKING, ABLE], settings)
+    with pytest.raises(SettingsError, match=f"{flag}: 'plain' cannot.* can: able"):
+        check_accelerations([PLAIN, ABLE], settings)
+    with pytest.raises(SettingsError, match=f"{flag}: none of the models.* can: able"):
+        check_accelerations([SPEAKING], settings)
+
+
+def test_every_acceleration_is_asked_for_by_some_flag() -> None:
+    asked = [accelerations_of(DiffusionSettings(**each)) for each, _ in ASKED]
+    assert {key for each in asked for key in each} == set(Acceleration)
+
+
+def test_nothing_is_asked_for_by_default() -> None:
+    check_accelerations([SPEAKING, PLAIN], DiffusionSettings())
+    assert {name for name, task in PLAIN.tasks.items() if denoises(task)} == {"image", "video"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"cache_config": {"threshold": 0.1}}, "--cache-config: it is for"),
+        ({"enable_cache_dit_summary": True, "cache_backend": "tea_cache"}, "summary: it is for"),
+        ({"enable_cpu_offload": True, "enable_layerwise_offload": True}, "only one of them"),
+        ({"cfg_parallel_size": 2, "cache_backend": "cache_dit"}, "--cache-backend: not with"),
+        ({"ulysses_degree": 2, "ring_degree": 2}, "only one of them"),
+    ],
+)
+def test_what_contradicts_or_says_nothing_is_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        check_accelerations([ABLE], DiffusionSettings(**asked))
+
+
+def test_flags_become_settings() -> None:
+    flags = ServeFlags(
+        "toy",
+        cache_backend="cache_dit",
+        cache_config='{"residual_diff_threshold": 0.1}',
+        default_video_fps=12,
+        cfg_parallel_size=2,
+    )
+    settings = load_settings(settings_of(flags), environment={})
+    assert settings.diffusion.cache_config == {"residual_diff_threshold": 0.1}
+    assert settings.diffusion.num_processes == 2
+    assert settings.videos.default_fps == 12
+    for wrong in ("{", "[1]"):
+        with pytest.raises(SettingsError, match="cache_config"):
+            load_settings({"diffusion.cache_config": wrong}, environment={})
