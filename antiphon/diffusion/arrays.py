@@ -42,7 +42,5 @@ def to_pixels(values: Tensor) -> NDArray[Any]:
     Returns:
         Of uint8, shape ``[..., height, width, channels]``.
     """
-    shown = (values * 0.5 + 0.5).clamp(0, 1)
-    unit = shown.cpu().movedim(-3, -1).float().numpy()
-    rounded: NDArray[Any] = (unit * 255).round().astype("uint8")
-    return rounded
+    shown = (values * 0.5 + 0.5).clamp(0, 1).float()
+    return (shown * 255).round().to(torch.uint8).movedim(-3, -1).contiguous().cpu().numpy()

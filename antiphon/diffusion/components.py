@@ -43,12 +43,15 @@ class ComponentLoader:
         self.device = resolve_device(context.device, context.memory_fraction)
         self.dtype = resolve_dtype(context.dtype, self.device)
 
-    def module(self, name: str, kind: type[ModuleT]) -> ModuleT:
+    def module(
+        self, name: str, kind: type[ModuleT], *, dtype: torch.dtype | None = None
+    ) -> ModuleT:
         """Load a network of diffusers or transformers; it is frozen, on the device.
 
         Args:
             name: of the component, and of its folder.
             kind: its class.
+            dtype: of its weights; default: that of the loader.
 
         Raises:
             ModelLoadError: it is not there, of another class, its files are broken, or its tensors
@@ -62,9 +65,9 @@ class ComponentLoader:
             progress(0, num_bytes)
         # The two libraries call the same argument by different names.
         from_diffusers = kind.__module__.startswith("diffusers.")
-        dtype = {"torch_dtype" if from_diffusers else "dtype": self.dtype}
+        weights = {"torch_dtype" if from_diffusers else "dtype": dtype or self.dtype}
         module, report = self._load(
-            name, kind, use_safetensors=True, output_loading_info=True, **dtype
+            name, kind, use_safetensors=True, output_loading_info=True, **weights
         )
         problems = [
             f"{what.replace('_', ' ')}: {some(map(str, report[what]))}"

@@ -31,6 +31,11 @@ class VaeDecoder(ABC):
     def load(self, loader: ComponentLoader) -> None:
         """Load the components that this stage needs."""
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in: as the settings say, unless a family says otherwise."""
+        return self._loader.dtype
+
     @abstractmethod
     def decode(self, latents: Tensor, prompt: Prompt) -> Tensor:
         """Decode latents; called in inference mode, in one thread.
@@ -48,8 +53,7 @@ class VaeDecoder(ABC):
         """Yield the picture of the latents that are the prompt's conditioning."""
         latents: Latents = prompt.conditioning
         with self._lock, torch.inference_mode():
-            loader = self._loader
-            given = to_tensor(latents.data, loader.device, loader.dtype)
+            given = to_tensor(latents.data, self._loader.device, self.dtype)
             values = self.decode(given, prompt)[0]
         yield self.item(values, prompt, latents.preview_index)
 

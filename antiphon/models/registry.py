@@ -19,6 +19,7 @@ FAMILIES: dict[str, str] = {
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
     "qwen_image": "antiphon.models.qwen_image:FAMILY",
     "toy": "antiphon.models.toy:FAMILY",
+    "wan_video": "antiphon.models.wan_video:FAMILY",
 }
 DEFAULT_FAMILY = "hibari"
 

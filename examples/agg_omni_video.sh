@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Videos from text: serves Wan 2.1 (1.3B) with all stages on one GPU, and makes a video.
+#
+#   MODEL=Wan-AI/Wan2.2-TI2V-5B-Diffusers examples/agg_omni_video.sh --port 8100
+#
+# Further arguments go to `antiphon serve`.
+set -euo pipefail
+
+MODEL=${MODEL:-Wan-AI/Wan2.1-T2V-1.3B-Diffusers}
+PORT=${PORT:-8000}
+ADDRESS=http://127.0.0.1:$PORT
+
+antiphon serve "$MODEL" --output-modalities video --port "$PORT" "$@" &
+SERVER=$!
+trap 'kill "$SERVER" 2>/dev/null || true' EXIT
+until curl --silent --fail --output /dev/null "$ADDRESS/ready"; do
+    kill -0 "$SERVER" # ends here if the server could not start
+    sleep 1
+done
+
+curl --fail-with-body "$ADDRESS/v1/videos" \
+    --header 'Content-Type: application/json' \
+    --data @- <<REQUEST
+{
+  "model": "$MODEL",
+  "prompt": "A red fox runs through fresh snow at dawn",
+  "size": "832x480",
+  "seconds": 4,
+  "response_format": "url",
+  "nvext": {"fps": 16, "num_inference_steps": 40, "guidance_scale": 5.0, "seed": 42}
+}
+REQUEST
+echo
+echo "The server goes on at $ADDRESS; press Ctrl-C to stop it."
+wait "$SERVER"
