@@ -59,10 +59,6 @@ class ImagePrompter(ABC):
     def count_tokens(self, text: str) -> int:
         """Return how many tokens a text has."""
 
-    def choose_size(self, request: ImageRequest) -> tuple[int, int]:
-        """Return width and height for a request that says none."""
-        return self.capabilities.default_size
-
     def build(self, request: ImageRequest, seed: int) -> Prompt:
         """Build the prompt of one image; defaults fill what the request leaves open.
 
@@ -70,7 +66,7 @@ class ImagePrompter(ABC):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         capabilities = self.capabilities
-        width, height = self.choose_size(request)
+        width, height = capabilities.default_size
         data = ImagePrompt(
             prompt=request.prompt,
             negative_prompt=request.negative_prompt,

@@ -5,6 +5,7 @@ tensors are all that is read of them, so that large checkpoints need little memo
 """
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ class RandomPipeline:
         others: schedulers, tokenizers and processors, by name of the component.
         settings: what else model_index.json says.
         missing: optional components that it does not have.
+        weights: mean and standard deviation of tensors that the usual ones do not suit, by regular
+            expressions for whole names.
     """
 
     pipeline: str
@@ -42,6 +45,7 @@ class RandomPipeline:
     others: Mapping[str, Any]
     settings: Mapping[str, Any] = field(default_factory=dict)
     missing: Sequence[str] = ()
+    weights: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def write_pipeline(
@@ -68,7 +72,10 @@ def write_pipeline(
     """
     if dtype not in get_args(Dtype):
         raise unknown("dtype", dtype, get_args(Dtype))
-    tensors = {name: _random_tensors(network) for name, network in pipeline.networks.items()}
+    tensors = {
+        name: _random_tensors(network, pipeline.weights)
+        for name, network in pipeline.networks.items()
+    }
     sizes = {name: num_bytes(each, dtype) for name, each in tensors.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     if not 1 <= shards <= len(tensors[largest]):
@@ -121,14 +128,20 @@ def _write_index(path: Path, pipeline: RandomPipeline) -> None:
     (path / MODEL_INDEX).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _random_tensors(network: nn.Module) -> dict[str, RandomTensor]:
+def _random_tensors(
+    network: nn.Module, weights: Mapping[str, tuple[float, float]]
+) -> dict[str, RandomTensor]:
     """Return what to draw for each tensor that the network's own library would save."""
     state: Mapping[str, Tensor] = network.state_dict()
     if isinstance(network, PreTrainedModel):
         tied = network.all_tied_weights_keys
         state = {name: each for name, each in state.items() if name not in tied}
         state = revert_weight_conversion(network, state)
-    return {name: _random_tensor(name, tuple(each.shape)) for name, each in state.items()}
+    made = {name: _random_tensor(name, tuple(each.shape)) for name, each in state.items()}
+    for pattern, (mean, std) in weights.items():
+        for name in filter(re.compile(pattern).fullmatch, made):
+            made[name] = RandomTensor(made[name].shape, std, mean)
+    return made
 
 
 def _random_tensor(name: str, shape: tuple[int, ...]) -> RandomTensor:

@@ -14,6 +14,7 @@ from antiphon.models.spec import Family, Ref
 __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 
 FAMILIES: dict[str, str] = {
+    "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
     "ovis_image": "antiphon.models.ovis_image:FAMILY",
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",

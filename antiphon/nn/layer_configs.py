@@ -31,6 +31,8 @@ class TransformerConfig:
         window: keys that a query sees, itself included; ``None`` is all before it.
         rotary_dim: first dimensions of a head that are rotated; ``None`` is all, 0 is none.
         rope_scaling: of the rotary embedding.
+        rope_sections: pairs of dimensions that turn with each axis of a position, in turn, as in
+            Qwen2-VL's multimodal rotary embedding; empty: a position is one number.
     """
 
     hidden_size: int
@@ -45,6 +47,7 @@ class TransformerConfig:
     window: int | None = None
     rotary_dim: int | None = None
     rope_scaling: Llama3Scaling | None = None
+    rope_sections: tuple[int, ...] = ()
 
     @property
     def num_rotated(self) -> int:

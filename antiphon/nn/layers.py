@@ -18,6 +18,10 @@ Weights = Mapping[str, Tensor]
 """Tensors by their names in a checkpoint."""
 
 
+_NUM_AXES = 3
+"""Of a position in a multimodal rotary embedding: time, height and width."""
+
+
 @dataclass(frozen=True, slots=True)
 class Linear:
     """``x @ weight.T + bias``; weight ``[num_outputs, num_inputs]``.
@@ -90,7 +94,11 @@ class SwiGLU:
 
     @classmethod
     def of(cls, weights: Weights, name: str) -> "SwiGLU":
-        gate_up = Linear.joined(weights, f"{name}.gate_proj", f"{name}.up_proj")
+        """Take gate and up apart, or joined in ``gate_up_proj``, as GLM-4 keeps them."""
+        if f"{name}.gate_up_proj.weight" in weights:
+            gate_up = Linear.of(weights, f"{name}.gate_up_proj")
+        else:
+            gate_up = Linear.joined(weights, f"{name}.gate_proj", f"{name}.up_proj")
         return cls(gate_up, Linear.of(weights, f"{name}.down_proj"))
 
     def __call__(self, states: Tensor) -> Tensor:
@@ -117,10 +125,13 @@ class Rope:
     Attributes:
         cosines: shape ``[max_positions, head_dim]``, the second half equal to the first.
         sines: same shape.
+        axes: of a position, with which each dimension turns, int64 ``[head_dim]``; ``None``: a
+            position is one number.
     """
 
     cosines: Tensor
     sines: Tensor
+    axes: Tensor | None = None
 
     @classmethod
     def build(cls, config: TransformerConfig, max_positions: int, like: Tensor) -> "Rope":
@@ -132,10 +143,21 @@ class Rope:
         still = torch.zeros(config.head_dim // 2 - len(frequencies))
         angles = torch.arange(max_positions).float()[:, None] * torch.cat((frequencies, still))
         angles = torch.cat((angles, angles), dim=-1)
-        return cls(angles.cos().to(like), angles.sin().to(like))
+        axes = _axes(config)
+        axes = None if axes is None else axes.to(like.device)
+        return cls(angles.cos().to(like), angles.sin().to(like), axes)
 
     def at(self, positions: Tensor) -> Rotation:
-        """Return the rotation of ``positions``, an index of any shape."""
+        """Return the rotation of ``positions``, an index of any shape.
+
+        Where a position has axes, they are the last dimension.
+        """
+        if self.axes is not None:
+            places = (
+                positions[..., self.axes],
+                torch.arange(len(self.axes), device=positions.device),
+            )
+            return Rotation(self.cosines[places].unsqueeze(-2), self.sines[places].unsqueeze(-2))
         return Rotation(self.cosines[positions].unsqueeze(-2), self.sines[positions].unsqueeze(-2))
 
     def between(self, start: int, end: int) -> Rotation:
@@ -167,6 +189,18 @@ def _frequencies(config: TransformerConfig, rotary_dim: int) -> Tensor:
     share = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
     share = share.clamp(0.0, 1.0)  # 1: short wavelengths, which stay
     return share * frequencies + (1.0 - share) * frequencies / scaling.factor
+
+
+def _axes(config: TransformerConfig) -> Tensor | None:
+    """Return with which axis each dimension of a head turns, ``[head_dim]``."""
+    if not config.rope_sections:
+        return None
+    half = config.head_dim // 2
+    axes = [
+        index % _NUM_AXES for index, size in enumerate(config.rope_sections) for _ in range(size)
+    ]
+    axes += [0] * (half - len(axes))  # those that are not rotated
+    return torch.tensor([*axes, *axes])
 
 
 @dataclass(frozen=True, slots=True)

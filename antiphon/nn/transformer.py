@@ -19,7 +19,12 @@ if TYPE_CHECKING:  # it needs Triton
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """Attention, then feed-forward, each normed before and added to what went in."""
+    """Attention, then feed-forward, each normed before and added to what went in.
+
+    Attributes:
+        attention_output_norm: of what attention adds, as in GLM-4; ``None``: it is added as it is.
+        feed_forward_output_norm: likewise.
+    """
 
     heads: QKVHeads
     attention_norm: RMSNorm
@@ -27,15 +32,20 @@ class DecoderLayer:
     output: Linear
     feed_forward_norm: RMSNorm
     feed_forward: SwiGLU
+    attention_output_norm: RMSNorm | None = None
+    feed_forward_output_norm: RMSNorm | None = None
 
     @classmethod
     def of(cls, weights: Weights, name: str, config: TransformerConfig) -> "DecoderLayer":
-        """Take the layer ``name``; norms of queries and keys, and biases, if there are any."""
+        """Take the layer ``name``; biases, and norms beside the usual two, if there are any."""
         attention = f"{name}.self_attn"
         order = rotary_order(config.head_dim, config.num_rotated)
 
         def norm(part: str) -> RMSNorm:
             return RMSNorm(weights[f"{name}.{part}.weight"], config.norm_eps)
+
+        def output_norm(part: str) -> RMSNorm | None:
+            return norm(part) if f"{name}.{part}.weight" in weights else None
 
         def head_norm(part: str) -> RMSNorm | None:
             weight = weights.get(f"{attention}.{part}.weight")
@@ -50,16 +60,28 @@ class DecoderLayer:
             output=Linear.of(weights, f"{attention}.o_proj"),
             feed_forward_norm=norm("post_attention_layernorm"),
             feed_forward=SwiGLU.of(weights, f"{name}.mlp"),
+            attention_output_norm=output_norm("post_self_attn_layernorm"),
+            feed_forward_output_norm=output_norm("post_mlp_layernorm"),
         )
+
+    @property
+    def has_output_norms(self) -> bool:
+        """Whether what is added is normed; fused products add at once."""
+        return self.attention_output_norm is not None or self.feed_forward_output_norm is not None
 
     def __call__(
         self, index: int, states: Tensor, normed: Tensor, rotation: Rotation, attend: Attend
     ) -> tuple[Tensor, Tensor]:
         """Take the states and them normed; return the states, and what is to be added to them."""
         joined = self.query_key_value(normed)
-        attended = attend(index, joined, self.heads, rotation)
-        states, normed = self.feed_forward_norm.after(states, self.output(attended))
-        return states, self.feed_forward(normed)
+        branch = self.output(attend(index, joined, self.heads, rotation))
+        if self.attention_output_norm is not None:
+            branch = self.attention_output_norm(branch)
+        states, normed = self.feed_forward_norm.after(states, branch)
+        branch = self.feed_forward(normed)
+        if self.feed_forward_output_norm is not None:
+            branch = self.feed_forward_output_norm(branch)
+        return states, branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +143,11 @@ class Transformer:
             for each in self.layers
         )
         return any(linear.bias is not None for layer in linears for linear in layer)
+
+    @property
+    def has_output_norms(self) -> bool:
+        """See `DecoderLayer`."""
+        return any(layer.has_output_norms for layer in self.layers)
 
     @property
     def first_norm(self) -> Tensor:
@@ -198,7 +225,7 @@ class Transformer:
         from antiphon.nn.kernels import fused_linear
 
         is_small = some.shape[:-1].numel() <= fused_linear.MAX_ROWS or self.is_batch_invariant
-        return is_small and not self.has_biases
+        return is_small and not self.has_biases and not self.has_output_norms
 
 
 def _num_positions(states: "Tensor | PreNormState") -> int:

@@ -27,6 +27,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes in all."""
 
 _DTYPES = ("F32", "BF16", "F16")
+_NOTHING = r"(?!)"  # matches no name
 
 
 class LazyWeights(Mapping[str, Tensor]):
@@ -95,6 +96,7 @@ def open_weights(
     like: Tensor,
     part: str = "",
     unused: str | None = None,
+    others: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Weights]:
     """Check a directory against its layout, and give the tensors of one part of it to a builder.
@@ -107,13 +109,15 @@ def open_weights(
         like: a tensor of the wanted type, on the wanted device.
         part: what the names of the part begin with.
         unused: a regular expression for whole names that the part does not need.
+        others: one for whole names beside the layout, which are read elsewhere.
         progress: called after every tensor.
 
     Raises:
         ModelLoadError: the files are not what the layout says, or a tensor was left out.
     """
-    skip = re.compile(unused or r"(?!)")
+    skip, beside = re.compile(unused or _NOTHING), re.compile(others or _NOTHING)
     headers = read_directory(directory)
+    headers = {name: each for name, each in headers.items() if not beside.fullmatch(name)}
     problems = layout_problems({name: each.shape for name, (_, each) in headers.items()}, layout)
     if problems:
         raise ModelLoadError(f"{directory}: tensors {'; '.join(problems)}")

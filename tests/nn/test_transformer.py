@@ -34,7 +34,7 @@ NUM_POSITIONS = 11
 
 
 def made_weights(
-    config: TransformerConfig, *, has_norms: bool, has_bias: bool
+    config: TransformerConfig, *, has_norms: bool, has_bias: bool, has_output_norms: bool = False
 ) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(0)
     width, head = config.hidden_size, config.head_dim
@@ -55,6 +55,9 @@ def made_weights(
         }
         if has_norms:
             shapes |= {f"{layer}.self_attn.{part}_norm": (head,) for part in "qk"}
+        if has_output_norms:
+            for part in ("post_self_attn_layernorm", "post_mlp_layernorm"):
+                shapes[f"{layer}.{part}"] = (width,)
     weights = {}
     for name, shape in shapes.items():
         made = torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
@@ -120,10 +123,12 @@ def plain(x: Tensor, weights: dict[str, Tensor], config: TransformerConfig) -> T
         scores = torch.einsum("qhd,khd->hqk", queries, keys) / math.sqrt(config.head_dim)
         shares = scores.masked_fill(~mask, -torch.inf).softmax(-1)
         attended = torch.einsum("hqk,khd->qhd", shares, values).flatten(1)
-        x = x + linear(attended, f"{name}.self_attn.o_proj")
+        branch = linear(attended, f"{name}.self_attn.o_proj")
+        x = x + norm(branch, f"{name}.post_self_attn_layernorm")
         inner = norm(x, f"{name}.post_attention_layernorm")
         gate, up = (linear(inner, f"{name}.mlp.{part}_proj") for part in ("gate", "up"))
-        x = x + linear(torch.nn.functional.silu(gate) * up, f"{name}.mlp.down_proj")
+        branch = linear(torch.nn.functional.silu(gate) * up, f"{name}.mlp.down_proj")
+        x = x + norm(branch, f"{name}.post_mlp_layernorm")
     return norm(x, "norm")
 
 
@@ -134,10 +139,46 @@ def test_prefill_and_decode_are_plain_arithmetic(
     kind: str, has_norms: bool, has_bias: bool
 ) -> None:
     config = KINDS[kind]
-    weights = made_weights(config, has_norms=has_norms, has_bias=has_bias)
-    model = Transformer.of(
-        {f"model.{name}": each for name, each in weights.items()}, "model", config, 40
-    )
+    assert_plain(config, made_weights(config, has_norms=has_norms, has_bias=has_bias))
+
+
+def test_what_is_added_may_be_normed_and_gate_and_up_be_joined() -> None:
+    weights = made_weights(PLAIN, has_norms=False, has_bias=True, has_output_norms=True)
+    assert_plain(PLAIN, weights)
+    apart = model_of(PLAIN, weights)
+    assert apart.has_output_norms
+    for index in range(PLAIN.num_layers):
+        name = f"layers.{index}.mlp"
+        parts = [weights.pop(f"{name}.{part}_proj.weight") for part in ("gate", "up")]
+        weights[f"{name}.gate_up_proj.weight"] = torch.cat(parts)
+    joined = model_of(PLAIN, weights)
+    for one, other in zip(apart.layers, joined.layers, strict=True):
+        assert torch.equal(one.feed_forward.gate_up.weight, other.feed_forward.gate_up.weight)
+
+
+def test_each_section_of_a_head_turns_with_its_own_axis() -> None:
+    config = replace(PLAIN, head_dim=16, rotary_dim=12, rope_sections=(1, 2, 1, 2))
+    rope = Rope.build(config, 9, like=torch.zeros(()))
+    plain_rope = Rope.build(replace(config, rope_sections=()), 9, like=torch.zeros(()))
+    position = torch.tensor([[2, 5, 7], [3, 3, 3]])
+    turned = rope.at(position)
+    for dimension, axis in enumerate([0, 1, 1, 2, 0, 0]):  # the first axis comes again
+        for at in (dimension, dimension + 8):
+            expected = plain_rope.at(position[:, axis])
+            assert torch.equal(turned.cosines[..., at], expected.cosines[..., at])
+            assert torch.equal(turned.sines[..., at], expected.sines[..., at])
+    assert not turned.sines[..., 6:8].any()
+    assert torch.equal(turned.sines[1], plain_rope.at(position[1, 0]).sines)
+
+
+def model_of(config: TransformerConfig, weights: dict[str, Tensor]) -> Transformer:
+    named = {f"model.{name}": each for name, each in weights.items()}
+    return Transformer.of(named, "model", config, 40)
+
+
+def assert_plain(config: TransformerConfig, weights: dict[str, Tensor]) -> None:
+    """Assert that prefill and decode are what plain arithmetic gives."""
+    model = model_of(config, weights)
     table = torch.arange(10, dtype=torch.int32).flip(0)[None]
     cache = PagedCache.zeros(model.kv_shape, 10, 4, table, like=torch.zeros(()))
     states = torch.randn(NUM_POSITIONS, config.hidden_size, generator=torch.Generator())

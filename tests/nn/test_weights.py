@@ -95,6 +95,13 @@ def test_a_part_hides_the_rest(tmp_path: Path) -> None:
         assert weights["a.weight"].shape == (2, 3)
 
 
+def test_what_is_read_elsewhere_is_in_no_layout(tmp_path: Path) -> None:
+    write(tmp_path)
+    layout = {name: shape for name, shape in LAYOUT.items() if name.startswith("a.")}
+    with open_weights(tmp_path, layout, like=LIKE, others=r"b\..*") as weights:
+        assert {name: weights[name].shape for name in weights} == layout
+
+
 def test_a_tensor_that_nobody_reads_is_named(tmp_path: Path) -> None:
     write(tmp_path)
     with (

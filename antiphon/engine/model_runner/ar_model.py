@@ -153,12 +153,15 @@ class ARModel(Protocol[RequestT]):
         """Return the inputs of a step: the fed-back frame, with the text beside the next."""
         ...
 
-    def forward(self, states: Any, positions: Tensor, attends: Sequence[Attend]) -> Tensor:
+    def forward(
+        self, states: Any, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
         """Return hidden states, ``[rows, positions, width]``.
 
         Args:
             states: of `embed`; or of `embed_prompts`, with a row in front.
-            positions: int64 ``[rows, positions]``.
+            slots: that the positions are of, int64 ``[rows, positions]``.
+            positions: likewise.
             attends: one for each of `kv_shapes`.
         """
         ...

@@ -133,4 +133,5 @@ class DecodeSteps(Generic[RequestT]):
             DecodeAttention(stack, inputs.slots, inputs.positions, shape.num_visible)
             for stack in self._caches.stacks
         ]
-        return self._model.forward(inputs.states, inputs.positions[:, None], attends)[:, 0]
+        slots, positions = inputs.slots[:, None], inputs.positions[:, None]
+        return self._model.forward(inputs.states, slots, positions, attends)[:, 0]

@@ -119,7 +119,8 @@ class Prefiller(Generic[RequestT]):
 
     def _compute(self, states: Tensor, tokens: Tokens) -> Tensor:
         attends = [PrefillAttention(stack, tokens) for stack in self._caches.stacks]
-        return self._model.forward(states[None], tokens.positions[None], attends)
+        slots, positions = tokens.slots[None], tokens.positions[None]
+        return self._model.forward(states[None], slots, positions, attends)
 
 
 def _passes(spans: Sequence[PromptSpan[Any]]) -> Iterator[tuple[int, list[_Piece]]]:

@@ -174,7 +174,11 @@ class LanguageModel:
         return Inputs(slots, (self.pending[slots] + text)[:, None], positions, frames)
 
     def forward(
-        self, states: "Tensor | PreNormState", positions: Tensor, attends: Sequence[Attend]
+        self,
+        states: "Tensor | PreNormState",
+        slots: Tensor,
+        positions: Tensor,
+        attends: Sequence[Attend],
     ) -> Tensor:
         rotation = self.talker.transformer.rope.at(positions)
         return self.talker.transformer(states, rotation, attends[0])

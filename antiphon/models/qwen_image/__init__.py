@@ -1,4 +1,4 @@
-"""Qwen-Image and Qwen-Image-Edit: images from text, and images changed; networks of diffusers."""
+"""Qwen-Image: images from text, by a transformer over latents; networks of diffusers."""
 
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import ImageRequest
@@ -7,8 +7,8 @@ _HERE = "antiphon.models.qwen_image"
 
 FAMILY = Family(
     name="qwen_image",
-    title="Qwen-Image and Qwen-Image-Edit: images from text, and images changed as a text says",
-    architectures=("QwenImagePipeline", "QwenImageEditPipeline", "QwenImageEditPlusPipeline"),
+    title="Qwen-Image: images from text, legible writing in them included",
+    architectures=("QwenImagePipeline",),
     needs_checkpoint=True,
     extra=Extra(
         "omni",
@@ -31,7 +31,7 @@ FAMILY = Family(
                     StageKind.GENERATOR,
                     ItemKind.TEXT,
                     ItemKind.LATENTS,
-                    Ref(f"{_HERE}.text_encoder:load_text_encoder"),
+                    Ref(f"{_HERE}.text_encoder:QwenImageTextEncoder"),
                     weights=("text_encoder/*.safetensors",),
                 ),
                 StageSpec(

@@ -87,7 +87,9 @@ class TwoStackModel:
         positions, frames = self.slots.positions[slots], self.slots.frames[slots]
         return Inputs(slots, self.pending[slots][:, None], positions, frames)
 
-    def forward(self, states: Tensor, positions: Tensor, attends: Sequence[Attend]) -> Tensor:
+    def forward(
+        self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
+    ) -> Tensor:
         for stack, attend in zip(self.stacks, attends, strict=True):
             states = stack(states, stack.rope.at(positions), attend)
         return states

@@ -1,0 +1,66 @@
+"""GLM-Image: a language model draws the codes of an image, a diffusion transformer paints it."""
+
+from antiphon.models.glm_image.options import FAMILY_NAME, GlmImageOptions
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.types import ImageRequest
+
+_HERE = "antiphon.models.glm_image"
+
+FAMILY = Family(
+    name=FAMILY_NAME,
+    title="GLM-Image: images from text by a language model and a diffusion transformer",
+    architectures=("GlmImagePipeline",),
+    needs_checkpoint=True,
+    extra=Extra(
+        "omni",
+        (
+            ("diffusers", "diffusers"),
+            ("torch", "PyTorch"),
+            ("transformers", "transformers"),
+            ("accelerate", "accelerate"),
+        ),
+    ),
+    inspector=Ref(f"{_HERE}.checkpoint:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    tasks={
+        "image": Task(
+            request=ImageRequest,
+            prompter=Ref(f"{_HERE}.prompt:GlmImagePrompter"),
+            options=GlmImageOptions,
+            pipeline=(
+                StageSpec(
+                    "prior",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.TEXT,
+                    ItemKind.TOKENS,
+                    Ref(f"{_HERE}.prior:load_prior"),
+                    weights=("vision_language_encoder/*.safetensors",),
+                ),
+                StageSpec(
+                    "text_encoder",
+                    StageKind.GENERATOR,
+                    ItemKind.TOKENS,
+                    ItemKind.LATENTS,
+                    Ref(f"{_HERE}.text_encoder:GlmImageTextEncoder"),
+                    weights=("text_encoder/*.safetensors",),
+                ),
+                StageSpec(
+                    "denoiser",
+                    StageKind.DIFFUSION,
+                    ItemKind.LATENTS,
+                    ItemKind.LATENTS,
+                    Ref(f"{_HERE}.denoiser:GlmImageDenoiser"),
+                    weights=("transformer/*.safetensors",),
+                ),
+                StageSpec(
+                    "vae",
+                    StageKind.GENERATOR,
+                    ItemKind.LATENTS,
+                    ItemKind.IMAGE,
+                    Ref(f"{_HERE}.vae:GlmImageVae"),
+                    weights=("vae/*.safetensors",),
+                ),
+            ),
+        )
+    },
+)

@@ -1,0 +1,69 @@
+"""The second stage of GLM-Image: glyphs to be written, and codes as the denoiser has them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from diffusers import GlmImagePipeline
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import ByT5Tokenizer, T5EncoderModel
+
+from antiphon.diffusion.components import ComponentLoader
+from antiphon.diffusion.text_encoder import TextEncoder
+from antiphon.errors import EngineError
+from antiphon.models.base import Prompt
+from antiphon.models.glm_image.prior_request import PriorPrompt
+from antiphon.models.glm_image.prompt import GlmImagePrompt
+from antiphon.types import Latents
+
+_TOKENS_A_SIDE = 2  # of the denoiser, for a code
+
+
+class GlmImageTextEncoder(TextEncoder):
+    """Yields ``prior_token_ids``, ``[1, T]``, ``prompt_embeds``, and ``negative_prompt_embeds``.
+
+    The negative embeddings, of no text, are there with guidance only.
+    """
+
+    def load(self, loader: ComponentLoader) -> None:
+        self._pipeline = GlmImagePipeline(
+            tokenizer=loader.other("tokenizer", ByT5Tokenizer),
+            processor=None,
+            text_encoder=loader.module("text_encoder", T5EncoderModel),
+            vision_language_encoder=None,
+            vae=None,
+            transformer=None,
+            scheduler=None,
+        )
+
+    def encode(self, prompt: Prompt) -> Mapping[str, Tensor]:
+        data: GlmImagePrompt = prompt.data
+        latents: Latents = prompt.conditioning
+        encoded = {"prior_token_ids": torch.from_numpy(prior_tokens(data.prior, latents))[None]}
+        encoded["prompt_embeds"] = self._embeds(data.image.prompt)
+        if data.guidance is not None:
+            encoded["negative_prompt_embeds"] = self._embeds("")
+        return encoded
+
+    def _embeds(self, text: str) -> Tensor:
+        embeds: Tensor = self._pipeline.encode_prompt(
+            text, False, device=self._loader.device, dtype=self._loader.dtype
+        )[0]
+        return embeds
+
+
+def prior_tokens(prompt: PriorPrompt, drawn: Latents) -> NDArray[np.int64]:
+    """Return the denoiser's tokens for what the prior has drawn, row by row: four for a code.
+
+    Raises:
+        EngineError: the prior has failed before its grids were full.
+    """
+    codes = np.concatenate(drawn.data)
+    if len(codes) != prompt.num_codes:
+        raise EngineError(
+            f"The prior ended after {len(codes)} of the {prompt.num_codes} codes of the image."
+        )
+    image = prompt.image_codes(codes)
+    tokens: NDArray[np.int64] = image.repeat(_TOKENS_A_SIDE, 0).repeat(_TOKENS_A_SIDE, 1).ravel()
+    return tokens
