@@ -86,7 +86,7 @@ def scale(
         raise SettingsError("Say both a stage and the number of its replicas, or neither.")
     settings = load_settings({"server.ray_address": address})
     try:
-        found = asyncio.run(asyncio.wait_for(_scaled(settings, stage, replicas), _ANSWER_S))
+        found = asyncio.run(_scaled(settings, stage, replicas))
     except TimeoutError as error:
         raise UnavailableError(f"The cluster has not answered for {_ANSWER_S:.0f} s.") from error
     records = [{"id": each.id, **_row(each, found)} for each in found]
@@ -97,13 +97,20 @@ def scale(
 async def _scaled(
     settings: "Settings", name: str | None, num_replicas: int | None
 ) -> "tuple[StageSummary, ...]":
-    """Scale a stage, if one is named; return all stages."""
-    control = await _control(settings)
-    stages = await control.stages()
-    if name is not None and num_replicas is not None:
-        await control.scale(_named(name, stages).id, num_replicas)
+    """Scale a stage, if one is named; return all stages.
+
+    Raises:
+        TimeoutError: the cluster does not answer.
+    """
+    import asyncio
+
+    async with asyncio.timeout(_ANSWER_S):
+        control = await _control(settings)
         stages = await control.stages()
-    return stages
+        if name is not None and num_replicas is not None:
+            await control.scale(_named(name, stages).id, num_replicas)
+            stages = await control.stages()
+        return stages
 
 
 async def _control(settings: "Settings") -> "ClusterControl":

@@ -266,14 +266,20 @@ class GeneratorScheduler:
     def _start_s(self) -> float:
         """Return the time until all waiting streams have begun and a thread is free for one more.
 
-        Each needs its first chunk, and audio up to where its slack is comfortable.
+        Each needs its first chunk, and audio up to where its slack is comfortable. That takes no
+        longer than all that is left to be made: many short streams end before they are comfortable.
         """
         num_waiting = self.num_waiting
         num_ahead = max(num_waiting + 1 - self._num_threads, 0)
         load = sum(each.speed for each in self._streams.values()) - num_waiting / 2
         used = min(load / self.costs.throughput, self._limits.max_load)  # half of them, on average
         begin_s = self.costs.start_work_s + self._comfort_s() / self.costs.throughput
-        return num_ahead * begin_s / (1 - used)
+        left_s = sum(
+            self.costs.audio_left_s(request.work)
+            for stream in self._streams.values()
+            for request in stream.requests
+        )
+        return min(num_ahead * begin_s / (1 - used), left_s / self.costs.throughput)
 
     def _comfort_s(self) -> float:
         """Return the slack with which a stream can wait for a round."""

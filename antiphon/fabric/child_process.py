@@ -103,7 +103,8 @@ class ChildProcess:
         try:
             self.send_signal(signal.SIGTERM)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), grace_s)
+                async with asyncio.timeout(grace_s):
+                    await self._process.wait()
         finally:
             if self.is_running:
                 self.send_signal(signal.SIGKILL)

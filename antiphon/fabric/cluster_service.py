@@ -1,10 +1,13 @@
 """A cluster served to other processes, so that several front ends share its stages."""
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import replace
-from typing import Self
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
 
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import OwnCluster, Replica
@@ -12,6 +15,8 @@ from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.process_state import ProcessState
+
+logger = logging.getLogger(__name__)
 
 OtherProcesses = Callable[[], Sequence[ProcessState]]
 
@@ -90,12 +95,36 @@ class _Client:
             await self.release(stage_id)
 
 
-class ClusterClient:
-    """The `Cluster` of another process."""
+@dataclass(slots=True)
+class _Hosting:
+    """What this process has hosted.
 
-    def __init__(self, peer: RpcPeer) -> None:
+    Attributes:
+        arguments: of the call.
+        id: by which the cluster knows the stages now.
+        num_users: times that it was hosted and not released.
+    """
+
+    arguments: tuple[Any, ...]
+    id: str
+    num_users: int = 0
+
+
+class ClusterClient:
+    """The `Cluster` of another process.
+
+    A connection that was lost, because one of the two processes has stood still for too long, is
+    made again when the cluster is next needed. What was hosted over it is hosted again, by another
+    id if the other process has unloaded it; the ids that were returned stay as they are.
+    """
+
+    def __init__(self, peer: RpcPeer, reconnect: Callable[[], Awaitable[RpcPeer]]) -> None:
         """Use a connection to a `ClusterServer`; see `connect`."""
         self._peer = peer
+        self._reconnect = reconnect
+        self._hosted: dict[str, _Hosting] = {}
+        self._turn = asyncio.Lock()
+        self._is_closed = False
 
     @classmethod
     async def connect(cls, address: str, token: str) -> Self:
@@ -104,31 +133,70 @@ class ClusterClient:
         Raises:
             ReplicaLostError: nobody listens there, or the token is wrong.
         """
-        return cls(await connect(address, token))
+        return cls(await connect(address, token), partial(connect, address, token))
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> str:
         sent = replace(context, progress=None)  # the cluster shows it
-        stage_id: str = await self._peer.call("host", tuple(specs), sent, placement)
+        arguments = tuple(specs), sent, placement
+        found: str = await (await self._open_peer()).call("host", *arguments)
+        same = (stage_id for stage_id, each in self._hosted.items() if each.id == found)
+        stage_id = next(same, found)
+        self._hosted.setdefault(stage_id, _Hosting(arguments, found)).num_users += 1
         return stage_id
 
-    def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
-        return self._peer.stream("watch", stage_id)
+    async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
+        peer = await self._open_peer()
+        async with aclosing(peer.stream("watch", self._id_of(stage_id))) as changes:
+            async for replicas in changes:
+                yield replicas
 
     def report(self, stage_id: str, replica_id: str) -> None:
-        self._peer.notify("report", stage_id, replica_id)
+        self._peer.notify("report", self._id_of(stage_id), replica_id)
 
     async def scale(self, stage_id: str, num_replicas: int) -> None:
-        await self._peer.call("scale", stage_id, num_replicas)
+        await (await self._open_peer()).call("scale", self._id_of(stage_id), num_replicas)
 
     async def release(self, stage_id: str) -> None:
-        await self._peer.call("release", stage_id)
+        peer, id = await self._open_peer(), self._id_of(stage_id)
+        if (hosting := self._hosted.get(stage_id)) is not None:
+            hosting.num_users -= 1
+            if not hosting.num_users:
+                del self._hosted[stage_id]
+        await peer.call("release", id)
 
     async def processes(self) -> tuple[ProcessState, ...]:
         """Return the states of all processes of the server, front ends too."""
-        states: tuple[ProcessState, ...] = await self._peer.call("processes")
+        states: tuple[ProcessState, ...] = await (await self._open_peer()).call("processes")
         return states
 
     async def close(self) -> None:
+        self._is_closed = True
         self._peer.close()
+
+    def _id_of(self, stage_id: str) -> str:
+        hosting = self._hosted.get(stage_id)
+        return stage_id if hosting is None else hosting.id
+
+    async def _open_peer(self) -> RpcPeer:
+        """Return a connection that is open.
+
+        Raises:
+            ReplicaLostError: there is none, and none can be made.
+            ModelLoadError: what was hosted cannot be loaded again.
+        """
+        async with self._turn:
+            if self._peer.lost is None or self._is_closed:
+                return self._peer
+            peer = await self._reconnect()
+            try:
+                for each in tuple(self._hosted.values()):
+                    for _ in range(each.num_users):
+                        each.id = await peer.call("host", *each.arguments)
+                self._peer = peer
+            finally:
+                if self._peer is not peer:
+                    peer.close()
+            logger.warning("the cluster was lost, and is connected again")
+            return peer

@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -106,10 +107,9 @@ class RayController:
             if view is None or view.version != version or left_s <= 0:
                 return view
             changed = self._changed
-            try:
-                await asyncio.wait_for(changed.wait(), left_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await changed.wait()
 
     async def report(self, stage_id: str, replica_id: str) -> None:
         """Leave a replica out that does not answer a front end, until it beats again."""

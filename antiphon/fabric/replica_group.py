@@ -84,9 +84,8 @@ class ReplicaGroup:
         free_s = self._balancer.wait_s(self.reachable) or _WATCH_AGAIN_S
         self._changed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(
-                self._changed.wait(), max(0.0, min(longest_s, free_s, _WATCH_AGAIN_S))
-            )
+            async with asyncio.timeout(max(0.0, min(longest_s, free_s, _WATCH_AGAIN_S))):
+                await self._changed.wait()
 
     def wake(self) -> None:
         """Have those that wait for a replica look again."""

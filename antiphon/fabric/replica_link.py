@@ -106,7 +106,8 @@ class ReplicaLink:
         limits = self._limits
         while connection.lost is None:
             with suppress(TimeoutError):
-                await asyncio.wait_for(connection.closed.wait(), limits.look_s)
+                async with asyncio.timeout(limits.look_s):
+                    await connection.closed.wait()
                 return
             if (stalled_s := self.status.stalled_s()) > limits.stall_s:
                 connection.close()

@@ -126,7 +126,8 @@ class RestartedProcess:
                 await self.kill()
                 return f"a step has taken {stalled_s:.0f} seconds"
             with suppress(TimeoutError):
-                await asyncio.wait_for(connection.closed.wait(), _LOOK_S)
+                async with asyncio.timeout(_LOOK_S):
+                    await connection.closed.wait()
         else:
             return await self._cause()
         await self.kill()
@@ -144,7 +145,8 @@ class RestartedProcess:
         if connection is None or connection.lost is not None:
             return
         try:
-            await asyncio.wait_for(connection.release(""), _ANSWER_S)  # of nothing
+            async with asyncio.timeout(_ANSWER_S):
+                await connection.release("")  # of nothing
         except TimeoutError:
             logger.error("%s does not answer, and is ended", self.name)
             await self.kill()
@@ -173,7 +175,8 @@ class RestartedProcess:
         """Say how the process has ended, if it has."""
         if self._child is not None:
             with suppress(TimeoutError):
-                status = await asyncio.wait_for(self._child.wait(), _LOOK_S)
+                async with asyncio.timeout(_LOOK_S):
+                    status = await self._child.wait()
                 how = f"by signal {-status}" if status < 0 else f"with status {status}"
                 return f"its process has ended {how}"
         return "the connection to its process was lost"

@@ -9,11 +9,14 @@ import contextvars
 import json
 import logging
 import re
+import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
+
+from antiphon.telemetry.log_stream import LogStream
 
 MAX_LINE_BYTES = 8192
 
@@ -105,14 +108,14 @@ class JsonFormatter(_RedactingFormatter):
 
 
 def configure_logging(level: str, format: str = "text", process: str | None = None) -> None:
-    """Log to stderr, each event with the id of the request that it belongs to.
+    """Log to stderr, each event with the id of the request that it belongs to; never waits for it.
 
     Args:
         level: of the least serious event that is logged.
         format: ``text`` or ``json``.
         process: name of this one, if several write to the same stream.
     """
-    handler = logging.StreamHandler()
+    handler = logging.StreamHandler(LogStream(sys.stderr))
     handler.addFilter(_ContextFilter(process))
     is_json, names_process = format == "json", process is not None
     handler.setFormatter(JsonFormatter() if is_json else TextFormatter(names_process=names_process))

@@ -244,6 +244,20 @@ def test_under_any_load_all_that_are_let_in_play_without_halts(seed: int, load: 
             assert heard.halts_s == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("cost", [Cost(), QUICK, Cost(sentence_s=0.2, chunk_s=0.3)])
+@pytest.mark.parametrize("text", [[2.5], [1.0, 6.0]])
+def test_a_long_queue_is_predicted_as_it_turns_out(cost: Cost, text: list[float]) -> None:
+    traffic = Traffic(limits=AdmissionLimits(max_waiting=400, max_wait_s=3600.0), cost=cost)
+    traffic.learn()
+    predicted_s = []
+    for number in range(400):
+        predicted_s.append(traffic.scheduler.wait_s())
+        assert traffic.try_to_come(f"{number}", text) is None, "all may wait for an hour"
+    traffic.go()
+    for number in (100, 200, 399):
+        assert traffic.heard[f"{number}"].first_s == pytest.approx(predicted_s[number], rel=0.1)
+
+
 @given(st.integers(1, 200))
 @settings(deadline=None, max_examples=20)
 def test_a_retry_at_the_given_time_is_admitted(num_before: int) -> None:

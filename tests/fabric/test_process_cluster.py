@@ -115,6 +115,38 @@ def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
     run(test())
 
 
+def test_a_client_connects_again_and_has_its_stages_hosted_again() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            server = ClusterServer(cluster, TOKEN)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            client = await ClusterClient.connect(address, TOKEN)
+            id = await client.host(pipeline(), CONTEXT, Placement())
+            [before] = await replicas(client, id, 1)
+            expected = await spoken(before)
+            await server.close()
+            assert cluster.processes() == ()
+            with pytest.raises(ReplicaLostError):
+                await client.processes()
+            server = ClusterServer(cluster, TOKEN)
+            assert await server.serve(address) == address
+            stack.push_async_callback(server.close)
+            [after] = await replicas(client, id, 1)
+            assert after.id != before.id
+            assert await spoken(after) == expected
+            assert await client.host(pipeline(), CONTEXT, Placement()) == id
+            await client.scale(id, 2)
+            await replicas(client, id, 2)
+            for _ in range(2):
+                assert await client.processes()
+                await client.release(id)
+            assert await client.processes() == ()
+            await client.close()
+
+    run(test())
+
+
 def test_a_process_that_is_killed_is_started_again_and_says_the_same() -> None:
     async def test() -> None:
         async with started() as (cluster, folder):

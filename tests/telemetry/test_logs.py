@@ -5,8 +5,10 @@ import logging
 
 import pytest
 
+from antiphon.telemetry.log_stream import LogStream
 from antiphon.telemetry.logs import MAX_LINE_BYTES, JsonFormatter, TextFormatter, request_scope
 from antiphon.telemetry.logs import configure_logging as configure
+from tests.servers import DEADLINE_S
 
 
 @pytest.fixture
@@ -16,13 +18,22 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "level", logging.getLogger().level)
 
 
+def logged(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was logged, once it is written."""
+    (handler,) = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    assert isinstance(handler.stream, LogStream)
+    assert handler.stream.drain(DEADLINE_S)
+    return capsys.readouterr().err
+
+
 @pytest.mark.parametrize("told", ["a\nINFO forged", "a\r\nb", "a\x1b[31mb", "a\u2028b", "\x85"])
 def test_nothing_that_a_client_sends_begins_a_line(
     root: None, capsys: pytest.CaptureFixture[str], told: str
 ) -> None:
     configure("info", "text")
     logging.getLogger("test").info("the voice '%s' does not exist", told)
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = logged(capsys).splitlines()
     assert "\x1b" not in line
 
 
@@ -36,7 +47,7 @@ def test_json_has_a_line_for_each_event(root: None, capsys: pytest.CaptureFixtur
     except ValueError:
         logger.exception("it failed")
     logger.debug("not shown")
-    first, second = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    first, second = [json.loads(line) for line in logged(capsys).splitlines()]
     assert (first["message"], first["request_id"], first["status"]) == ("two\nlines", "req-1", 200)
     assert first["level"] == "info"
     assert second["request_id"] == "-"
@@ -61,7 +72,7 @@ def test_a_line_is_never_long(root: None, capsys: pytest.CaptureFixture[str], fo
         raise ValueError("b" * 2**20)
     except ValueError:
         logger.exception("it failed")
-    lines = capsys.readouterr().err.splitlines()
+    lines = logged(capsys).splitlines()
     assert len(lines) >= 5
     assert max(len(line.encode(errors="surrogatepass")) for line in lines) <= MAX_LINE_BYTES
 
@@ -79,8 +90,8 @@ def test_inside_a_request_a_fault_is_told_by_its_place(
                 raise RuntimeError(said) from error
         except RuntimeError:
             logging.getLogger("test").exception("it failed")
-    logged = capsys.readouterr().err
-    assert said not in logged
-    assert "builtins.ValueError" in logged
-    assert "builtins.RuntimeError" in logged
-    assert "int(said)" in logged
+    told = logged(capsys)
+    assert said not in told
+    assert "builtins.ValueError" in told
+    assert "builtins.RuntimeError" in told
+    assert "int(said)" in told
