@@ -14,6 +14,9 @@ SCHEDULERS = {
 }
 """Schedulers that can be used, and what their configuration calls the shift of the schedule."""
 
+IMAGE_ENCODERS = ("CLIPVisionModelWithProjection", "CLIPVisionModel")
+"""Classes of image encoders; what the projection makes is not read."""
+
 _TOKENIZERS = ("T5Tokenizer", "T5TokenizerFast")
 _TRANSFORMER = "WanTransformer3DModel"
 
@@ -157,6 +160,7 @@ def _transformer(index: ModelIndex, name: str) -> WanTransformerConfig:
     config = section.build(WanTransformerConfig, image_dim=image_dim)
     if len(config.patch_size) != 3:
         raise section.error("patch_size", "must have three numbers: frames, height, width")
+    section.expect("pos_embed_seq_len", None)  # of models that want the last frame too
     return config
 
 
@@ -178,7 +182,7 @@ def _expand_timesteps(index: ModelIndex) -> bool:
 def _check(config: WanConfig, index: ModelIndex) -> None:
     """Refuse components that do not fit each other."""
     if config.transformer.image_dim:
-        index.check("image_encoder", "CLIPVisionModel")
+        index.check("image_encoder", *IMAGE_ENCODERS)
         index.check("image_processor")
     z_dim, in_channels = config.vae.z_dim, config.transformer.in_channels
     with_condition = 2 * z_dim + config.vae.scale_factor_temporal  # noise, mask, first frame

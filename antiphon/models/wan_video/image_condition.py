@@ -4,15 +4,16 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from diffusers import AutoencoderKLWan
 from diffusers.video_processor import VideoProcessor
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from transformers import CLIPImageProcessorPil, CLIPVisionModel
+from transformers import CLIPImageProcessorPil
 
 from antiphon.diffusion.components import ComponentLoader
-from antiphon.models.wan_video.config import WanConfig
+from antiphon.models.wan_video.config import IMAGE_ENCODERS, WanConfig
 from antiphon.models.wan_video.latents import LatentScale
 
 CONDITION = "condition"
@@ -42,7 +43,8 @@ class WanImageCondition:
         self._device = loader.device
         self._clip: Any = None
         if config.transformer.image_dim:
-            self._clip = loader.module("image_encoder", CLIPVisionModel)
+            name = loader.index.check("image_encoder", *IMAGE_ENCODERS)
+            self._clip = loader.module("image_encoder", getattr(transformers, name))
             # Pillow's, as its authors trained with: torchvision's rounds differently.
             self._clip_processor: Any = loader.other("image_processor", CLIPImageProcessorPil)
 

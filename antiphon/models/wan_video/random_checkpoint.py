@@ -14,7 +14,7 @@ from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanTransformer3
 from transformers import (
     CLIPImageProcessorPil,
     CLIPVisionConfig,
-    CLIPVisionModel,
+    CLIPVisionModelWithProjection,
     T5Tokenizer,
     UMT5Config,
     UMT5EncoderModel,
@@ -76,7 +76,7 @@ def _pipeline(plan: WanRecipe, tokenizer: Any) -> RandomPipeline:
             networks["transformer_2"] = WanTransformer3DModel(**plan.transformer)
         networks["vae"] = AutoencoderKLWan(**plan.vae)
         if plan.clip is not None:
-            networks["image_encoder"] = CLIPVisionModel(CLIPVisionConfig(**plan.clip))
+            networks["image_encoder"] = CLIPVisionModelWithProjection(CLIPVisionConfig(**plan.clip))
             side = plan.clip["image_size"]
             others["image_processor"] = CLIPImageProcessorPil(size=side, crop_size=side)
     optional = ["transformer_2"]

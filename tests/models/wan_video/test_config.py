@@ -52,6 +52,7 @@ def change(wan: WanCheckpoint, tmp_path: Path) -> Change:
         ("model_index.json", {"scheduler": ["diffusers", "DDIMScheduler"]}, "DDIMScheduler"),
         ("transformer/config.json", {"in_channels": 20}, "must be 16 or 36"),
         ("transformer/config.json", {"patch_size": [2, 2]}, "three numbers"),
+        ("transformer/config.json", {"pos_embed_seq_len": 514}, "'pos_embed_seq_len' is 514"),
         ("transformer_2/config.json", {"num_layers": 3}, "other sizes"),
         ("transformer/config.json", {"image_dim": 16}, "image_encoder' is missing"),
     ],
