@@ -183,6 +183,7 @@ def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch |= name_of(path).startswith("engine/model_runner/")
     knows_torch |= name_of(path) in ("codec/graph_decoder.py", "codec/grouped_decoder.py")
     knows_torch |= name_of(path) in (
+        "diffusion/acceleration.py",
         "diffusion/arrays.py",
         "diffusion/components.py",
         "diffusion/flow_denoiser.py",

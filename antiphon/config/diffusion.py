@@ -25,6 +25,19 @@ class Acceleration(StrEnum):
     CFG_PARALLEL = "cfg_parallel"
 
 
+DIFFUSERS_ACCELERATIONS = frozenset(
+    {
+        Acceleration.CACHE_DIT,
+        Acceleration.TEA_CACHE,
+        Acceleration.VAE_SLICING,
+        Acceleration.VAE_TILING,
+        Acceleration.CPU_OFFLOAD,
+        Acceleration.LAYERWISE_OFFLOAD,
+    }
+)
+"""What every family can do whose networks are those of diffusers."""
+
+
 def _parsed(value: Any) -> Any:
     """Read a table that is given as JSON."""
     if not isinstance(value, str):

@@ -11,6 +11,7 @@ import torch
 import transformers
 from torch import nn
 
+from antiphon.diffusion.acceleration import NetworkAccelerator
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.models.spec import LoadContext
@@ -29,6 +30,7 @@ class ComponentLoader:
         index: what the checkpoint is made of.
         device: of the modules.
         dtype: of their weights.
+        accelerator: that places and prepares the modules.
     """
 
     def __init__(self, context: LoadContext) -> None:
@@ -42,6 +44,7 @@ class ComponentLoader:
         self.index = ModelIndex.read(context.path)
         self.device = resolve_device(context.device, context.memory_fraction)
         self.dtype = resolve_dtype(context.dtype, self.device)
+        self.accelerator = NetworkAccelerator(context.diffusion, self.device)
 
     def module(
         self, name: str, kind: type[ModuleT], *, dtype: torch.dtype | None = None
@@ -56,6 +59,7 @@ class ComponentLoader:
         Raises:
             ModelLoadError: it is not there, of another class, its files are broken, or its tensors
                 are not those of its configuration.
+            SettingsError: it cannot be accelerated as the settings say.
         """
         self.index.check(name, kind.__name__)
         folder = self.index.path / name
@@ -78,7 +82,7 @@ class ComponentLoader:
             problems.append(f"not part of such a model: {some(report['unexpected_keys'])}")
         if problems:
             raise ModelLoadError(f"{folder}: tensors {'; '.join(problems)}")
-        module.requires_grad_(False).eval().to(self.device)
+        self.accelerator.add(name, module.requires_grad_(False).eval())
         if progress is not None:
             progress(num_bytes, num_bytes)
         assert isinstance(module, kind)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,6 +43,11 @@ class FlowState:
         timestep: Tensor = self.scheduler.timesteps[self.step]
         return timestep
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all steps are done."""
+        return self.step >= len(self.scheduler.timesteps)
+
     def advance(self, velocity: Tensor) -> None:
         """Take a step along what the network predicts for the latents as they are now.
 
@@ -75,6 +81,7 @@ class FlowDenoiser(ABC):
             ModelLoadError: the checkpoint cannot be served.
         """
         self._loader = ComponentLoader(context)
+        self._accelerator = self._loader.accelerator
         self._is_one_by_one = self.device.type == "cpu" or context.is_deterministic
         self.load(self._loader)
 
@@ -112,13 +119,24 @@ class FlowDenoiser(ABC):
         Called in inference mode. The states may be at different steps.
         """
 
+    def is_guided(self, prompt: Prompt, network: str) -> bool:
+        """Whether a network runs twice in each step of a request, without its text last.
+
+        Args:
+            prompt: of the request.
+            network: its component's name.
+        """
+        return False
+
     def shown(self, latents: Tensor, prompt: Prompt) -> Tensor:
         """Return latents as the decoder takes them: as they are, unless a family packs them."""
         return latents
 
     def begin(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
         """Return the state of a request before its first step."""
-        with torch.inference_mode():
+        steps = self.work(prompt).num_steps
+        self._accelerator.begin(steps, partial(self.is_guided, prompt))
+        with self._accelerator.resident(), torch.inference_mode():
             state = self.start(prompt, conditioning)
             state.scheduler.set_begin_index(0)  # or it would look the first timestep up
             return state
@@ -126,11 +144,13 @@ class FlowDenoiser(ABC):
     def step(self, states: Sequence[FlowState]) -> None:
         """Take the next step of each request."""
         batches = [[state] for state in states] if self._is_one_by_one else [states]
-        with torch.inference_mode():
+        with self._accelerator.resident(), torch.inference_mode():
             for batch in batches:
                 velocities = self.predict(batch)
                 for index, state in enumerate(batch):
                     state.advance(velocities[index : index + 1])
+                    if state.is_complete:
+                        self._accelerator.end()
 
     def preview(self, state: FlowState) -> Latents:
         """Return an estimate of the final latents."""
@@ -145,6 +165,7 @@ class FlowDenoiser(ABC):
     def close(self) -> None:
         """Free the components."""
         device = self.device
+        self._accelerator.close()
         self.__dict__.clear()
         free_memory(device)
 

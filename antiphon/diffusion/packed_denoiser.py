@@ -41,6 +41,9 @@ class PackedDenoiser(FlowDenoiser):
     def guidance(self, data: ImagePrompt) -> float | None:
         """Return the scale of classifier-free guidance of an image; ``None`` without it."""
 
+    def is_guided(self, prompt: Prompt, network: str) -> bool:
+        return self.guidance(prompt.data) is not None
+
     def work(self, prompt: Prompt) -> DenoisingWork:
         data: ImagePrompt = prompt.data
         scale = self.guidance(data)

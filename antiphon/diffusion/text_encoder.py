@@ -45,9 +45,10 @@ class TextEncoder(ABC):
     def close(self) -> None:
         """Free the components."""
         device = self._loader.device
+        self._loader.accelerator.close()
         self.__dict__.clear()
         free_memory(device)
 
     def _encoded(self, prompt: Prompt) -> Latents:
-        with self._lock, torch.inference_mode():
+        with self._lock, self._loader.accelerator.resident(), torch.inference_mode():
             return Latents(to_arrays(self.encode(prompt)))

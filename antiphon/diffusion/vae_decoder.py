@@ -52,7 +52,7 @@ class VaeDecoder(ABC):
     def generate(self, prompt: Prompt) -> Generator[Image | Video, None, None]:
         """Yield the picture of the latents that are the prompt's conditioning."""
         latents: Latents = prompt.conditioning
-        with self._lock, torch.inference_mode():
+        with self._lock, self._loader.accelerator.resident(), torch.inference_mode():
             given = to_tensor(latents.data, self._loader.device, self.dtype)
             values = self.decode(given, prompt)[0]
         yield self.item(values, prompt, latents.preview_index)
@@ -64,5 +64,6 @@ class VaeDecoder(ABC):
     def close(self) -> None:
         """Free the components."""
         device = self._loader.device
+        self._loader.accelerator.close()
         self.__dict__.clear()
         free_memory(device)

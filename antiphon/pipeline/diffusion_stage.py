@@ -27,11 +27,14 @@ class DiffusionStage:
         self, denoiser: Denoiser, spec: StageSpec, context: LoadContext, publish: Publish
     ) -> None:
         limits = context.admission or AdmissionLimits()
+        max_requests = min(spec.max_concurrency or context.max_slots, context.max_slots)
+        if context.diffusion.cache_backend is not None:
+            max_requests = 1  # what it keeps from step to step is one request's
         self._engine = DiffusionEngine(
             denoiser,
             name=spec.name,
             max_batch=context.diffusion.max_batch,
-            max_requests=min(spec.max_concurrency or context.max_slots, context.max_slots),
+            max_requests=max_requests,
             max_bytes=context.cache_bytes,
             limits=replace(limits, max_wait_s=context.diffusion.max_wait_s),
             publish=publish,

@@ -4,8 +4,13 @@ from collections.abc import Sequence
 
 import torch
 from diffusers import OvisImageTransformer2DModel
+from diffusers.models.transformers.transformer_ovis_image import (
+    OvisImageSingleTransformerBlock,
+    OvisImageTransformerBlock,
+)
 from torch import Tensor
 
+from antiphon.diffusion.acceleration import register_block
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.flow_denoiser import FlowState
 from antiphon.diffusion.image_prompt import ImagePrompt
@@ -20,6 +25,8 @@ class OvisImageDenoiser(PackedDenoiser):
 
     def load(self, loader: ComponentLoader) -> None:
         super().load(loader)
+        for block in (OvisImageTransformerBlock, OvisImageSingleTransformerBlock):
+            register_block(block, is_text_first=True)
         self._transformer = loader.module("transformer", OvisImageTransformer2DModel)
 
     def read_config(self, loader: ComponentLoader) -> PackedConfig:

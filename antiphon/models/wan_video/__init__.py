@@ -1,6 +1,6 @@
 """Wan 2.1 and 2.2: videos from text, or from text and the first frame, by diffusers' components."""
 
-from antiphon.config.diffusion import Acceleration
+from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import VideoRequest
 
@@ -23,14 +23,7 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
-    accelerations=frozenset(
-        {
-            Acceleration.FLOW_SHIFT,
-            Acceleration.BOUNDARY_RATIO,
-            Acceleration.VAE_SLICING,
-            Acceleration.VAE_TILING,
-        }
-    ),
+    accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.FLOW_SHIFT, Acceleration.BOUNDARY_RATIO},
     tasks={
         "video": Task(
             request=VideoRequest,

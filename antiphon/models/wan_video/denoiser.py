@@ -18,6 +18,7 @@ from antiphon.models.wan_video.denoising_state import WanState, WanStates
 from antiphon.models.wan_video.prompt import MAX_PROMPT_TOKENS, WanPrompt
 from antiphon.types import Latents
 
+_FOLDERS = ("transformer", "transformer_2")
 _FLOPS_IN_COST = 1e12
 _FLOAT_BYTES = 4
 _LATENTS_KEPT = 8  # noisy ones, those of the solver's order, guidance, and what a step makes
@@ -33,10 +34,15 @@ class WanDenoiser(FlowDenoiser):
         scheduler = loader.other("scheduler", getattr(diffusers, config.scheduler))
         shift = SCHEDULERS[config.scheduler]
         self._states = WanStates(config, scheduler, shift, loader.device, loader.dtype)
-        folders = ("transformer", "transformer_2")[: config.num_experts]
+        folders = _FOLDERS[: config.num_experts]
         self._experts: list[Any] = [
             loader.module(folder, diffusers.WanTransformer3DModel) for folder in folders
         ]
+
+    def is_guided(self, prompt: Prompt, network: str) -> bool:
+        data: WanPrompt = prompt.data
+        scale = data.guidance_scale if network == _FOLDERS[0] else data.guidance_scale_2
+        return data.is_guided and self._is_needed(scale)
 
     def work(self, prompt: Prompt) -> DenoisingWork:
         """Return what a prompt will take: its cost is in 1e12 floating-point operations a step."""
@@ -77,8 +83,10 @@ class WanDenoiser(FlowDenoiser):
 
         On a CPU it does then too, to the last bit of what diffusers makes.
         """
-        is_needed = state.guidance_scale != 1 or self.device.type == "cpu"
-        return state.negative_embeds is not None and is_needed
+        return state.negative_embeds is not None and self._is_needed(state.guidance_scale)
+
+    def _is_needed(self, scale: float) -> bool:
+        return scale != 1 or self.device.type == "cpu"
 
     def preview(self, state: FlowState) -> Latents:
         with torch.inference_mode():

@@ -34,8 +34,6 @@ class WanImageCondition:
         """
         vae: Any = loader.module("vae", AutoencoderKLWan, dtype=torch.float32)
         vae.decoder = vae.post_quant_conv = None
-        if loader.context.diffusion.vae_use_tiling:
-            vae.enable_tiling()
         self._vae = vae
         self._scale = LatentScale(vae.config.latents_mean, vae.config.latents_std, loader.device)
         self._video_processor = VideoProcessor(vae_scale_factor=config.vae.scale_factor_spatial)

@@ -24,10 +24,6 @@ class WanVaeDecoder(VaeDecoder):
     def load(self, loader: ComponentLoader) -> None:
         vae: Any = loader.module("vae", AutoencoderKLWan, dtype=self.dtype)
         vae.encoder = vae.quant_conv = None
-        if loader.context.diffusion.vae_use_tiling:
-            vae.enable_tiling()
-        if loader.context.diffusion.vae_use_slicing:
-            vae.enable_slicing()
         self._vae = vae
         self._scale = LatentScale(vae.config.latents_mean, vae.config.latents_std, loader.device)
 

@@ -1,0 +1,229 @@
+"""Applies `DiffusionSettings` to the networks of a stage: caches, memory, compilation."""
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import fields
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import nn
+
+from antiphon.config.diffusion import DiffusionSettings
+from antiphon.errors import SettingsError
+
+logger = logging.getLogger(__name__)
+
+_CPU = torch.device("cpu")
+_VAE, _DENOISER = "vae", "transformer"  # how names of components in diffusers' layout begin
+_TAYLOR = ("enable_taylorseer", "taylorseer_order")
+_RELATIVE_L1 = "rel_l1_thresh"
+_DEFAULT_RELATIVE_L1 = 0.2
+
+
+class NetworkAccelerator:
+    """What the settings ask of the networks of one stage.
+
+    Caches keep what a step has computed for the next one, so a denoiser with a cache works on one
+    request at a time: `begin` forgets what was kept for the request before.
+    """
+
+    def __init__(self, settings: DiffusionSettings, device: torch.device) -> None:
+        """Begin without networks.
+
+        Args:
+            settings: of models that denoise.
+            device: that networks run on.
+        """
+        self._settings = settings
+        self._device = device
+        self._networks: dict[str, Any] = {}
+        self._turns = _turns_of(device) if settings.enable_cpu_offload else None
+
+    def add(self, name: str, network: nn.Module) -> None:
+        """Place a network that lies in main memory, and prepare it.
+
+        Args:
+            name: of its component.
+            network: of diffusers or transformers.
+
+        Raises:
+            SettingsError: the cache has no such parameter.
+        """
+        self._networks[name] = network
+        if name.startswith(_VAE):
+            self._prepare_vae(network)
+        is_denoiser = name.startswith(_DENOISER)
+        if is_denoiser and self._settings.enable_layerwise_offload:
+            self._offload_layers(network)
+        elif self._turns is None:
+            network.to(self._device)
+        if is_denoiser:
+            self._cache(network)
+            if self._device.type == "cuda" and not self._settings.enforce_eager:
+                self._compile(network)
+
+    def begin(self, num_steps: int, is_guided: Callable[[str], bool]) -> None:
+        """Forget what caches keep, for the next request.
+
+        Args:
+            num_steps: of the request.
+            is_guided: whether the network of this component runs twice in each step.
+        """
+        denoisers = [name for name in self._networks if name.startswith(_DENOISER)]
+        for name in denoisers:
+            network = self._networks[name]
+            if self._settings.cache_backend == "cache_dit":
+                _refresh_cache_dit(
+                    network,
+                    self._settings.cache_config,
+                    # One expert of several takes a part of the steps only.
+                    num_steps=num_steps if len(denoisers) == 1 else None,
+                    is_guided=is_guided(name),
+                )
+            elif self._settings.cache_backend == "tea_cache":
+                network._reset_stateful_cache()
+
+    def end(self) -> None:
+        """Log what was skipped of a request, if the settings say so."""
+        if not self._settings.enable_cache_dit_summary:
+            return
+        import cache_dit
+
+        for name, network in self._networks.items():
+            if name.startswith(_DENOISER):
+                for each in cache_dit.summary(network, logging=False):
+                    logger.info("%s: cache_dit skipped steps %s", name, each.cached_steps)
+
+    @contextmanager
+    def resident(self) -> Generator[None, None, None]:
+        """Have the networks on the device, alone there of all that are offloaded by component."""
+        if self._turns is None:
+            yield
+            return
+        with self._turns.lock:
+            if self._turns.owner is not self:
+                if self._turns.owner is not None:
+                    self._turns.owner._move(_CPU)
+                self._move(self._device)
+                self._turns.owner = self
+            yield
+
+    def close(self) -> None:
+        """Forget the networks."""
+        if self._turns is not None:
+            with self._turns.lock:
+                if self._turns.owner is self:
+                    self._turns.owner = None
+        self._networks.clear()
+
+    def _move(self, device: torch.device) -> None:
+        for network in self._networks.values():
+            network.to(device)
+
+    def _prepare_vae(self, vae: Any) -> None:
+        if self._settings.vae_use_slicing:
+            vae.enable_slicing()
+        if self._settings.vae_use_tiling:
+            vae.enable_tiling()
+
+    def _offload_layers(self, network: Any) -> None:
+        num_layers = self._settings.layerwise_num_gpu_layers
+        is_streamed = self._device.type == "cuda" and num_layers == 1  # which is its condition
+        network.enable_group_offload(
+            onload_device=self._device,
+            offload_device=_CPU,
+            offload_type="block_level",
+            num_blocks_per_group=num_layers,
+            use_stream=is_streamed,
+            non_blocking=is_streamed,
+        )
+
+    def _cache(self, network: Any) -> None:
+        config = self._settings.cache_config
+        if self._settings.cache_backend == "cache_dit":
+            import cache_dit
+
+            _check_names(config, _cache_dit_names())
+            cache_dit.enable_cache(network, **_cache_dit_configs(config))
+        elif self._settings.cache_backend == "tea_cache":
+            from diffusers import FirstBlockCacheConfig
+
+            _check_names(config, (_RELATIVE_L1,))
+            threshold = config.get(_RELATIVE_L1, _DEFAULT_RELATIVE_L1)
+            network.enable_cache(FirstBlockCacheConfig(threshold=threshold))
+
+    def _compile(self, network: Any) -> None:
+        """Compile its blocks for any shape; decisions of caches and of offloading lie between."""
+        is_whole = self._settings.cache_backend is None
+        is_whole = is_whole and not self._settings.enable_layerwise_offload
+        network.compile_repeated_blocks(fullgraph=is_whole, dynamic=True)
+
+
+class _Turns:
+    """Whose networks are on a device, of all that are offloaded by component."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.owner: NetworkAccelerator | None = None
+
+
+_all_turns: dict[torch.device, _Turns] = {}
+
+
+def _turns_of(device: torch.device) -> _Turns:
+    return _all_turns.setdefault(device, _Turns())
+
+
+def _cache_dit_names() -> tuple[str, ...]:
+    from cache_dit import DBCacheConfig
+
+    ours = ("num_inference_steps", "enable_separate_cfg", "cache_type")
+    names = (each.name for each in fields(DBCacheConfig) if each.name not in ours)
+    return (*names, *_TAYLOR)
+
+
+def _cache_dit_configs(config: dict[str, Any], **ours: Any) -> dict[str, Any]:
+    """Return the arguments of cache_dit's functions that hold its configuration."""
+    from cache_dit import DBCacheConfig, TaylorSeerCalibratorConfig
+
+    given = {name: value for name, value in config.items() if name not in _TAYLOR}
+    configs: dict[str, Any] = {"cache_config": DBCacheConfig(**given, **ours)}
+    if config.get("enable_taylorseer"):
+        order = config.get("taylorseer_order", 1)
+        configs["calibrator_config"] = TaylorSeerCalibratorConfig(taylorseer_order=order)
+    return configs
+
+
+def _refresh_cache_dit(
+    network: Any, config: dict[str, Any], *, num_steps: int | None, is_guided: bool
+) -> None:
+    import cache_dit
+
+    configs = _cache_dit_configs(
+        config, num_inference_steps=num_steps, enable_separate_cfg=is_guided
+    )
+    cache_dit.refresh_context(network, **configs)
+
+
+def _check_names(config: dict[str, Any], known: tuple[str, ...]) -> None:
+    unknown = [name for name in config if name not in known]
+    if unknown:
+        raise SettingsError(f"--cache-config: unknown '{unknown[0]}'. Known: {', '.join(known)}.")
+
+
+def register_block(kind: type[nn.Module], *, is_text_first: bool) -> None:
+    """Tell diffusers what a kind of block returns that its caches do not know yet.
+
+    Args:
+        kind: of the blocks.
+        is_text_first: whether it returns the text's hidden states before those of the image.
+    """
+    from diffusers.hooks._helpers import TransformerBlockMetadata, TransformerBlockRegistry
+
+    metadata = TransformerBlockMetadata(
+        return_hidden_states_index=int(is_text_first),
+        return_encoder_hidden_states_index=int(not is_text_first),
+    )
+    TransformerBlockRegistry.register(kind, metadata)

@@ -1,0 +1,183 @@
+"""What accelerations change: with a cache a little, and never what another request gets."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from antiphon.config import ModelSettings
+from antiphon.config.diffusion import DiffusionSettings
+from antiphon.errors import SettingsError
+from antiphon.fabric.base import StageRequest
+from antiphon.models.registry import family
+from antiphon.models.spec import LoadContext
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.types import DiffusionParameters, Image, ImageRequest, VideoRequest
+
+Pixels: TypeAlias = NDArray[np.uint8]
+
+CHECKPOINTS = [
+    ("qwen_image", "base"),
+    ("ovis_image", "base"),
+    ("wan_video", "t2v-2.1"),
+    ("wan_video", "t2v-2.2-a14b"),
+]
+CACHE_DIT: dict[str, Any] = {
+    "cache_backend": "cache_dit",
+    "cache_config": {
+        "Fn_compute_blocks": 1,
+        "max_warmup_steps": 2,
+        "residual_diff_threshold": 10.0,
+    },
+}
+TEA_CACHE: dict[str, Any] = {"cache_backend": "tea_cache", "cache_config": {"rel_l1_thresh": 10.0}}
+EXACT: dict[str, dict[str, Any]] = {
+    "slicing": {"vae_use_slicing": True},
+    "tiling, of what is smaller than a tile": {"vae_use_tiling": True},
+    "offload by component": {"enable_cpu_offload": True},
+    "offload by layer": {"enable_layerwise_offload": True},
+    "offload by two layers": {"enable_layerwise_offload": True, "layerwise_num_gpu_layers": 2},
+    "eager": {"enforce_eager": True},
+    "cache_dit that is never near enough": {
+        "cache_backend": "cache_dit",
+        "cache_config": {"Fn_compute_blocks": 1, "residual_diff_threshold": 0.0},
+    },
+    "tea_cache that is never near enough": {
+        "cache_backend": "tea_cache",
+        "cache_config": {"rel_l1_thresh": 0.0},
+    },
+}
+
+
+def request(
+    name: str, prompt: str = "a red cat", *, is_guided: bool = True, steps: int = 6
+) -> ImageRequest | VideoRequest:
+    negative = "dogs" if is_guided else None
+    if name == "wan_video":
+        scale = 5.0 if is_guided else 1.0
+        return VideoRequest(
+            prompt,
+            width=32,
+            height=32,
+            num_frames=5,
+            negative_prompt=negative,
+            parameters=DiffusionParameters(num_inference_steps=steps, guidance_scale=scale),
+        )
+    return ImageRequest(
+        prompt,
+        width=32,
+        height=32,
+        negative_prompt=negative,
+        parameters=DiffusionParameters(num_inference_steps=steps),
+    )
+
+
+class Drawing:
+    """The stages of one checkpoint, loaded as settings say."""
+
+    def __init__(self, name: str, path: Path, **settings: Any) -> None:
+        context = LoadContext(path, device="cpu", diffusion=DiffusionSettings(**settings))
+        task = family(name).tasks["video" if name == "wan_video" else "image"]
+        self.name = name
+        self.prompter = task.prompter.resolve()(context)
+        self.encoder, self.denoiser, self.decoder = (
+            spec.factory.resolve()(context) for spec in task.pipeline
+        )
+
+    def begin(self, seed: int = 1, **changes: Any) -> Any:
+        prompt = self.prompter.build(request(self.name, **changes), seed)
+        (conditioning,) = self.encoder.generate(prompt)
+        return self.denoiser.begin(prompt, conditioning)
+
+    def draw(self, seed: int = 1, **changes: Any) -> Pixels:
+        state = self.begin(seed, **changes)
+        for _ in range(self.denoiser.work(state.prompt).num_steps):
+            self.denoiser.step([state])
+        latents = self.denoiser.finish(state)
+        (made,) = self.decoder.generate(replace(state.prompt, conditioning=latents))
+        pixels: Pixels = made.pixels if isinstance(made, Image) else made.frames
+        return pixels
+
+
+@pytest.fixture(scope="module", params=CHECKPOINTS, ids=lambda each: "-".join(each))
+def checkpoint(
+    request: pytest.FixtureRequest, drawing_checkpoint: Callable[..., Path]
+) -> tuple[str, Path]:
+    return request.param[0], drawing_checkpoint(*request.param)
+
+
+@pytest.fixture(scope="module")
+def plain(checkpoint: tuple[str, Path]) -> Pixels:
+    return Drawing(*checkpoint).draw()
+
+
+@pytest.mark.parametrize("settings", EXACT.values(), ids=EXACT)
+def test_what_saves_memory_or_nothing_changes_no_pixel(
+    checkpoint: tuple[str, Path], plain: Pixels, settings: dict[str, Any]
+) -> None:
+    np.testing.assert_array_equal(Drawing(*checkpoint, **settings).draw(), plain)
+
+
+@pytest.mark.parametrize("cache", [CACHE_DIT, TEA_CACHE], ids=["cache_dit", "tea_cache"])
+def test_what_a_cache_keeps_is_not_the_next_requests(
+    checkpoint: tuple[str, Path], plain: Pixels, cache: dict[str, Any]
+) -> None:
+    """Requests that end, that are dropped half way, and of other lengths and guidance."""
+    alone = Drawing(*checkpoint, **cache).draw()
+    assert (alone != plain).any(), "steps were skipped"
+    drawing = Drawing(*checkpoint, **cache)
+    drawing.draw(2, prompt="a blue dog", steps=4)
+    np.testing.assert_array_equal(drawing.draw(), alone)
+    dropped = drawing.begin(3, prompt="a horse", is_guided=False, steps=9)
+    for _ in range(5):
+        drawing.denoiser.step([dropped])
+    np.testing.assert_array_equal(drawing.draw(), alone)
+
+
+@pytest.mark.parametrize("cache", [CACHE_DIT, TEA_CACHE], ids=["cache_dit", "tea_cache"])
+def test_requests_at_once_with_a_cache_are_each_as_alone(
+    drawing_checkpoint: Callable[..., Path], cache: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        loaded = await LoadedTask.load(
+            ModelSettings(source=str(drawing_checkpoint("qwen_image")), device="cpu"),
+            "image",
+            diffusion=DiffusionSettings(**cache),
+        )
+
+        async def draw(seed: int) -> Pixels:
+            what = request("qwen_image", f"number {seed}", is_guided=seed > 0)
+            prompt = loaded.prompter.build(what, seed)
+            items = [item async for item in loaded.open(StageRequest(f"{seed}", prompt))]
+            (image,) = (item for item in items if isinstance(item, Image))
+            return image.pixels
+
+        crowd = await asyncio.gather(*map(draw, range(3)))
+        for seed, pixels in enumerate(crowd):
+            np.testing.assert_array_equal(await draw(seed), pixels)
+        await loaded.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
+def test_what_was_skipped_is_logged(
+    checkpoint: tuple[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "antiphon"):
+        Drawing(*checkpoint, **CACHE_DIT, enable_cache_dit_summary=True).draw()
+    assert re.search(r"transformer\w*: cache_dit skipped steps \[2, 3", caplog.text)
+
+
+@pytest.mark.parametrize("backend", ["cache_dit", "tea_cache"])
+def test_an_unknown_parameter_of_a_cache_is_refused_by_name(
+    checkpoint: tuple[str, Path], backend: str
+) -> None:
+    with pytest.raises(SettingsError, match=r"unknown 'speed'\. Known: .*thresh"):
+        Drawing(*checkpoint, cache_backend=backend, cache_config={"speed": 2})
