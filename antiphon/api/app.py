@@ -14,7 +14,10 @@ from starlette.routing import Route
 
 from antiphon import __version__
 from antiphon.api import (
+    chat,
     health,
+    images,
+    media,
     models,
     realtime,
     speech,
@@ -59,9 +62,11 @@ from antiphon.api.warm_routes import warm_routes
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.fabric.replica_fabric import ReplicaFabric
+from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.images import Images
-from antiphon.pipeline.model_loading import load_models, warm_up
+from antiphon.pipeline.media_files import MediaFiles
+from antiphon.pipeline.model_loading import ServedModels, load_models, warm_up
 from antiphon.pipeline.pictures import IMAGE
 from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
@@ -74,6 +79,7 @@ logger = logging.getLogger(__name__)
 
 RESOURCES = (
     *(speech, speech_batch, speech_jobs, speech_ws, realtime),
+    *(images, chat, media),
     *(models, voices, voice_consents, health),
     *ADAPTERS,
 )
@@ -215,8 +221,10 @@ async def _start(
     metrics = guards.metrics
     server_speech = Speech(models.speech, settings.speech, metrics, uploaded, models.others(SPEECH))
     stack.callback(server_speech.close)
-    images = Images(models.images, settings.images, metrics, models.others(IMAGE))
-    stack.callback(images.close)
+    server_images = Images(models.images, settings.images, metrics, models.others(IMAGE))
+    stack.callback(server_images.close)
+    image_files = ImageFiles(references)
+    stack.callback(image_files.close)
     encoders = Workers("encoder")
     stack.callback(encoders.close)
     stack.push_async_callback(fabric.drain)
@@ -227,7 +235,9 @@ async def _start(
         settings=settings,
         models=models,
         speech=server_speech,
-        images=images,
+        images=server_images,
+        image_files=image_files,
+        media=_start_media(settings, models, stack),
         encoders=encoders,
         references=references,
         recordings=recordings,
@@ -237,6 +247,16 @@ async def _start(
         storage=StorageWatch({"uploaded voices": uploaded.check}),
         created_s=int(time.time()),
     )
+
+
+def _start_media(settings: Settings, models: ServedModels, stack: AsyncExitStack) -> MediaFiles:
+    """Keep what models draw, if any does; ``stack`` undoes it."""
+    files = MediaFiles.of(settings)
+    stack.callback(files.close)
+    if models.images or models.videos:
+        sweeping = asyncio.create_task(files.sweep_for_ever(), name="sweep media")
+        stack.callback(sweeping.cancel)
+    return files
 
 
 def _log_failed_warm_up(warm_up: "asyncio.Task[None]") -> None:

@@ -4,7 +4,6 @@ Forms are read into memory, within the limit of a body: recordings do not touch 
 """
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -49,10 +48,12 @@ class Fields:
     Attributes:
         values: by name; of those that came more than once, the last.
         num_given: how often each came.
+        every: of a form, all values by name, in order.
     """
 
     values: Mapping[str, Any]
     num_given: Mapping[str, int] = field(default_factory=dict)
+    every: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @classmethod
     async def of(cls, request: Request) -> "Fields":
@@ -63,17 +64,14 @@ class Fields:
             HTTPException: it is a form that cannot be read.
         """
         if request.headers.get("content-type", "").lower().startswith(FORMS):
-            values, num_given = await _form(request)
-        else:
-            num_given = Counter[str]()
-            try:
-                values = await request.json()
-            except (ValueError, RecursionError) as error:
-                raise InvalidRequestError(_WRONG_BODY, code="invalid_json") from error
-            if not isinstance(values, dict):
-                raise InvalidRequestError(NOT_AN_OBJECT)
-        given = {name: value for name, value in values.items() if value not in (None, "")}
-        return cls(given, num_given)
+            return await _form(request)
+        try:
+            values = await request.json()
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequestError(_WRONG_BODY, code="invalid_json") from error
+        if not isinstance(values, dict):
+            raise InvalidRequestError(NOT_AN_OBJECT)
+        return cls(_given(values))
 
     def text(self, name: str) -> str | None:
         """Return a text, ``None`` if it is not there.
@@ -169,21 +167,28 @@ class _InMemoryParser(MultiPartParser):
     spool_max_size = sys.maxsize  # Starlette's own puts larger files into the temporary folder
 
 
-async def _form(request: Request) -> tuple[dict[str, Any], Counter[str]]:
-    fields: dict[str, Any] = {}
-    num_given = Counter[str]()
+async def _form(request: Request) -> Fields:
+    every: dict[str, tuple[Any, ...]] = {}
     form = await _parsed(request)
     try:
         for name, value in form.multi_items():
-            num_given[name] += 1
-            if isinstance(value, UploadFile):
-                content = await value.read()
-                fields[name] = Upload(content, value.content_type or "") if content else None
-            else:
-                fields[name] = value
+            every[name] = (*every.get(name, ()), await _read(value))
     finally:
         await form.close()
-    return fields, num_given
+    last = {name: values[-1] for name, values in every.items()}
+    num_given = {name: len(values) for name, values in every.items()}
+    return Fields(_given(last), num_given, every)
+
+
+async def _read(value: UploadFile | str) -> Upload | str | None:
+    if isinstance(value, str):
+        return value
+    content = await value.read()
+    return Upload(content, value.content_type or "") if content else None
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 async def _parsed(request: Request) -> FormData:

@@ -10,9 +10,11 @@ from antiphon.api.middleware.memory_budget import MemoryBudget
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
+from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.models.spec import Task
 from antiphon.pipeline.images import Images
+from antiphon.pipeline.media_files import MediaFiles
 from antiphon.pipeline.model_directory import DEFAULT_MODEL, ModelDirectory
 from antiphon.pipeline.model_loading import ServedModels
 from antiphon.pipeline.runtime import LoadedTask
@@ -46,6 +48,8 @@ class ServerState:
         models: that are served, by task.
         speech: speaks with those that can.
         images: draws with those that can.
+        image_files: loads and decodes the images that requests bring.
+        media: images and videos that are kept for those who fetch them.
         encoders: threads that all encoding runs in.
         references: loads what requests refer to.
         recordings: makes samples of the recordings that requests bring.
@@ -60,6 +64,8 @@ class ServerState:
     models: ServedModels
     speech: Speech
     images: Images
+    image_files: ImageFiles
+    media: MediaFiles
     encoders: Workers
     references: ReferenceLoader
     recordings: Recordings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.errors import InvalidRequestError, SettingsError, how_to_install
+from antiphon.errors import InvalidRequestError, UnavailableError, how_to_install
 from antiphon.sandbox.process import Sandbox
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class ImageFormat(StrEnum):
 
 
 def check_installed() -> None:
-    """Raise SettingsError, which says how to install it, if there is no Pillow."""
+    """Raise UnavailableError, which says how to install it, if there is no Pillow."""
     if find_spec("PIL") is None:
-        raise SettingsError(f"Images need Pillow: {how_to_install('omni')}.")
+        raise UnavailableError(f"Images need Pillow, which is missing: {how_to_install('omni')}.")
 
 
 def encode_image(

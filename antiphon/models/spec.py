@@ -187,12 +187,14 @@ class ImageCapabilities(PictureCapabilities):
         max_images: that a request may bring to be edited; 0: it cannot edit.
         needs_image: whether it can only edit.
         masks: whether a mask may say what changes.
+        alpha: whether its images may be transparent.
     """
 
     sample_request: ImageRequest
     max_images: int = 0
     needs_image: bool = False
     masks: bool = False
+    alpha: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

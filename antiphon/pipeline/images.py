@@ -115,17 +115,23 @@ class Images:
                         stats.see(item)
                         yield item
 
-    def _check_images(self, request: ImageRequest, model: ImageModel) -> None:
-        """Refuse an edit that the model cannot make."""
-        capabilities = model.capabilities
-        num_images, most = len(request.images), capabilities.max_images
-        if num_images > most:
+    def check_num_images(self, num_images: int, model: ImageModel) -> None:
+        """Refuse more images to be edited than a model takes.
+
+        Raises:
+            InvalidRequestError: names the served models that edit, if this one does not.
+        """
+        if num_images > (most := model.capabilities.max_images):
             if most:
                 message = f"Invalid 'image': {num_images} images; '{model.name}' takes {most}."
             else:
                 message = f"The model '{model.name}' edits no images. {self._editors()}"
             raise InvalidRequestError(message, param="image")
-        if capabilities.needs_image and not num_images:
+
+    def _check_images(self, request: ImageRequest, model: ImageModel) -> None:
+        """Refuse an edit that the model cannot make."""
+        self.check_num_images(len(request.images), model)
+        if model.capabilities.needs_image and not request.images:
             raise InvalidRequestError(
                 f"The model '{model.name}' only edits images: send them to /v1/images/edits.",
                 param="image",

@@ -63,10 +63,14 @@ class ServedModels:
 
     def others(self, task_name: str) -> dict[str, str]:
         """Return what the models do that do not serve a task, by their names."""
+        serving = {each.name for each in self.tasks if each.served.name == task_name}
+        return {name: does for name, does in self.does().items() if name not in serving}
+
+    def does(self) -> dict[str, str]:
+        """Return what each model does."""
         return {
             name: "; ".join(_DOES[each.served.name] for each in tasks)
             for name, tasks in self.by_name().items()
-            if task_name not in (each.served.name for each in tasks)
         }
 
     def engine_stats(self) -> Iterator[tuple[str, str, EngineStats]]:

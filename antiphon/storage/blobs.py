@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from antiphon.errors import SettingsError
@@ -102,6 +103,44 @@ class BlobStore:
         except FileNotFoundError:
             return []
         return [path.rstrip("/").rpartition("/")[2] for path in found]
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files are, if that is a local disk."""
+        return Path(self._root) if self._is_local else None
+
+    @property
+    def can_sign(self) -> bool:
+        """Whether the storage makes addresses that need no key."""
+        return type(self._files).sign is not AbstractFileSystem.sign
+
+    def signed_url(self, key: str, expires_s: int) -> str:
+        """Return an address of a file that needs no key, for a time; raises OSError."""
+        url: str = self._files.sign(self._path(key), expiration=expires_s)
+        return url
+
+    def num_bytes(self, key: str) -> int | None:
+        """Return a file's length, ``None`` if there is none; raises OSError."""
+        try:
+            self._files.invalidate_cache(self._path(key))
+            found = self._files.info(self._path(key))
+        except FileNotFoundError:
+            return None
+        return int(found["size"]) if found["type"] == "file" else None
+
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Yield keys and lengths of all files, unfinished ones too; raises OSError."""
+        self._files.invalidate_cache()
+        for path, found in self._files.find(self._root, detail=True).items():
+            yield str(path)[len(str(self._root)) :].lstrip("/"), int(found["size"])
+
+    def delete_empty_folders(self) -> None:
+        """Remove folders of a local disk that hold nothing; elsewhere there are none."""
+        folder = self.folder
+        for each in () if folder is None or not folder.exists() else sorted(folder.iterdir()):
+            if each.is_dir():
+                with suppress(OSError):  # it holds something
+                    each.rmdir()
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

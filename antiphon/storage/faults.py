@@ -2,12 +2,21 @@
 
 import errno
 import sqlite3
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from antiphon.errors import StorageError, StorageFullError
 
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
+_REMOTE = (
+    ("botocore.exceptions", "BotoCoreError"),
+    ("botocore.exceptions", "ClientError"),
+    ("aiohttp", "ClientError"),
+    ("azure.core.exceptions", "AzureError"),
+    ("google.auth.exceptions", "GoogleAuthError"),
+)
+"""What clients of object stores raise that is no OSError."""
 
 
 @contextmanager
@@ -24,3 +33,12 @@ def storage_faults() -> Generator[None, None, None]:
         if getattr(error, "sqlite_errorname", "") in _FULL:
             raise StorageFullError from error
         raise StorageError(f"The server's database cannot be used: {error}.") from error
+    except remote_errors() as error:
+        reason = type(error).__name__
+        raise StorageError(f"The server's storage cannot be used: {reason}.") from error
+
+
+def remote_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of errors of those clients of object stores that are in use."""
+    loaded = ((sys.modules.get(module), name) for module, name in _REMOTE)
+    return tuple(getattr(module, name) for module, name in loaded if module is not None)

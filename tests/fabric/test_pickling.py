@@ -51,6 +51,7 @@ ARGUMENTS: dict[str, object] = {
     "float | None": 2.5,
     "collections.abc.Iterable[str]": ["alto", "tenor"],
     "tuple[str, ...]": ("alto", "tenor"),
+    "collections.abc.Mapping[str, str]": {"alto": "speech"},
 }
 SAMPLES = np.linspace(-1.0, 1.0, 7, dtype=np.float32)
 PROMPT = Prompt(

@@ -1,0 +1,207 @@
+"""Images as clients get them: files in JSON, or addresses of files; whole, or as events."""
+
+import base64
+import json
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from antiphon.api.middleware import memory_budget
+from antiphon.api.schemas.images import (
+    Background,
+    DrawnImage,
+    ImageBody,
+    ImagesAnswer,
+    ImageUsage,
+    Quality,
+)
+from antiphon.api.state import ServerState
+from antiphon.errors import UnavailableError
+from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, encode_image
+from antiphon.pipeline.images import ImageItem
+from antiphon.types import Caller, Ended, Image, ImageRequest, Progress, Usage
+
+Drawing: TypeAlias = AsyncGenerator[tuple[int, ImageItem], None]
+"""Items of several images, each with its image's number; see `Images.several`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageDelivery:
+    """How the images of a request are delivered.
+
+    Attributes:
+        server: that draws them.
+        caller: on whose behalf: files that are kept are its own.
+        media_url: address of the route of media, as the client knows the server.
+        requests: of the images.
+        format: of the files.
+        compression: quality of lossy formats; ``None``: the format's own.
+        background: as asked for.
+        quality: as asked for, which is told again.
+        as_url: whether addresses are told instead of files.
+    """
+
+    server: ServerState
+    caller: Caller
+    media_url: str
+    requests: tuple[ImageRequest, ...]
+    format: ImageFormat = ImageFormat.PNG
+    compression: int | None = None
+    background: Background = "auto"
+    quality: Quality = "auto"
+    as_url: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        body: ImageBody,
+        requests: tuple[ImageRequest, ...],
+        server: ServerState,
+        caller: Caller,
+        media_url: str,
+    ) -> "ImageDelivery":
+        """Deliver as a body says.
+
+        Raises:
+            UnavailableError: no image files can be written here.
+        """
+        check_installed()
+        return cls(
+            server=server,
+            caller=caller,
+            media_url=media_url,
+            requests=requests,
+            format=body.output_format,
+            compression=body.output_compression,
+            background=body.background,
+            quality=body.quality,
+            as_url=body.response_format == "url",
+        )
+
+    async def file(self, pixels: Pixels) -> bytes:
+        """Return a file of an image; what it takes counts for the request meanwhile."""
+        with memory_budget.reservation() as reserve:
+            reserve(2 * pixels.nbytes)
+            return await self.server.encoders.run(self._encoded, pixels)
+
+    async def image(self, number: int, image: Image) -> DrawnImage:
+        """Return an image for an answer, or keep it and return its address."""
+        file = await self.file(image.pixels)
+        seed = self.requests[number].seed
+        assert seed is not None, "the request is complete"
+        if self.as_url and image.preview_index is None:
+            media = self.server.media
+            return DrawnImage(
+                url=await media.keep(file, str(self.format), self.caller, self.media_url), seed=seed
+            )
+        memory_budget.reserve(4 * -(-len(file) // 3))
+        encoded = await self.server.encoders.run(base64.b64encode, file)
+        return DrawnImage(b64_json=encoded.decode(), seed=seed)
+
+    def _encoded(self, pixels: Pixels) -> bytes:
+        is_opaque = self.background == "opaque"
+        return encode_image(pixels, self.format, self.compression, is_opaque=is_opaque)
+
+    def about(self, pixels: Pixels) -> dict[str, Any]:
+        """Return what is said of an image beside it."""
+        height, width, channels = pixels.shape
+        is_clear = channels == 4 and self.format.has_alpha and self.background != "opaque"
+        background: Literal["opaque", "transparent"] = "transparent" if is_clear else "opaque"
+        return {
+            "background": background,
+            "output_format": self.format,
+            "quality": self.quality,
+            "size": f"{width}x{height}",
+        }
+
+
+async def answered(delivery: ImageDelivery, drawing: Drawing) -> list[bytes]:
+    """Return the JSON of a whole answer, in pieces; closes ``drawing``.
+
+    Raises:
+        UnavailableError: the server stopped it.
+        RequestTooLargeError, MemoryShareError, MemoryFullError: there is no memory for it.
+        StorageError: an image could not be kept.
+    """
+    images: dict[int, bytes] = {}
+    usage, about = Usage(), {}
+    async with aclosing(drawing):
+        async for number, item in drawing:
+            if isinstance(item, Image):
+                drawn = await delivery.image(number, item)
+                images[number] = drawn.model_dump_json(exclude_none=True).encode()
+                about = delivery.about(item.pixels)
+            elif isinstance(item, Ended):
+                usage += ended_well(item).usage
+    answer = ImagesAnswer(
+        created=int(time.time()), data=[], usage=ImageUsage.of(usage), **about
+    ).model_dump_json()
+    before, no_images, after = answer.partition('"data":[]')
+    assert no_images
+    pieces = [piece for number in sorted(images) for piece in (b",", images[number])]
+    return [before.encode(), b'"data":[', *pieces[1:], b"]", after.encode()]
+
+
+async def image_events(
+    delivery: ImageDelivery, drawing: Drawing, kind: str
+) -> AsyncGenerator[bytes, None]:
+    """Yield server-sent events: steps as comments, previews, and final images with their usage.
+
+    Of several images, events say which one they are of in ``index``.
+
+    Args:
+        delivery: how.
+        drawing: closed with the events.
+        kind: the first part of the events' names, as "image_generation".
+
+    Raises:
+        UnavailableError: the server stopped it.
+        RequestTooLargeError, MemoryShareError, MemoryFullError: there is no memory for it.
+        StorageError: an image could not be kept.
+    """
+    final: dict[int, tuple[DrawnImage, dict[str, Any]]] = {}
+    is_one = len(delivery.requests) == 1
+    async with aclosing(drawing):
+        async for number, item in drawing:
+            which = {} if is_one else {"index": number}
+            match item:
+                case Progress(step=step, num_steps=num_steps):
+                    yield comment(f"step {step}/{num_steps}" + ("" if is_one else f" of {number}"))
+                case Image(preview_index=None):
+                    final[number] = await delivery.image(number, item), delivery.about(item.pixels)
+                case Image(preview_index=index):
+                    drawn = await delivery.image(number, item)
+                    members = {**_members(drawn), **delivery.about(item.pixels), **which}
+                    yield event(f"{kind}.partial_image", {**members, "partial_image_index": index})
+                    memory_budget.release(len(drawn.b64_json or ""))
+                case Ended():
+                    ended_well(item)
+                    drawn, about = final.pop(number)
+                    usage = ImageUsage.of(item.usage).model_dump()
+                    members = {**_members(drawn), **about, **which, "usage": usage}
+                    yield event(f"{kind}.completed", members)
+                    memory_budget.release(len(drawn.b64_json or ""))
+
+
+def _members(drawn: DrawnImage) -> dict[str, Any]:
+    return {**drawn.model_dump(exclude_none=True), "created_at": int(time.time())}
+
+
+def ended_well(ended: Ended) -> Ended:
+    """Return how an image ended; raises UnavailableError if the server stopped it."""
+    if ended.reason == "abort":
+        raise UnavailableError("The server is stopping: the image was not finished.")
+    return ended
+
+
+def comment(text: str) -> bytes:
+    """Return a comment of an event stream, which clients skip."""
+    return f": {text}\n\n".encode()
+
+
+def event(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return a server-sent event; ``event:`` and ``type`` both carry its name."""
+    line = json.dumps({"type": name, **data}, separators=(",", ":"))
+    return f"event: {name}\ndata: {line}\n\n".encode()

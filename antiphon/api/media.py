@@ -1,0 +1,37 @@
+"""/v1/media: images and videos that are kept for a while, for those who have their address."""
+
+from functools import partial
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.api.deps import Asking, Server
+from antiphon.api.http_ranges import StoredFile, file_response
+from antiphon.api.schemas.error import ErrorBody
+
+router = APIRouter(tags=["media"])
+
+_FILE = {"schema": {"type": "string", "format": "binary"}}
+
+
+@router.head("/v1/media/{key:path}", include_in_schema=False)
+@router.get(
+    "/v1/media/{key:path}",
+    response_class=Response,
+    responses={
+        200: {"description": "The file.", "content": {"image/*": _FILE, "video/mp4": _FILE}},
+        404: {"model": ErrorBody, "description": "There is none, or it is somebody else's."},
+    },
+)
+async def get_media(key: str, request: Request, server: Server, caller: Asking) -> Response:
+    """Download a file, or the part of it that ``Range`` asks for."""
+    media = server.media
+    kept = await media.workers.run(media.store.find, key, caller)
+    file = StoredFile(
+        num_bytes=kept.num_bytes,
+        media_type=kept.media_type,
+        etag=key.rpartition("/")[2],  # a file never changes
+        read=partial(media.store.read, key),
+    )
+    return file_response(file, request, media.workers)

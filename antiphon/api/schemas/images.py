@@ -1,0 +1,136 @@
+"""Bodies and answers of the image API: OpenAI's, with the parameters of vLLM-Omni and Dynamo."""
+
+from dataclasses import replace
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from antiphon.api.schemas.pictures import PictureBody
+from antiphon.errors import InvalidRequestError
+from antiphon.media.image_codec import ImageFormat
+from antiphon.pipeline.images import MAX_PREVIEWS, MAX_SEED
+from antiphon.types import ImageRequest, Usage, new_seed
+
+Quality = Literal["auto", "low", "medium", "high", "standard", "hd"]
+Background = Literal["auto", "opaque", "transparent"]
+
+
+class ImageBody(PictureBody):
+    """A prompt and how to draw it, how often, and in which form the images are answered."""
+
+    n: int = Field(1, ge=1, description="Images; of seeds that follow each other.")
+    quality: Quality = Field(
+        "auto", description="low: half the steps; all others: the model's own number of steps."
+    )
+    response_format: Literal["b64_json", "url"] = Field(
+        "b64_json", description="The image itself, or an address of it."
+    )
+    output_format: ImageFormat = Field(ImageFormat.PNG, description="Of the file.")
+    output_compression: int | None = Field(
+        None, ge=0, le=100, description="Quality of JPEG and WebP files, in percent."
+    )
+    background: Background = Field(
+        "auto", description="opaque: on white; transparent: only of models that draw so."
+    )
+    stream: bool = Field(False, description="Server-sent events.")
+    partial_images: int = Field(
+        0, ge=0, le=MAX_PREVIEWS, description="Images to be sent while it forms, with stream."
+    )
+    moderation: Literal["auto", "low"] | None = Field(
+        None, description="Accepted; it means nothing here."
+    )
+    style: str | None = Field(None, description="Accepted; it means nothing here.")
+    input_fidelity: str | None = Field(None, description="Accepted; it means nothing here.")
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        compression = self.output_compression
+        if not self.output_format.is_lossy and compression not in (None, 100):
+            raise InvalidRequestError(
+                f"Invalid 'output_compression': {compression}. PNG is lossless: leave it out, or"
+                " ask for 'output_format': 'jpeg' or 'webp'.",
+                param="output_compression",
+            )
+        if self.background == "transparent" and not self.output_format.has_alpha:
+            raise InvalidRequestError(
+                "Invalid 'background': a JPEG file cannot be transparent. Ask for 'output_format':"
+                " 'png' or 'webp'.",
+                param="background",
+            )
+        if self.partial_images and not self.stream:
+            raise InvalidRequestError(
+                "'partial_images' needs 'stream': true.", param="partial_images"
+            )
+        return self
+
+    def to_domain(self, request_id: str, max_images: int) -> tuple[ImageRequest, ...]:
+        """Return the requests of all images, whose seeds follow each other.
+
+        Args:
+            request_id: must be unique: the engine's keys of the requests begin with it.
+            max_images: that a request may ask for.
+
+        Raises:
+            InvalidRequestError: it asks for more.
+        """
+        if self.n > max_images:
+            raise InvalidRequestError(
+                f"Invalid 'n': {self.n}. It must be at most {max_images}.", param="n"
+            )
+        width, height = self.width_and_height
+        seed = new_seed() if self.domain_seed is None else self.domain_seed
+        request = ImageRequest(
+            prompt=self.prompt,
+            negative_prompt=self.negative_prompt,
+            model=self.model,
+            width=width,
+            height=height,
+            num_previews=self.partial_images,
+            parameters=self.parameters(),
+        )
+        return tuple(
+            replace(request, id=f"{request_id}-{number}", seed=(seed + number) & MAX_SEED)
+            for number in range(self.n)
+        )
+
+
+class ImageUsage(BaseModel):
+    """What the images cost."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: dict[str, int]
+    output_tokens_details: dict[str, int]
+
+    @classmethod
+    def of(cls, usage: Usage) -> Self:
+        """Say in OpenAI's shape what was used."""
+        return cls(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            total_tokens=usage.total_tokens,
+            input_tokens_details={"text_tokens": usage.input_tokens, "image_tokens": 0},
+            output_tokens_details={"text_tokens": 0, "image_tokens": usage.output_tokens},
+        )
+
+
+class DrawnImage(BaseModel):
+    """An image of an answer: itself, or its address."""
+
+    b64_json: str | None = None
+    url: str | None = None
+    revised_prompt: str | None = None
+    seed: int
+
+
+class ImagesAnswer(BaseModel):
+    """The answer to a request for images."""
+
+    created: int
+    data: list[DrawnImage]
+    background: Literal["opaque", "transparent"]
+    output_format: ImageFormat
+    quality: Quality
+    size: str
+    usage: ImageUsage

@@ -1,0 +1,43 @@
+"""Images that requests bring: loaded from where they are, and decoded in a sandbox."""
+
+from antiphon.concurrency import Workers
+from antiphon.media.image_codec import ImageSandbox, Pixels
+from antiphon.media.references import ReferenceLoader, image_use
+
+_NUM_THREADS = 2
+
+
+class ImageFiles:
+    """Loads and decodes images of clients."""
+
+    def __init__(self, references: ReferenceLoader) -> None:
+        """Load by ``references``, which its owner closes."""
+        self._references = references
+        self._sandbox = ImageSandbox()
+        self._workers = Workers("image files", _NUM_THREADS)
+
+    async def load(
+        self, source: str | bytes, param: str, *, max_bytes: int, max_pixels: int
+    ) -> Pixels:
+        """Return an image, upright, read-only, of 3 channels, or of 4 if it has transparency.
+
+        Args:
+            source: a file's content, or a data:, http(s): or file: address of one.
+            param: the field that an error names.
+            max_bytes: of the file.
+            max_pixels: of the image.
+
+        Raises:
+            InvalidRequestError: it may not be loaded, or cannot be, or is no image, or too large.
+            EngineError: no process could be started to decode it.
+        """
+        file = await self._references.load(source, image_use(param, max_bytes))
+        return await self._workers.run(self._decoded, file, param, max_pixels)
+
+    def _decoded(self, file: bytes, param: str, max_pixels: int) -> Pixels:
+        return self._sandbox.decode(file, max_pixels=max_pixels, param=param)
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self._workers.close()
+        self._sandbox.close()
