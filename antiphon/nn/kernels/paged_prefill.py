@@ -14,6 +14,9 @@ from antiphon.nn.kernels.paged_common import (
     run_positions,
 )
 
+_MAX_ROWS = 128
+"""Query heads that a program takes of a tile: more of them do not fit into its registers."""
+
 
 def keep(
     projected: Projected, kept: Tensor, table: Tensor, places: tuple[Tensor, Tensor]
@@ -62,9 +65,11 @@ def attend_tiles(queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor) ->
     num_kv_heads = kept.shape[3]
     result = torch.empty_like(queries)
     group = num_heads // num_kv_heads
-    _attend_tile[(len(tiles), num_kv_heads)](
+    rows = min(triton.next_power_of_2(TILE_POSITIONS * group), max(_MAX_ROWS, group))
+    part = min(rows // group, TILE_POSITIONS)
+    _attend_tile[(len(tiles), num_kv_heads, triton.cdiv(TILE_POSITIONS, part))](
         *(queries, kept, kept.stride(0), table, table.stride(0), tiles, result),
-        NUM_KV_HEADS=num_kv_heads, GROUP=group, ROWS=triton.next_power_of_2(TILE_POSITIONS * group),
+        NUM_KV_HEADS=num_kv_heads, GROUP=group, ROWS=triton.next_power_of_2(rows), PART=part,
         HEAD_DIM=head_dim, RUN=run_positions(table, kept.shape[2]), BLOCK_POSITIONS=kept.shape[2],
         num_warps=4, num_stages=2,
     )  # fmt: skip
@@ -111,16 +116,17 @@ def _keep_token(
 @triton.jit
 def _attend_tile(
     queries, kept, kind_stride, table, table_stride, tiles, result,
-    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, HEAD_DIM: tl.constexpr,
-    RUN: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, PART: tl.constexpr,
+    HEAD_DIM: tl.constexpr, RUN: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
 ):  # fmt: skip
     tile = tiles + tl.program_id(0) * 4
     kv_head = tl.program_id(1)
-    count = tl.load(tile + 3).to(tl.int32)
-    if count > 0:
+    done = tl.program_id(2) * PART
+    count = tl.minimum(tl.load(tile + 3).to(tl.int32), done + PART)
+    if count > done:
         first = tl.load(tile + 2).to(tl.int32)
         rows = tl.arange(0, ROWS)
-        number = rows // GROUP
+        number = done + rows // GROUP
         is_row = (number < count)[:, None]
         heads = (tl.load(tile + 1) + number) * NUM_KV_HEADS * GROUP + kv_head * GROUP + rows % GROUP
         heads = heads[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]

@@ -1,5 +1,6 @@
 """Attention's kernels against its PyTorch lines, on a GPU or in Triton's interpreter."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -166,6 +167,25 @@ def test_reading_pieces_of_prompts(use_kernels: Using) -> None:
     joined = random(1, len(tokens.slots), WIDTH)
     rotation = rope().at(tokens.positions[None])
     both(use_kernels, lambda cache: PrefillAttention(cache, tokens), joined, rotation)
+
+
+def test_many_heads_share_a_key(use_kernels: Using, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tile then has more rows than a program takes."""
+    heads = HeadShape(num_heads=32, num_kv_heads=2, head_dim=16)
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "HEADS", heads)
+    monkeypatch.setattr(here, "WIDTH", 36 * 16)
+    tokens = tokens_of([(2, 0, 5), (0, 70, 40), (3, 31, 1)])
+    joined = random(1, len(tokens.slots), WIDTH)
+    rotation = rope().at(tokens.positions[None])
+    both(use_kernels, lambda cache: PrefillAttention(cache, tokens), joined, rotation)
+    slots, positions = (torch.tensor([value], device=DEVICE) for value in (1, 600))
+    both(
+        use_kernels,
+        lambda cache: DecodeAttention(cache, slots, positions, 601),
+        joined[:, :1],
+        rope().at(positions[:, None]),
+    )
 
 
 def test_a_piece_is_read_alike_in_any_company(use_kernels: Using) -> None:
