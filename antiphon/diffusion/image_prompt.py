@@ -59,6 +59,10 @@ class ImagePrompter(ABC):
     def count_tokens(self, text: str) -> int:
         """Return how many tokens a text has."""
 
+    def choose_size(self, request: ImageRequest) -> tuple[int, int]:
+        """Return width and height for a request that says none."""
+        return self.capabilities.default_size
+
     def build(self, request: ImageRequest, seed: int) -> Prompt:
         """Build the prompt of one image; defaults fill what the request leaves open.
 
@@ -66,7 +70,7 @@ class ImagePrompter(ABC):
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
         capabilities = self.capabilities
-        width, height = capabilities.default_size
+        width, height = self.choose_size(request)
         data = ImagePrompt(
             prompt=request.prompt,
             negative_prompt=request.negative_prompt,

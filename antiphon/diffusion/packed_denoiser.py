@@ -1,6 +1,7 @@
 """A denoiser whose transformer reads packed latents, on an Euler schedule that depends on size."""
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from copy import deepcopy
 
 from diffusers import FlowMatchEulerDiscreteScheduler
@@ -47,18 +48,22 @@ class PackedDenoiser(FlowDenoiser):
     def work(self, prompt: Prompt) -> DenoisingWork:
         data: ImagePrompt = prompt.data
         scale = self.guidance(data)
-        num_positions = self.config.num_positions(data) + self.num_text_positions(prompt)
+        num_positions = self.config.num_positions(data) + self.num_further_positions(prompt)
         return image_work(
             prompt,
             num_positions=num_positions,
             is_guided=scale is not None,
             num_bytes=num_positions * self.config.inner_dim * _WIDTHS_HELD * self.dtype.itemsize,
-            batch_key=scale,
+            batch_key=(scale, self.shapes(data)),
         )
 
-    def num_text_positions(self, prompt: Prompt) -> int:
-        """Return how many positions the text of a pass has, about."""
+    def num_further_positions(self, prompt: Prompt) -> int:
+        """Return how many positions a pass has beside the image, about: those of the text."""
         return prompt.num_tokens
+
+    def shapes(self, data: ImagePrompt) -> Hashable:
+        """Return what else requests must have in common to be stepped together."""
+        return None
 
     def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
         assert conditioning is not None

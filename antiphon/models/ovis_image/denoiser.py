@@ -35,7 +35,7 @@ class OvisImageDenoiser(PackedDenoiser):
     def guidance(self, data: ImagePrompt) -> float | None:
         return guidance_of(data)
 
-    def num_text_positions(self, prompt: Prompt) -> int:
+    def num_further_positions(self, prompt: Prompt) -> int:
         return SEQUENCE_LENGTH
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Qwen-Image: images from text, by a transformer over latents; networks of diffusers."""
+"""Qwen-Image and Qwen-Image-Edit: images from text, and images changed; networks of diffusers."""
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
@@ -8,8 +8,8 @@ _HERE = "antiphon.models.qwen_image"
 
 FAMILY = Family(
     name="qwen_image",
-    title="Qwen-Image: images from text, legible writing in them included",
-    architectures=("QwenImagePipeline",),
+    title="Qwen-Image and Qwen-Image-Edit: images from text, and images changed as a text says",
+    architectures=("QwenImagePipeline", "QwenImageEditPipeline", "QwenImageEditPlusPipeline"),
     needs_checkpoint=True,
     extra=Extra(
         "omni",
@@ -33,7 +33,7 @@ FAMILY = Family(
                     StageKind.GENERATOR,
                     ItemKind.TEXT,
                     ItemKind.LATENTS,
-                    Ref(f"{_HERE}.text_encoder:QwenImageTextEncoder"),
+                    Ref(f"{_HERE}.text_encoder:load_text_encoder"),
                     weights=("text_encoder/*.safetensors",),
                 ),
                 StageSpec(

@@ -5,6 +5,8 @@ from pathlib import Path
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.packed_config import PackedConfig
+from antiphon.errors import ModelLoadError
+from antiphon.models.qwen_image.editing import Variant
 from antiphon.models.spec import Inspection
 
 COMPONENTS = {
@@ -13,6 +15,13 @@ COMPONENTS = {
     "tokenizer": ("Qwen2Tokenizer", "Qwen2TokenizerFast"),
     "transformer": ("QwenImageTransformer2DModel",),
     "vae": ("AutoencoderKLQwenImage",),
+}
+_FURTHER_COMPONENTS = {"processor": ("Qwen2VLProcessor", "Qwen2_5_VLProcessor")}
+"""Of checkpoints that change images."""
+_TOLD = {
+    Variant.GENERATE: "images from text",
+    Variant.EDIT: "an image changed as a text says",
+    Variant.EDIT_PLUS: "images changed as a text says, several at once",
 }
 TEMPLATE = (
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, quantity,"
@@ -33,7 +42,9 @@ def read_config(path: Path) -> PackedConfig:
         ModelLoadError: a file is missing, or says what is not supported.
     """
     index = ModelIndex.read(path)
-    for name, classes in COMPONENTS.items():
+    is_for_edits = variant_of(index) is not Variant.GENERATE
+    components = COMPONENTS | (_FURTHER_COMPONENTS if is_for_edits else {})
+    for name, classes in components.items():
         index.check(name, *classes)
     transformer, vae = index.config("transformer"), index.config("vae")
     for key in ("guidance_embeds", "use_additional_t_cond", "use_layer3d_rope"):
@@ -53,11 +64,21 @@ def read_config(path: Path) -> PackedConfig:
     )
 
 
+def variant_of(index: ModelIndex) -> Variant:
+    """Return what a checkpoint is for; raises ModelLoadError if it is none of this family."""
+    if index.pipeline not in [*Variant]:
+        raise ModelLoadError(f"{index.path}: '{index.pipeline}' is not supported")
+    return Variant(index.pipeline)
+
+
 def inspect(path: Path) -> Inspection:
     """Return what a checkpoint's directory holds, complete or not."""
 
     def facts() -> dict[str, str | int]:
         config = read_config(path)
-        return {"Task": "images from text", "Sizes": f"multiples of {config.size_multiple} pixels"}
+        return {
+            "Task": _TOLD[variant_of(config.index)],
+            "Sizes": f"multiples of {config.size_multiple} pixels",
+        }
 
     return inspect_pipeline(path, facts)

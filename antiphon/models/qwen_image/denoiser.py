@@ -13,7 +13,9 @@ from antiphon.diffusion.flow_denoiser import FlowState
 from antiphon.diffusion.image_prompt import ImagePrompt
 from antiphon.diffusion.packed_config import PATCH, PackedConfig
 from antiphon.diffusion.packed_denoiser import PackedDenoiser
+from antiphon.models.base import Prompt
 from antiphon.models.qwen_image.checkpoint import read_config
+from antiphon.models.qwen_image.editing import reference_sizes
 from antiphon.models.qwen_image.guidance import guidance_of
 
 
@@ -30,6 +32,15 @@ class QwenImageDenoiser(PackedDenoiser):
     def guidance(self, data: ImagePrompt) -> float | None:
         return guidance_of(data)
 
+    def num_further_positions(self, prompt: Prompt) -> int:
+        return prompt.num_tokens + sum(height * width for height, width in self.shapes(prompt.data))
+
+    def shapes(self, data: ImagePrompt) -> tuple[tuple[int, int], ...]:
+        """Return height and width, in positions, of the images that a request brings."""
+        multiple = self.config.size_multiple
+        sizes = reference_sizes(data)
+        return tuple((height // multiple, width // multiple) for width, height in sizes)
+
     def predict(self, states: Sequence[FlowState]) -> Tensor:
         velocity = self._velocity(states, "prompt_embeds", "cond")
         scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
@@ -44,18 +55,24 @@ class QwenImageDenoiser(PackedDenoiser):
     def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
         """Return what the transformer predicts with one of the texts."""
         embeds, mask = _padded([state.inputs[text] for state in states])
-        height, width = self.config.latent_size(states[0].prompt.data)
-        shape = (1, height // PATCH, width // PATCH)
+        data: ImagePrompt = states[0].prompt.data
+        height, width = self.config.latent_size(data)
+        shapes = [(height // PATCH, width // PATCH), *self.shapes(data)]
+        latents = torch.cat([state.latents for state in states])
+        hidden = latents
+        if data.images:
+            references = torch.cat([state.inputs["image_latents"] for state in states])
+            hidden = torch.cat([latents, references], dim=1)
         with self._transformer.cache_context(context):
             velocity: Tensor = self._transformer(
-                hidden_states=torch.cat([state.latents for state in states]),
+                hidden_states=hidden,
                 timestep=self.timesteps(states) / 1000,
                 encoder_hidden_states=embeds,
                 encoder_hidden_states_mask=mask,
-                img_shapes=[[shape]] * len(states),
+                img_shapes=[[(1, *shape) for shape in shapes]] * len(states),
                 return_dict=False,
             )[0]
-        return velocity
+        return velocity[:, : latents.shape[1]]
 
 
 def _padded(embeds: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:

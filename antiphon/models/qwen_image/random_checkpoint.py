@@ -10,15 +10,24 @@ from diffusers import (
     FlowMatchEulerDiscreteScheduler,
     QwenImageTransformer2DModel,
 )
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers import (
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLImageProcessorPil,
+)
 
 from antiphon.diffusion.random_pipeline import RandomPipeline, unknown, write_pipeline
 from antiphon.diffusion.random_tokenizer import qwen_tokenizer
 from antiphon.models.qwen_image.checkpoint import TEMPLATE
+from antiphon.models.qwen_image.editing import Variant
 from antiphon.models.random_weights import Dtype
 
 SIZES = ("tiny", "20b")
-TASKS = ("base",)
+TASKS = {
+    "base": Variant.GENERATE,
+    "edit": Variant.EDIT,
+    "edit_plus": Variant.EDIT_PLUS,
+}
 _TRANSFORMERS: dict[str, dict[str, Any]] = {
     "tiny": {
         "num_layers": 2,
@@ -55,6 +64,12 @@ _TEXT: dict[str, dict[str, Any]] = {
         "mrope_section": [16, 24, 24],
     },
 }
+_PROCESSOR = ["transformers", "Qwen2VLProcessor"]
+_IMAGES: dict[str, dict[str, Any]] = {
+    "tiny": {"min_pixels": 28 * 28, "max_pixels": 112 * 112},
+    "20b": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 16384},
+}
+"""Sizes at which the text encoder reads images."""
 _VISION: dict[str, dict[str, Any]] = {
     "tiny": {
         "depth": 1,
@@ -81,7 +96,7 @@ def make_checkpoint(
     path: Path,
     *,
     size: str,
-    task: str = TASKS[0],
+    task: str = "base",
     vocabulary: str = "byte",
     seed: int = 0,
     dtype: Dtype = "float32",
@@ -93,7 +108,7 @@ def make_checkpoint(
     Args:
         path: the directory.
         size: ``"tiny"`` runs in seconds on a CPU; ``"20b"`` has the published sizes.
-        task: ``"base"``: images from text.
+        task: ``"base"``: images from text; ``"edit"``: an image changed; ``"edit_plus"``: several.
         vocabulary: ``"byte"``: one that reads any text.
         seed: of all weights.
         dtype: of all weights.
@@ -105,7 +120,7 @@ def make_checkpoint(
     """
     for name, value, known in (
         ("size", size, SIZES),
-        ("task", task, TASKS),
+        ("task", task, tuple(TASKS)),
         ("vocabulary", vocabulary, ("byte",)),
     ):
         if value not in known:
@@ -125,12 +140,18 @@ def make_checkpoint(
         shift_terminal=0.02,
         use_dynamic_shifting=True,
     )
+    variant = TASKS[task]
     pipeline = RandomPipeline(
-        pipeline="QwenImagePipeline",
+        pipeline=variant.value,
         networks=networks,
         others={"scheduler": scheduler, "tokenizer": tokenizer},
+        settings={} if variant is Variant.GENERATE else {"processor": _PROCESSOR},
     )
     write_pipeline(path, pipeline, seed=seed, dtype=dtype, shards=shards, progress=progress)
+    if variant is not Variant.GENERATE:
+        folder = str(path / "processor")
+        tokenizer.save_pretrained(folder)
+        Qwen2VLImageProcessorPil(**_IMAGES[size]).save_pretrained(folder)
 
 
 def _encoder_config(size: str, tokenizer: Any) -> Qwen2_5_VLConfig:

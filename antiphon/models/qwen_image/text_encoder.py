@@ -8,10 +8,27 @@ from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
 
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.image_prompt import ImagePrompt
+from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.text_encoder import TextEncoder
 from antiphon.models.base import Prompt
-from antiphon.models.qwen_image.checkpoint import MAX_SEQUENCE_LENGTH
+from antiphon.models.qwen_image.checkpoint import MAX_SEQUENCE_LENGTH, variant_of
+from antiphon.models.qwen_image.editing import Variant
 from antiphon.models.qwen_image.guidance import guidance_of
+from antiphon.models.spec import LoadContext
+
+
+def load_text_encoder(context: LoadContext) -> TextEncoder:
+    """Load what encodes the requests of a checkpoint: texts, or texts and images.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    if variant_of(ModelIndex.read(context.path)) is Variant.GENERATE:
+        return QwenImageTextEncoder(context)
+    from antiphon.models.qwen_image.image_encoder import QwenImageEditEncoder
+
+    return QwenImageEditEncoder(context)
 
 
 class QwenImageTextEncoder(TextEncoder):
