@@ -88,11 +88,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any, str],
 
 
 @pytest.fixture(scope="session")
-def drawing_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """Return the directory of a tiny checkpoint, by its family and what it is for."""
+def drawing_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return the directory of a tiny checkpoint, by its family and what it is for.
+
+    Without the latter it is what the family makes by default.
+    """
 
     @cache
-    def make(name: str, task: str = "base") -> Path:
+    def make(name: str, task: str | None = None) -> Path:
         import torch
 
         from antiphon.models.registry import family
@@ -101,7 +104,7 @@ def drawing_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         path = tmp_path_factory.mktemp(f"{name}-{task}")
         maker = family(name).checkpoint_maker
         assert maker is not None
-        maker.resolve()(path, size="tiny", task=task)
+        maker.resolve()(path, size="tiny", **({} if task is None else {"task": task}))
         return path
 
     return make

@@ -82,6 +82,10 @@ class ImagePrompter(ABC):
             mask=request.mask,
         )
         self._check(data)
+        if data.negative_prompt and not capabilities.negative_prompts:
+            raise InvalidRequestError(
+                "This model has no 'negative_prompt': leave it out.", param="negative_prompt"
+            )
         num_tokens = self._checked_length(data.prompt, "prompt")
         if data.negative_prompt is not None:
             num_tokens += self._checked_length(data.negative_prompt, "negative_prompt")

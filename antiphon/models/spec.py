@@ -171,12 +171,14 @@ class PictureCapabilities(Capabilities):
         size_multiple: width and height must be multiples of it, in pixels.
         default_size: ``(width, height)`` unless the request says one.
         max_prompt_tokens: of a prompt; longer ones are refused. ``None``: any length.
+        negative_prompts: whether a request may say what is not to be shown.
     """
 
     parameters: DiffusionParameters
     size_multiple: int
     default_size: tuple[int, int]
     max_prompt_tokens: int | None = None
+    negative_prompts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

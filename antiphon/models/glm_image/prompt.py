@@ -65,6 +65,7 @@ class GlmImagePrompter(ImagePrompter):
             size_multiple=CODE_PIXELS,
             default_size=DEFAULT_SIZE,
             max_prompt_tokens=MAX_PROMPT_TOKENS,
+            negative_prompts=False,
         )
 
     @property
@@ -80,10 +81,6 @@ class GlmImagePrompter(ImagePrompter):
         Raises:
             InvalidRequestError: the request is outside what the model can do.
         """
-        if request.negative_prompt:
-            raise InvalidRequestError(
-                "This model has no 'negative_prompt': leave it out.", param="negative_prompt"
-            )
         prompt = super().build(request, seed)
         image: ImagePrompt = prompt.data
         prior = self._prior_prompt(image)

@@ -2,7 +2,7 @@
 
 from antiphon.models.base import Prompt
 from antiphon.models.spec import ImageCapabilities, LoadContext
-from antiphon.models.toy.picture import PARAMETERS, PATCH, ToyPicture
+from antiphon.models.toy.picture import MAX_LETTERS, PARAMETERS, PATCH, ToyPicture, check_letters
 from antiphon.types import ImageRequest
 
 
@@ -14,7 +14,7 @@ class ToyImagePrompter:
         parameters=PARAMETERS,
         size_multiple=PATCH,
         default_size=(64, 64),
-        max_prompt_tokens=1000,
+        max_prompt_tokens=MAX_LETTERS,
         max_images=2,
         masks=True,
     )
@@ -23,7 +23,8 @@ class ToyImagePrompter:
         """Nothing to load."""
 
     def build(self, request: ImageRequest, seed: int) -> Prompt:
-        """Build the prompt of one image."""
+        """Build the prompt of one image; raises InvalidRequestError if a text is too long."""
+        check_letters(request)
         width, height = self.capabilities.default_size
         picture = ToyPicture(
             prompt=request.prompt,

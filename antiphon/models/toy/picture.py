@@ -7,11 +7,15 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.types import DiffusionParameters
+from antiphon.errors import InvalidRequestError
+from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest
 
 PATCH = 8
 """Pixels of a side that become one position of latents."""
 PARAMETERS = DiffusionParameters(num_inference_steps=8, guidance_scale=4.0)
+
+MAX_LETTERS = 1000
+"""Of a prompt."""
 
 Grid: TypeAlias = NDArray[np.float32]
 """Latents: ``[num_frames, height / 8, width / 8, 3]``."""
@@ -58,6 +62,20 @@ class ToyPicture:
     @property
     def grid_shape(self) -> tuple[int, int, int, int]:
         return self.num_frames, self.height // PATCH, self.width // PATCH, 3
+
+
+def check_letters(request: ImageRequest | VideoRequest) -> None:
+    """Refuse texts that are too long; raises InvalidRequestError."""
+    for param, text in (
+        ("prompt", request.prompt),
+        ("negative_prompt", request.negative_prompt or ""),
+    ):
+        if len(text) > MAX_LETTERS:
+            raise InvalidRequestError(
+                f"Invalid '{param}': {len(text)} letters; at most {MAX_LETTERS} are allowed.",
+                param=param,
+                code="string_above_max_length",
+            )
 
 
 def patches_of(pixels: NDArray[np.uint8], height: int, width: int) -> Grid:
