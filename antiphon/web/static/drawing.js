@@ -36,7 +36,7 @@ export class Drawing {
     try {
       let isWhole = false;
       const response = await this.#api.post("/images/generations", body, work.signal);
-      for await (const event of serverSentEvents(response)) {
+      for await (const event of serverSentEvents(response, (told) => this.#showStep(told))) {
         if (event.error) throw new Error(event.error.message);
         isWhole = event.type === "image_generation.completed";
         this.#show(event, isWhole);
@@ -47,6 +47,12 @@ export class Drawing {
       if (work === this.#work) this.form.end(work.signal.aborted ? "Stopped" : "Failed");
       if (!work.signal.aborted) this.#report(error);
     }
+  }
+
+  /** The server tells its steps in comments. @param {string} told */
+  #showStep(told) {
+    const [, step, numSteps] = /^step (\d+)\/(\d+)$/.exec(told) ?? [];
+    if (numSteps) this.form.showProgress(Number(step) / Number(numSteps));
   }
 
   /** @param {{b64_json: string, output_format?: string, partial_image_index?: number}} event @param {boolean} isWhole */
@@ -60,10 +66,9 @@ export class Drawing {
     picture.src = this.#url;
     picture.alt = element("image-prompt", HTMLTextAreaElement).value;
     picture.hidden = false;
-    const index = event.partial_image_index ?? NUM_PREVIEWS;
-    if (index === 0) this.form.showTime("first");
-    this.form.showProgress(isWhole ? 1 : (index + 1) / (NUM_PREVIEWS + 1));
+    if (event.partial_image_index === 0) this.form.showTime("first");
     if (!isWhole) return;
+    this.form.showProgress(1);
     this.form.showTime("whole");
     this.form.offer(this.#url);
   }

@@ -4,9 +4,10 @@
  * Yield the data of each event, parsed; a stream that ends in the middle of an event is broken.
  *
  * @param {Response} response
+ * @param {(comment: string) => void} [onComment]
  * @returns {AsyncGenerator<any>}
  */
-export async function* serverSentEvents(response) {
+export async function* serverSentEvents(response, onComment = () => {}) {
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
@@ -16,6 +17,7 @@ export async function* serverSentEvents(response) {
     const events = (held + value).split(/\r?\n\r?\n/);
     held = events.pop() ?? "";
     for (const event of events) {
+      if (event.startsWith(":")) onComment(event.slice(1).trim());
       const data = dataOf(event);
       if (data !== "" && data !== "[DONE]") yield JSON.parse(data);
     }
