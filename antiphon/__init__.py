@@ -3,7 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
+from antiphon.types import (
+    AudioChunk,
+    DiffusionParameters,
+    ImageRequest,
+    Sampling,
+    SpeechRequest,
+    VideoRequest,
+    Voice,
+)
 
 if TYPE_CHECKING:
     from antiphon.models.prepared import PreparedVoice
@@ -14,9 +22,12 @@ __all__ = [
     "Antiphon",
     "Audio",
     "AudioChunk",
+    "DiffusionParameters",
+    "ImageRequest",
     "PreparedVoice",
     "Sampling",
     "SpeechRequest",
+    "VideoRequest",
     "Voice",
     "__version__",
 ]

@@ -9,6 +9,8 @@
     │   ├── UnknownConsentError       404                          consent_not_found
     │   ├── UnknownJobError           404                          job_not_found
     │   ├── JobStateError             409                          invalid_job_state
+    │   ├── VideoNotReadyError        404                          video_not_ready
+    │   ├── VideoFailedError          422                          video_failed
     │   ├── TooManyJobsError          400                          too_many_jobs
     │   ├── UnspeakableTextError      400                          unspeakable_text
     │   ├── StorageQuotaError         400                          storage_quota_exceeded
@@ -171,6 +173,30 @@ class JobStateError(InvalidRequestError):
 
     def __init__(self, action: str, state: str) -> None:
         super().__init__(f"A job that is {state} cannot be changed: {action} is not possible.")
+
+
+class VideoNotReadyError(InvalidRequestError):
+    """A video that is still being made has no content."""
+
+    status = 404
+    code = "video_not_ready"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(
+            f"The video '{shortened(id)}' is not ready yet: GET /v1/videos/{shortened(id)} shows"
+            " how far it is.",
+            param="id",
+        )
+
+
+class VideoFailedError(InvalidRequestError):
+    """A video that could not be made has no content."""
+
+    status = 422
+    code = "video_failed"
+
+    def __init__(self, id: str, reason: str) -> None:
+        super().__init__(f"The video '{shortened(id)}' has failed: {reason}", param="id")
 
 
 class TooManyJobsError(InvalidRequestError):

@@ -1,9 +1,9 @@
-"""The Python face: load a model, get speech, in one process, sync or async."""
+"""The Python face: load a model, get speech, images, videos, in one process, sync or async."""
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -17,19 +17,39 @@ from antiphon.audio.recording import Recording, file_content, read_recording
 from antiphon.audio.utterance import Audio, collect
 from antiphon.concurrency import LoopCalls, cancel_and_wait
 from antiphon.config.sources import load_settings
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.media.results import ImageResult, VideoResult
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
-from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.images import Images
+from antiphon.pipeline.model_loading import load_all_tasks
+from antiphon.pipeline.pictures import IMAGE, VIDEO
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_members
-from antiphon.types import AudioChunk, LoadProgress, Samples, SpeechRequest, Voice, random_hex
+from antiphon.pipeline.videos import Videos, collect_video
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    Image,
+    ImageRequest,
+    LoadProgress,
+    Progress,
+    Samples,
+    SpeechRequest,
+    VideoRequest,
+    Voice,
+    random_hex,
+)
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
 
-__all__ = ["Antiphon", "Audio", "collect"]
+__all__ = ["Antiphon", "Audio", "ImageResult", "VideoResult", "collect"]
+
+StepProgress = Callable[[Progress], None]
+"""Called in another thread after steps of denoising; of several at once after the last one."""
 
 
 class Antiphon(SpeechTasks):
@@ -41,6 +61,11 @@ class Antiphon(SpeechTasks):
         >>> from antiphon import Antiphon, SpeechRequest
         >>> with Antiphon.load("hibari") as antiphon:
         ...     antiphon.speech(SpeechRequest("Hello there.")).save("hello.wav")
+
+        A model that draws has `image` and `video` instead:
+
+        >>> with Antiphon.load("Wan-AI/Wan2.1-T2V-1.3B-Diffusers") as antiphon:
+        ...     antiphon.video("A cat on a windowsill").save("cat.mp4")
     """
 
     def __init__(
@@ -59,18 +84,33 @@ class Antiphon(SpeechTasks):
         with ExitStack() as stack:  # what has been opened is closed if the rest cannot be
             portal = stack.enter_context(start_blocking_portal())
             self._calls = LoopCalls(portal.call(asyncio.get_running_loop))
-            load = functools.partial(SpeechModel.load, loaded_settings.model, progress=progress)
-            self._model = self._calls.run(load)
-            stack.callback(self._calls.run, self._model.close)
-            self.has_task_types = "task_type" in self._model.task.options.model_fields
+            load = functools.partial(load_all_tasks, loaded_settings, progress=progress)
+            served = self._calls.run(load)
+            stack.callback(self._calls.run, served.tasks[0].close)
+            self._image_settings = loaded_settings.images
+            self._video_settings = loaded_settings.videos
+            self.has_task_types = any(
+                "task_type" in each.task.options.model_fields for each in served.speech.values()
+            )
             recordings = Recordings(loaded_settings.references)
             stack.callback(recordings.close)
             self._uploaded = VoiceService(loaded_settings.data, recordings)
             stack.callback(self._uploaded.close)
             self._speech = Speech(
-                {self._model.name: self._model}, loaded_settings.speech, uploaded=self._uploaded
+                served.speech,
+                loaded_settings.speech,
+                uploaded=self._uploaded,
+                others=served.others(SPEECH),
             )
             stack.callback(self._speech.close)
+            self._images = Images(
+                served.images, loaded_settings.images, others=served.others(IMAGE)
+            )
+            stack.callback(self._images.close)
+            self._videos = Videos(
+                served.videos, loaded_settings.videos, others=served.others(VIDEO)
+            )
+            stack.callback(self._videos.close)
             self._exit = stack.pop_all()
 
     @classmethod
@@ -84,6 +124,11 @@ class Antiphon(SpeechTasks):
             SettingsError: a setting is unknown or wrong.
         """
         return cls(model, progress=progress, **settings)
+
+    @property
+    def _model(self) -> SpeechModel:
+        """The model, if it speaks; raises UnservedTaskError if it does not."""
+        return self._speech.model(None)
 
     @property
     def voices(self) -> tuple[Voice, ...]:
@@ -161,6 +206,30 @@ class Antiphon(SpeechTasks):
         """Do what `speeches` does, for asyncio."""
         return await self._calls.arun(self._collected_all, requests)
 
+    def image(
+        self, request: ImageRequest | str, progress: StepProgress | None = None
+    ) -> ImageResult:
+        """Draw an image, or edit those that the request brings."""
+        return self._calls.run(self._drawn, request, progress)
+
+    def video(
+        self, request: VideoRequest | str, progress: StepProgress | None = None
+    ) -> VideoResult:
+        """Make a video."""
+        return self._calls.run(self._filmed, request, progress)
+
+    async def aimage(
+        self, request: ImageRequest | str, progress: StepProgress | None = None
+    ) -> ImageResult:
+        """Do what `image` does, for asyncio."""
+        return await self._calls.arun(self._drawn, request, progress)
+
+    async def avideo(
+        self, request: VideoRequest | str, progress: StepProgress | None = None
+    ) -> VideoResult:
+        """Do what `video` does, for asyncio."""
+        return await self._calls.arun(self._filmed, request, progress)
+
     def read_recording(self, recording: Recording) -> Samples:
         """Return a recording's samples, at the model's rate.
 
@@ -200,6 +269,36 @@ class Antiphon(SpeechTasks):
         finally:
             await cancel_and_wait(*tasks)
 
+    async def _drawn(
+        self, request: ImageRequest | str, progress: StepProgress | None
+    ) -> ImageResult:
+        request = ImageRequest(request) if isinstance(request, str) else request
+        complete = replace(
+            self._images.completed(request), id=f"{request.id}/{random_hex(8)}", num_previews=0
+        )
+        assert complete.seed is not None
+        image: Image | None = None
+        async with aclosing(self._images.stream(complete)) as items:
+            async for item in items:
+                if isinstance(item, Image):
+                    image = item
+                elif isinstance(item, Progress):
+                    _tell(progress, item)
+                elif isinstance(item, Ended) and image is not None:
+                    return ImageResult(image.pixels, complete.seed, item.usage)
+        raise EngineError("The model drew nothing.")
+
+    async def _filmed(
+        self, request: VideoRequest | str, progress: StepProgress | None
+    ) -> VideoResult:
+        if isinstance(request, str):
+            request = VideoRequest(request, fps=self._video_settings.default_fps)
+        complete = replace(self._videos.completed(request), id=f"{request.id}/{random_hex(8)}")
+        assert complete.seed is not None
+        stream = self._videos.stream(complete)
+        video, ended = await collect_video(stream, functools.partial(_tell, progress))
+        return VideoResult(video.frames, video.fps, complete.seed, ended.usage)
+
     def __enter__(self) -> Self:
         return self
 
@@ -210,6 +309,11 @@ class Antiphon(SpeechTasks):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _tell(progress: StepProgress | None, step: Progress) -> None:
+    if progress is not None:
+        progress(step)
 
 
 def _as_request(request: SpeechRequest | str) -> SpeechRequest:

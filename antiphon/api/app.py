@@ -25,6 +25,8 @@ from antiphon.api import (
     speech_jobs,
     speech_ws,
     unspoken,
+    video_jobs,
+    videos,
     voice_consents,
     voices,
 )
@@ -58,6 +60,7 @@ from antiphon.api.options import IGNORED_HEADER
 from antiphon.api.speech_jobs import start_jobs
 from antiphon.api.state import Guards, ServerState
 from antiphon.api.storage_watch import StorageWatch
+from antiphon.api.video_jobs import start_video_jobs
 from antiphon.api.warm_routes import warm_routes
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
@@ -67,10 +70,11 @@ from antiphon.media.references import ReferenceLoader
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.media_files import MediaFiles
 from antiphon.pipeline.model_loading import ServedModels, load_models, warm_up
-from antiphon.pipeline.pictures import IMAGE
+from antiphon.pipeline.pictures import IMAGE, VIDEO
 from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
+from antiphon.pipeline.videos import Videos
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import LoadProgress
 from antiphon.voices.recordings import Recordings
@@ -80,6 +84,7 @@ logger = logging.getLogger(__name__)
 RESOURCES = (
     *(speech, speech_batch, speech_jobs, speech_ws, realtime),
     *(images, chat, media),
+    *(videos, video_jobs),
     *(models, voices, voice_consents, health),
     *ADAPTERS,
 )
@@ -130,6 +135,7 @@ def create_app(
             app.state.server = server = await _start(settings, guards, progress, front_end, stack)
             described.loaded_tasks = server.tasks
             app.state.jobs = await start_jobs(app.state.server, stack)
+            app.state.video_jobs = await start_video_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)
             await warm_routes(app)
             yield
@@ -225,6 +231,8 @@ async def _start(
     stack.callback(server_images.close)
     image_files = ImageFiles(references)
     stack.callback(image_files.close)
+    video_service = Videos(models.videos, settings.videos, metrics, models.others(VIDEO))
+    stack.callback(video_service.close)
     encoders = Workers("encoder")
     stack.callback(encoders.close)
     stack.push_async_callback(fabric.drain)
@@ -238,6 +246,7 @@ async def _start(
         images=server_images,
         image_files=image_files,
         media=_start_media(settings, models, stack),
+        videos=video_service,
         encoders=encoders,
         references=references,
         recordings=recordings,

@@ -144,6 +144,11 @@ class FormRoute(APIRoute):
         return handle
 
 
+def came_as_form(request: Request) -> bool:
+    """Whether the body that a `FormRoute` has read as JSON was a form."""
+    return isinstance(request, _FormRequest)
+
+
 class _FormRequest(Request):
     """A request whose JSON body is a form's fields."""
 

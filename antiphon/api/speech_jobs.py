@@ -32,11 +32,10 @@ from antiphon.errors import (
     UnavailableError,
     UnknownJobError,
 )
-from antiphon.pipeline.jobs import JobRunner
+from antiphon.pipeline.jobs import JobRunner, job_media
 from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
-from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobLimits
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger
@@ -59,10 +58,10 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
         SettingsError: results cannot be kept where the settings say.
     """
     settings, folder = server.settings, server.settings.data.folder
-    ledger = JobLedger(folder, _limits(settings))
+    ledger = JobLedger(folder, job_limits(settings))
     runner = JobRunner(
         ledger,
-        BlobStore(settings.jobs.media_url or folder / "media", "jobs.media_url"),
+        job_media(settings),
         folder / "jobs",
         partial(_plan_of, server),
         server.guards.metrics,
@@ -73,7 +72,8 @@ async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
     return runner
 
 
-def _limits(settings: Settings) -> JobLimits:
+def job_limits(settings: Settings) -> JobLimits:
+    """Return the limits of jobs, those of all kinds together."""
     jobs = settings.jobs
     return JobLimits(
         max_jobs=jobs.max_jobs,

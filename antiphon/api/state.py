@@ -20,6 +20,7 @@ from antiphon.pipeline.model_loading import ServedModels
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
+from antiphon.pipeline.videos import Videos
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Caller
 from antiphon.voices.recordings import Recordings
@@ -50,6 +51,7 @@ class ServerState:
         images: draws with those that can.
         image_files: loads and decodes the images that requests bring.
         media: images and videos that are kept for those who fetch them.
+        videos: makes videos with those that can.
         encoders: threads that all encoding runs in.
         references: loads what requests refer to.
         recordings: makes samples of the recordings that requests bring.
@@ -66,6 +68,7 @@ class ServerState:
     images: Images
     image_files: ImageFiles
     media: MediaFiles
+    videos: Videos
     encoders: Workers
     references: ReferenceLoader
     recordings: Recordings

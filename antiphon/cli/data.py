@@ -47,6 +47,7 @@ def restore(
 
 def _places(data_dir: Path | None) -> "DataPlaces":
     from antiphon.config.sources import load_settings
+    from antiphon.pipeline.jobs import job_media
     from antiphon.storage.backup import DataPlaces
     from antiphon.storage.blobs import BlobStore
 
@@ -55,5 +56,5 @@ def _places(data_dir: Path | None) -> "DataPlaces":
     return DataPlaces(
         folder,
         BlobStore(settings.data.blobs_url or folder / "blobs"),
-        BlobStore(settings.jobs.media_url or folder / "media", "jobs.media_url"),
+        job_media(settings),
     )

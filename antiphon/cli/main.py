@@ -13,6 +13,7 @@ from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.keys import keys
 from antiphon.cli.models import models
+from antiphon.cli.picture_flags import ImageFlags, VideoFlags, image, video
 from antiphon.cli.placement import placement
 from antiphon.cli.say import SayFlags, say
 from antiphon.cli.serve import ServeFlags, serve
@@ -62,6 +63,8 @@ def _main(
 
 add_command(app, "serve", ServeFlags, serve)
 add_command(app, "say", SayFlags, say)
+add_command(app, "image", ImageFlags, image)
+add_command(app, "video", VideoFlags, video)
 app.add_typer(voices, name="voices")
 app.add_typer(models, name="models")
 app.add_typer(placement, name="placement")

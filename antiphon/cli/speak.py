@@ -74,9 +74,9 @@ def speak(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         with (
-            _loaded(model, console) as antiphon,
+            loaded(model, console) as antiphon,
             console.status("starting") as status,
-            _opened(output) as file,
+            opened(output) as file,
         ):
             progress = SpeakProgress(time.perf_counter())
             for _ in _written(antiphon, request, format, file, progress):
@@ -91,7 +91,9 @@ def speak(
         console.print(f"Warning: this voice cannot say, and has left out: {words}", markup=False)
 
 
-def _loaded(model: str | None, console: Console) -> Antiphon:
+def loaded(model: str | None, console: Console) -> Antiphon:
+    """Load a model, and show how far that is."""
+
     def write_line(line: str) -> None:
         console.print(line, markup=False)
 
@@ -164,7 +166,7 @@ def _appends(file: BinaryIO) -> bool:
 
 
 @contextmanager
-def _opened(output: str) -> Generator[BinaryIO, None, None]:
+def opened(output: str) -> Generator[BinaryIO, None, None]:
     """Open the target; a file appears under its name when it is whole, or not at all."""
     if output == STDOUT:
         yield sys.stdout.buffer

@@ -174,8 +174,8 @@ class ApiServer(uvicorn.Server):
     def _release_jobs(self) -> None:
         """Release the job under way to another server; closing the app waits for it."""
         if self._releasing is None:
-            runner: JobRunner = self._app.state.jobs
-            self._releasing = asyncio.create_task(runner.release(), name="release jobs")
+            runners: tuple[JobRunner, ...] = (self._app.state.jobs, self._app.state.video_jobs)
+            self._releasing = asyncio.create_task(_released(runners), name="release jobs")
 
     def _is_quiet(self) -> bool:
         """Whether no request has been under way for a moment; silent WebSockets do not count."""
@@ -196,6 +196,10 @@ class ApiServer(uvicorn.Server):
                     task.cancel()
             await asyncio.wait(cut, timeout=GRACEFUL_SHUTDOWN_S)  # they still use the model
         await self._loaded.aclose()
+
+
+async def _released(runners: tuple[JobRunner, ...]) -> None:
+    await asyncio.gather(*(each.release() for each in runners))
 
 
 _NO_ALARMS = (

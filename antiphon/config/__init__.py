@@ -185,7 +185,9 @@ class JobSettings(SettingsSection):
         2, ge=1, description="A job under which servers have died so often is given up."
     )
     media_url: str | None = Field(
-        None, description="Where results are kept, as s3://bucket/path; default: in the folder."
+        None,
+        description="Where results are kept, as s3://bucket/path; default: below"
+        " media.output_fs_url, or else in the folder.",
     )
 
 

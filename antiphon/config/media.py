@@ -42,6 +42,9 @@ class VideoSettings(SettingsSection):
     max_input_bytes: int = Field(
         32 * 1024 * 1024, ge=1, description="Largest image that a request brings or refers to."
     )
+    max_input_pixels: int = Field(
+        16 * 1024 * 1024, ge=1, description="Most pixels of such an image."
+    )
     model_aliases: dict[str, str] = Field(
         default_factory=lambda: dict.fromkeys(OPENAI_VIDEO_MODELS, "default"),
         description="Further names of models; 'default' is the first one that makes videos.",

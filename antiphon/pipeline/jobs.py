@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from antiphon.concurrency import Workers, cancel_and_wait
+from antiphon.config import Settings
 from antiphon.errors import AntiphonError, StorageError, UnknownJobError
 from antiphon.pipeline.job_work import DiskBudget, JobAccount, JobPlace, JobWork
 from antiphon.storage.blobs import BlobStore
@@ -34,6 +35,19 @@ _WITH_SEGMENTS = (JobState.QUEUED, JobState.RUNNING, JobState.PAUSED)
 _POLL_S = 2.0
 _EXPIRY_S = 60.0
 _NUM_THREADS = 2
+
+
+def job_media(settings: Settings) -> BlobStore:
+    """Return where the results of jobs are kept: with other media, unless the settings say more.
+
+    Raises:
+        SettingsError: that cannot be used.
+    """
+    if url := settings.jobs.media_url:
+        return BlobStore(url, "jobs.media_url")
+    if url := settings.media.output_fs_url:
+        return BlobStore(f"{url.rstrip('/')}/{MEDIA_FOLDER}", "media.output_fs_url")
+    return BlobStore(settings.data.folder / "media")
 
 
 class JobRunner:
@@ -271,6 +285,11 @@ class JobRunner:
         if self.ledger.finish(job.id, self._runner, result, progress):
             self.metrics.jobs_ended.labels("completed").inc()
             shutil.rmtree(self._folder / job.id, ignore_errors=True)
+            return
+        try:
+            self.ledger.get(job.id)
+        except UnknownJobError:  # it was deleted, and then its files were written
+            self._forget(job)
 
     async def _report(self, job: Job, account: JobAccount) -> None:
         """Send heartbeats with the job's progress until another runner owns it."""

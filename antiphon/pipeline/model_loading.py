@@ -143,6 +143,23 @@ async def load_models(
     return ServedModels(loaded)
 
 
+async def load_all_tasks(settings: Settings, progress: LoadProgress | None = None) -> ServedModels:
+    """Load all tasks of one model into this process.
+
+    Args:
+        settings: of the model, and of what drives it.
+        progress: called, in other threads, with the progress of loading.
+
+    Raises:
+        ModelLoadError: it cannot be served.
+    """
+    classes = await asyncio.to_thread(_classes, settings.model, settings.server)
+    tasks = await load_tasks(
+        settings.model, classes, progress=progress, diffusion=settings.diffusion
+    )
+    return ServedModels(tasks.values())
+
+
 def _classes(source: ModelSettings, server: ServerSettings) -> dict[str, type[LoadedTask]]:
     """Return the tasks of a model that are to be served, with their classes.
 

@@ -147,6 +147,7 @@ class BlobStore:
 
 
 def _write(path: Path, content: bytes) -> None:
+    new_folders = [each for each in path.parents if not each.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -155,7 +156,8 @@ def _write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
-        sync_folder(path.parent)
+        for folder in (path.parent, *(each.parent for each in new_folders)):
+            sync_folder(folder)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise

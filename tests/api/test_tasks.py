@@ -38,6 +38,10 @@ def test_a_server_without_speech_says_so() -> None:
         assert error["param"] == "model"
         assert "No served model speaks" in error["message"]
         assert "/v1/images/generations" in error["message"]
+        for sent in ({"json": {"prompt": "a"}}, {"data": {"prompt": "a"}, "files": {"x": b"1"}}):
+            filmed = httpx.post(f"{server.base_url}/v1/videos", **sent)
+            assert "No served model makes videos" in error_of(filmed, 404)["message"]
+        assert httpx.get(f"{server.base_url}/v1/videos").json()["data"] == []
         assert error_of(httpx.get(f"{server.base_url}/v1/audio/voices"), 404)
         assert httpx.get(f"{server.base_url}/metrics").status_code == 200
         assert httpx.get(f"{server.base_url}/health").status_code == 200

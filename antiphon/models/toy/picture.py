@@ -31,7 +31,7 @@ class ToyPicture:
         width: in pixels; a multiple of `PATCH`.
         height: likewise.
         num_frames: 1 of an image.
-        fps: of a video.
+        fps: of a video; ``None``: it is an image.
         parameters: with no field that the toy uses left out.
         num_previews: that are shown.
         images: that it begins with; the first one is edited, or is a video's first frame.
@@ -43,7 +43,7 @@ class ToyPicture:
     width: int
     height: int
     num_frames: int = 1
-    fps: int = 1
+    fps: int | None = None
     parameters: DiffusionParameters = PARAMETERS
     num_previews: int = 0
     images: tuple[NDArray[np.uint8], ...] = ()

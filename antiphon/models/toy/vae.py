@@ -21,7 +21,7 @@ class ToyVae:
         grid: Grid = latents.data
         colours = np.clip((grid + 1) * 127.5, 0, 255).astype(np.uint8)
         frames = colours.repeat(PATCH, axis=1).repeat(PATCH, axis=2)
-        if prompt.data.num_frames > 1:
+        if prompt.data.fps is not None:
             yield Video(frames, prompt.data.fps)
         else:
             yield Image(frames[0])

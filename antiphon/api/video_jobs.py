@@ -1,0 +1,232 @@
+"""/v1/videos/{id}: videos that are made in the background, as OpenAI's SDKs ask for them."""
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import ValidationError
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from antiphon.api.deps import Asking
+from antiphon.api.http_ranges import StoredFile, file_response
+from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.videos import (
+    VideoDeleted,
+    VideoJobBody,
+    VideoList,
+    VideoView,
+    video_media,
+)
+from antiphon.api.speech_jobs import job_limits
+from antiphon.api.state import ServerState
+from antiphon.errors import StorageError, UnknownJobError, VideoFailedError, VideoNotReadyError
+from antiphon.media.image_codec import Pixels
+from antiphon.pipeline.jobs import JobRunner, job_media
+from antiphon.pipeline.video_jobs import VideoJobWork
+from antiphon.pipeline.videos import INPUT_REFERENCE, opaque
+from antiphon.storage.job import Job, JobKind, JobState
+from antiphon.storage.job_database import UNREADABLE
+from antiphon.storage.job_ledger import JobLedger
+from antiphon.types import VideoRequest, random_hex
+
+PATH = "/v1/videos"
+
+router = APIRouter(
+    tags=["videos"], responses={status: {"model": ErrorBody} for status in (400, 401, 404)}
+)
+
+
+async def start_video_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:
+    """Begin to work on the videos of the data folder; ``stack`` undoes it.
+
+    A server that makes no videos does not work on them, but what has been made can be fetched.
+
+    Raises:
+        SettingsError: results cannot be kept where the settings say.
+    """
+    settings, folder = server.settings, server.settings.data.folder
+    ledger = JobLedger(folder, job_limits(settings), JobKind.VIDEO)
+    runner = JobRunner(
+        ledger,
+        job_media(settings),
+        folder / "video_jobs",
+        lambda job: _work_of(server, runner, job),
+        server.guards.metrics,
+        retention_s=settings.media.retention_s,
+    )
+    stack.push_async_callback(runner.close)
+    if server.videos.models:
+        runner.start()
+    return runner
+
+
+def video_runner(connection: HTTPConnection) -> JobRunner:
+    """Return the runner that `start_video_jobs` has started."""
+    runner = connection.app.state.video_jobs
+    assert isinstance(runner, JobRunner)
+    return runner
+
+
+VideoJobs = Annotated[JobRunner, Depends(video_runner)]
+
+
+async def create_job(
+    request: VideoRequest,
+    seconds: str,
+    image: bytes | None,
+    server: ServerState,
+    jobs: JobRunner,
+    owner: str | None,
+) -> Job:
+    """Put a completed request in the queue.
+
+    Args:
+        request: without its image.
+        seconds: of the video, as the client is told.
+        image: the file of its first frame.
+        server: that makes it.
+        jobs: the queue.
+        owner: whose it is.
+
+    Raises:
+        InvalidRequestError: there are more jobs, or larger ones, than there may be.
+        StorageError: it could not be kept.
+    """
+    assert request.seed is not None, "the request is complete"
+    body = VideoJobBody(
+        prompt=request.prompt,
+        negative_prompt=request.negative_prompt,
+        model=server.videos.model(request.model).name,
+        width=request.width or 0,
+        height=request.height or 0,
+        num_frames=request.num_frames or 0,
+        fps=request.fps,
+        seed=request.seed,
+        seconds=seconds,
+        parameters=request.parameters,
+        options=dict(request.options),
+    )
+    work = _work(server, body, "new", image)
+    return await jobs.add(body.model_dump_json(), work, owner, image)
+
+
+@router.get(PATH)
+async def list_videos(
+    server_jobs: VideoJobs,
+    caller: Asking,
+    connection: Request,
+    limit: Annotated[int, Query(ge=0, le=100)] = 20,
+    after: str | None = None,
+    order: Literal["asc", "desc"] = "desc",
+) -> VideoList:
+    """List jobs, the newest first; ``after`` is the last id of the page before."""
+    page = partial(server_jobs.ledger.page, oldest_first=order == "asc")
+    found = await server_jobs.workers.run(page, limit + 1, after, caller)
+    views = [_view(job, connection) for job in found[:limit]]
+    return VideoList(
+        data=views,
+        first_id=views[0].id if views else None,
+        last_id=views[-1].id if views else None,
+        has_more=len(found) > limit,
+    )
+
+
+@router.get(PATH + "/{id}")
+async def retrieve_video(
+    id: str, jobs: VideoJobs, caller: Asking, connection: Request
+) -> VideoView:
+    """Return a job's progress."""
+    return _view(await jobs.workers.run(jobs.ledger.get, id, caller), connection)
+
+
+@router.delete(PATH + "/{id}")
+async def delete_video(id: str, jobs: VideoJobs, caller: Asking) -> VideoDeleted:
+    """Forget a job, wherever it is, and all that it has made."""
+    await jobs.delete(id, caller)
+    return VideoDeleted(id=id)
+
+
+@router.get(PATH + "/{id}/content", response_class=Response)
+async def download_video(
+    id: str, request: Request, jobs: VideoJobs, caller: Asking, variant: str = "video"
+) -> Response:
+    """Download a video, or the part of it that ``Range`` asks for.
+
+    ``variant``: ``video``, ``thumbnail`` (its first frame, WebP) or ``spritesheet`` (up to 16
+    frames, JPEG).
+    """
+    index = video_media(variant)
+    job = await jobs.workers.run(jobs.ledger.get, id, caller)
+    if job.state is JobState.FAILED:
+        raise VideoFailedError(id, job.fault.message if job.fault else "")
+    if job.result is None:
+        raise VideoNotReadyError(id)
+    if index >= len(job.result.files):
+        raise UnknownJobError(f"{id}/content?variant={variant}")
+    made = job.result.files[index]
+    file = StoredFile(
+        num_bytes=made.num_bytes,
+        media_type=made.media_type,
+        etag=f"{id}-{index}-{job.finished_s}",
+        read=partial(jobs.media.read, made.key),
+    )
+    return file_response(file, request, jobs.workers)
+
+
+def _view(job: Job, connection: Request) -> VideoView:
+    server: ServerState = connection.app.state.server
+    return VideoView.of(job, server.settings.media.retention_s)
+
+
+def _work_of(server: ServerState, jobs: JobRunner, job: Job) -> VideoJobWork:
+    """Read a job's body and its image; blocks."""
+    try:
+        body = VideoJobBody.model_validate_json(job.body)
+    except ValidationError as error:
+        fault = UNREADABLE
+        raise StorageError(fault.message, code=fault.code) from error
+    return _work(server, body, job.id, jobs.ledger.input(job.id))
+
+
+def _work(server: ServerState, body: VideoJobBody, id: str, image: bytes | None) -> VideoJobWork:
+    request = VideoRequest(
+        prompt=body.prompt,
+        seed=body.seed,
+        negative_prompt=body.negative_prompt,
+        model=body.model,
+        width=body.width,
+        height=body.height,
+        num_frames=body.num_frames,
+        fps=body.fps,
+        parameters=body.parameters,
+        options=body.options,
+        is_live=False,
+        id=f"{id}/{random_hex(8)}",  # another server may still be about to give it up
+    )
+    return VideoJobWork(
+        videos=server.videos,
+        request=request,
+        load_image=partial(first_frame, server, image),
+        input_bytes=len(image or b""),
+        encoders=server.encoders,
+    )
+
+
+async def first_frame(server: ServerState, image: str | bytes | None) -> Pixels | None:
+    """Return the pixels of a first frame: of a file, or of the address of one.
+
+    Raises:
+        InvalidRequestError: it may not be loaded, or cannot be, or is no image, or too large.
+    """
+    if image is None:
+        return None
+    settings = server.settings.videos
+    pixels = await server.image_files.load(
+        image,
+        INPUT_REFERENCE,
+        max_bytes=settings.max_input_bytes,
+        max_pixels=settings.max_input_pixels,
+    )
+    return opaque(pixels)

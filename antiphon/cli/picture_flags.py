@@ -1,0 +1,73 @@
+"""``antiphon image`` and ``antiphon video``: a prompt to a file, in this process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.flags import flag
+
+_MODEL = "A checkpoint's directory, its ORG/NAME on the hub, or a built-in model."
+_SIZE = "WIDTHxHEIGHT in pixels; default: the model's own."
+_GUIDANCE = "How closely to follow the prompt; default: the model's own."
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFlags:
+    """The flags of ``antiphon image``."""
+
+    prompt: Annotated[str, typer.Argument(help="What it shows; - reads it from stdin.")]
+    output: Annotated[
+        str,
+        flag(
+            "The file to write: .png, .jpg, .jpeg or .webp; - writes PNG to stdout.",
+            True,
+            *("--output", "-o"),
+        ),
+    ] = "image.png"
+    model: Annotated[str | None, flag(_MODEL)] = None
+    size: Annotated[str | None, flag(_SIZE)] = None
+    steps: Annotated[int | None, flag("Of denoising; default: the model's own.")] = None
+    seed: Annotated[int | None, flag("Repeats the same image.")] = None
+    negative_prompt: Annotated[str | None, flag("What it shall not show.")] = None
+    guidance_scale: Annotated[float | None, flag(_GUIDANCE)] = None
+    image: Annotated[list[Path] | None, flag("An image to edit; may be given several times.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VideoFlags:
+    """The flags of ``antiphon video``."""
+
+    prompt: Annotated[str, typer.Argument(help="What it shows; - reads it from stdin.")]
+    output: Annotated[
+        str, flag("The file to write: .mp4; - writes to stdout.", True, "--output", "-o")
+    ] = "video.mp4"
+    model: Annotated[str | None, flag(_MODEL)] = None
+    size: Annotated[str | None, flag(_SIZE)] = None
+    seconds: Annotated[float | None, flag("Length; default: the model's own.")] = None
+    num_frames: Annotated[int | None, flag("Length; overrides --seconds.")] = None
+    fps: Annotated[
+        int | None, flag("Frames a second; default: the setting videos.default_fps.")
+    ] = None
+    steps: Annotated[int | None, flag("Of denoising; default: the model's own.")] = None
+    seed: Annotated[int | None, flag("Repeats the same video.")] = None
+    negative_prompt: Annotated[str | None, flag("What it shall not show.")] = None
+    guidance_scale: Annotated[float | None, flag(_GUIDANCE)] = None
+    image: Annotated[Path | None, flag("An image that it begins with.")] = None
+
+
+def image(flags: ImageFlags) -> None:
+    """Draw an image of a prompt, or edit images, into a file."""
+    from antiphon.cli.draw import draw_image
+
+    draw_image(flags)
+
+
+def video(flags: VideoFlags) -> None:
+    """Make a video of a prompt into a file."""
+    from antiphon.cli.draw import make_video
+
+    make_video(flags)
