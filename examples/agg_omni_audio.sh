@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Speech: serves Qwen3-TTS with all stages on one GPU, and writes hello.wav.
 #
-#   MODEL=Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice examples/agg_omni_audio.sh --port 8100
+#   MODEL=Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice PORT=8100 examples/agg_omni_audio.sh
 #
 # Further arguments go to `antiphon serve`.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Images from text: serves Qwen-Image with all stages on one GPU, and draws an image.
 #
-#   MODEL=AIDC-AI/Ovis-Image-7B examples/agg_omni_image.sh --port 8100
+#   MODEL=AIDC-AI/Ovis-Image-7B PORT=8100 examples/agg_omni_image.sh
 #
 # Further arguments go to `antiphon serve`.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Videos from text: serves Wan 2.1 (1.3B) with all stages on one GPU, and makes a video.
 #
-#   MODEL=Wan-AI/Wan2.2-TI2V-5B-Diffusers examples/agg_omni_video.sh --port 8100
+#   MODEL=Wan-AI/Wan2.2-TI2V-5B-Diffusers PORT=8100 examples/agg_omni_video.sh
 #
 # Further arguments go to `antiphon serve`.
 set -euo pipefail
