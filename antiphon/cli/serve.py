@@ -71,6 +71,21 @@ class ServerFlags:
     data_dir: Annotated[
         Path | None, flag("Folder of uploaded voices.", "the user's data folder"), "data.dir"
     ] = None
+    output_modalities: Annotated[
+        list[str] | None,
+        flag("audio, image, video, text: what is served; repeatable.", "all that models make"),
+        "server.output_modalities",
+    ] = None
+    media_output_fs_url: Annotated[
+        str | None,
+        flag("Where images and videos are kept, as s3://bucket/path.", "the data folder"),
+        "media.output_fs_url",
+    ] = None
+    media_output_http_url: Annotated[
+        str | None,
+        flag("Address of that place for clients.", "this server's own"),
+        "media.output_http_url",
+    ] = None
     front_ends: Annotated[
         int | None,
         flag("HTTP processes that share the port; 0: one process is the server.", SETTING),

@@ -271,6 +271,13 @@ class ServerSettings(SettingsSection):
         None, description="A file of vLLM-Omni's stage configs, instead of a placement."
     )
 
+    @field_validator("output_modalities", mode="before")
+    @classmethod
+    def _split_at_commas(cls, names: Any) -> Any:
+        if isinstance(names, str):
+            names = (names,)
+        return tuple(part.strip() for name in names for part in str(name).split(","))
+
     @field_validator("api_keys")
     @classmethod
     def _no_key_is_empty(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
