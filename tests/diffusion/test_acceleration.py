@@ -19,13 +19,14 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.registry import family
 from antiphon.models.spec import LoadContext
 from antiphon.pipeline.runtime import LoadedTask
-from antiphon.types import DiffusionParameters, Image, ImageRequest, VideoRequest
+from antiphon.types import DiffusionParameters, Image, ImageRequest, Latents, VideoRequest
 
 Pixels: TypeAlias = NDArray[np.uint8]
 
 CHECKPOINTS = [
     ("qwen_image", "base"),
     ("ovis_image", "base"),
+    ("glm_image", "base"),
     ("wan_video", "t2v-2.1"),
     ("wan_video", "t2v-2.2-a14b"),
 ]
@@ -70,12 +71,11 @@ def request(
             negative_prompt=negative,
             parameters=DiffusionParameters(num_inference_steps=steps, guidance_scale=scale),
         )
+    parameters = DiffusionParameters(num_inference_steps=steps)
+    if name == "glm_image":  # it takes no negative prompt
+        negative, parameters = None, replace(parameters, guidance_scale=1.5 if is_guided else 1.0)
     return ImageRequest(
-        prompt,
-        width=32,
-        height=32,
-        negative_prompt=negative,
-        parameters=DiffusionParameters(num_inference_steps=steps),
+        prompt, width=32, height=32, negative_prompt=negative, parameters=parameters
     )
 
 
@@ -88,11 +88,14 @@ class Drawing:
         self.name = name
         self.prompter = task.prompter.resolve()(context)
         self.encoder, self.denoiser, self.decoder = (
-            spec.factory.resolve()(context) for spec in task.pipeline
+            spec.factory.resolve()(context) for spec in task.pipeline[-3:]
         )
 
     def begin(self, seed: int = 1, **changes: Any) -> Any:
         prompt = self.prompter.build(request(self.name, **changes), seed)
+        if self.name == "glm_image":  # what would be drawn before does not matter here
+            codes = np.zeros((prompt.sampling.max_frames, 1), np.int64)
+            prompt = replace(prompt, conditioning=Latents(tuple(codes)))
         (conditioning,) = self.encoder.generate(prompt)
         return self.denoiser.begin(prompt, conditioning)
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, GlmImageTransformer2DModel
+from diffusers.models.transformers.transformer_glm_image import GlmImageTransformerBlock
 from torch import Tensor
 
+from antiphon.diffusion.acceleration import register_block
 from antiphon.diffusion.arrays import to_tensors
 from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
@@ -25,6 +27,7 @@ class GlmImageDenoiser(FlowDenoiser):
     """Steps images of GLM-Image."""
 
     def load(self, loader: ComponentLoader) -> None:
+        register_block(GlmImageTransformerBlock, is_text_first=False)
         self._transformer = loader.module("transformer", GlmImageTransformer2DModel)
         self._scheduler = loader.other("scheduler", FlowMatchEulerDiscreteScheduler)
         self._patch: int = self._transformer.config.patch_size
@@ -39,6 +42,10 @@ class GlmImageDenoiser(FlowDenoiser):
             num_bytes=4 * int(np.prod(shape)) * _FLOAT_BYTES,  # latents, velocities, estimate
             batch_key=data.guidance,
         )
+
+    def is_guided(self, prompt: Prompt, network: str) -> bool:
+        data: GlmImagePrompt = prompt.data
+        return data.guidance is not None
 
     def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
         data: GlmImagePrompt = prompt.data
