@@ -139,11 +139,14 @@ def with_stage_configs(settings: "Settings") -> "Settings":
 
 def _translated(file: Path, model: str | None) -> dict[str, Any]:
     """Return what stage configs say as a placement, and print what became of each entry."""
+    from antiphon.errors import SettingsError
     from antiphon.models.registry import resolve
     from antiphon.pipeline.speech.model import SPEECH
     from antiphon.placement.stage_configs import translate
 
     family, _ = resolve(model)
+    if SPEECH not in family.tasks:
+        raise SettingsError(f"Stage configs are read for models that speak; '{model}' does not.")
     told = translate(file, family.tasks[SPEECH].pipeline)
     for remark in sorted(told.remarks, key=lambda each: not each.is_translated):
         sign = "->" if remark.is_translated else "no meaning here:"
@@ -156,11 +159,11 @@ def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, St
 
     Raises:
         SettingsError: the placement does not fit the stages.
-        ModelLoadError: a model cannot be found.
+        ModelLoadError: a model cannot be found, or makes nothing of what is to be served.
     """
     from antiphon.models.registry import resolve
-    from antiphon.models.spec import LoadContext
-    from antiphon.pipeline.speech.model import SPEECH
+    from antiphon.models.spec import LoadContext, StageSpec
+    from antiphon.pipeline.model_loading import served_tasks
     from antiphon.pipeline.stage import engine_groups
     from antiphon.placement.check import engine_row
     from antiphon.placement.settings_placement import ServerPlacement
@@ -171,11 +174,13 @@ def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, St
     rows: list[EngineRow] = []
     kinds: dict[str, StageKind] = {}
     for placed, family, path in models:
-        task, of_model = family.tasks[SPEECH], placed.settings
+        of_model, engines = placed.settings, list[tuple[StageSpec, ...]]()
         context = LoadContext(path, of_model.device, of_model.dtype, of_model.max_slots)
-        groups = engine_groups(task.pipeline, is_colocated=placed.is_colocated(task.pipeline))
-        encoder = () if task.encoder is None else ((task.encoder,),)
-        for specs in (*encoder, *groups):
+        for task in (family.tasks[name] for name in served_tasks(family, settings.server)):
+            is_colocated = placed.is_colocated(task.pipeline)
+            engines += [] if task.encoder is None else [(task.encoder,)]
+            engines += engine_groups(task.pipeline, is_colocated=is_colocated)
+        for specs in dict.fromkeys(engines):  # one that several tasks declare is loaded once
             kinds |= {spec.name: spec.kind for spec in specs}
             rows.append(engine_row(placed, specs, context))
     return rows, kinds

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 
-from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.config import ServerSettings, Settings
 from antiphon.errors import ModelLoadError, SettingsError
 from antiphon.fabric.base import Fabric, StageHandle
 from antiphon.fabric.choice import open_fabric
@@ -120,7 +120,7 @@ async def load_models(
     for source in settings.served():
         tasks = await load_tasks(
             source,
-            await asyncio.to_thread(_classes, source, settings.server),
+            served_tasks((await asyncio.to_thread(resolve, source.source))[0], settings.server),
             progress=progress,
             pool=pool,
             placement=placement.of_model(source),
@@ -153,20 +153,22 @@ async def load_all_tasks(settings: Settings, progress: LoadProgress | None = Non
     Raises:
         ModelLoadError: it cannot be served.
     """
-    classes = await asyncio.to_thread(_classes, settings.model, settings.server)
+    family, _ = await asyncio.to_thread(resolve, settings.model.source)
     tasks = await load_tasks(
-        settings.model, classes, progress=progress, diffusion=settings.diffusion
+        settings.model,
+        served_tasks(family, settings.server),
+        progress=progress,
+        diffusion=settings.diffusion,
     )
     return ServedModels(tasks.values())
 
 
-def _classes(source: ModelSettings, server: ServerSettings) -> dict[str, type[LoadedTask]]:
-    """Return the tasks of a model that are to be served, with their classes.
+def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[LoadedTask]]:
+    """Return the tasks of a family that are to be served, with their classes.
 
     Raises:
-        ModelLoadError: there is no such model, or it makes nothing of what is to be served.
+        ModelLoadError: it makes nothing of what is to be served.
     """
-    family, _ = resolve(source.source)
     wanted = server.output_modalities
     chosen = {
         name: loaded

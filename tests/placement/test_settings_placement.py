@@ -51,7 +51,7 @@ def test_all_becomes_the_gpus_of_this_host() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{stages: {taker: {}}}", "stages: there is no stage 'taker'; known: talker, codec, paint"),
+        ("{stages: {taker: {}}}", "stages: there is no stage 'taker'; known: talker, codec, text"),
         ("{models: {tony: {}}}", "models: there is no model 'tony'; known: toy"),
         ("{models: {toy: {stages: {x: {}}}}}", "models.toy.stages: there is no stage 'x'"),
     ],
