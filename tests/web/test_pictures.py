@@ -74,3 +74,14 @@ def test_arrow_keys_go_from_tab_to_tab(page: Page, server: RunningServer) -> Non
         page.driver.switch_to.active_element.send_keys("\ue014")  # right
         assert page.driver.switch_to.active_element.get_property("id") == f"task-{task}"
         assert page.script(SHOWN, task)
+
+
+def test_a_video_is_made_shown_and_offered(page: Page, server: RunningServer) -> None:
+    open_tab(page, server, "video")
+    page.find("video-make").click()
+    wait_for_status(page, "video", "Finished", "Failed")
+    assert page.text("video-first") == "100 %"
+    # Its file is whole; whether this browser has the licence to decode H.264 is another matter.
+    assert page.script("return document.getElementById('video-player').src").startswith("blob:")
+    assert page.find("video-download").is_displayed()
+    assert page.complaints() == []
