@@ -99,6 +99,11 @@ def completed(
         raise InvalidRequestError("Invalid 'prompt': it is empty.", param="prompt")
     for name, text in texts.items():
         check_length(text, settings.max_prompt_characters, name)
+    if request.negative_prompt and not model.capabilities.negative_prompts:
+        raise InvalidRequestError(
+            f"The model '{model.name}' has no 'negative_prompt': leave it out.",
+            param="negative_prompt",
+        )
     check_size(request, model.capabilities, settings.max_pixels)
     check_parameters(request.parameters, model, settings.max_steps)
     read_options(model.task.options, request.options)
