@@ -45,6 +45,16 @@ def test_lists_and_tables_come_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
+    "given", [["image,video"], ["image", "video"], "image,video", ("image", "video")]
+)
+def test_modalities_stand_with_commas_or_one_by_one(given: object) -> None:
+    settings = load_settings({"server.output_modalities": given}, environment={})
+    assert settings.server.output_modalities == ("image", "video")
+    with pytest.raises(SettingsError, match="output_modalities"):
+        load_settings({"server.output_modalities": "image,smell"}, environment={})
+
+
+@pytest.mark.parametrize(
     ("flags", "environment", "toml", "message"),
     [
         ({"server.prot": 1}, {}, "", r"flags: .*'server\.prot'.*Did you mean 'server\.port'"),

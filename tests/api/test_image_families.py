@@ -1,0 +1,103 @@
+"""Images of real families over HTTP, by tiny checkpoints: what the pipeline draws is what comes."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.config.media import ImageSettings
+from antiphon.media.image_codec import Pixels
+from antiphon.pipeline.images import Images
+from antiphon.pipeline.pictures import ImageModel
+from antiphon.types import DiffusionParameters, Image, ImageRequest
+from tests.pictures import data_uri, image_events, pixels_of, png
+from tests.servers import RunningServer, start_server, wait_until
+
+STEPS = 3
+SIDE = 64
+
+
+def settings_of(path: Path, **server: object) -> Settings:
+    return Settings(
+        model=ModelSettings(source=str(path), device="cpu", name="drawing"),
+        server=ServerSettings.model_validate(server),
+    )
+
+
+def drawn_by_the_pipeline(path: Path, request: ImageRequest) -> Pixels:
+    async def main() -> Pixels:
+        model = await ImageModel.load(settings_of(path).model, "image")
+        images = Images({"drawing": model}, ImageSettings())
+        async with aclosing(images.stream(request)) as items:
+            *_, image, _ = [item async for item in items]
+        images.close()
+        await model.close()
+        assert isinstance(image, Image)
+        return image.pixels
+
+    return asyncio.run(main())
+
+
+def posted(server: RunningServer, path: str, **members: object) -> httpx.Response:
+    wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
+    body = {"prompt": "a cat", "seed": 5, "num_inference_steps": STEPS, **members}
+    response = httpx.post(f"{server.base_url}/v1/images/{path}", json=body, timeout=120)
+    assert response.status_code == 200, response.text
+    return response
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ovis_image",
+        # The same way through the API; what differs is tested where the families are.
+        pytest.param("qwen_image", marks=pytest.mark.slow),
+        pytest.param("glm_image", marks=pytest.mark.slow),
+    ],
+)
+def test_an_image_over_http_is_the_pipeline_s(
+    drawing_checkpoint: Callable[..., Path], name: str
+) -> None:
+    path = drawing_checkpoint(name)
+    parameters = DiffusionParameters(num_inference_steps=STEPS)
+    request = ImageRequest("a cat", 6, width=SIDE, height=SIDE, parameters=parameters)
+    expected = drawn_by_the_pipeline(path, request)
+    with start_server(settings_of(path)) as server:
+        answer = posted(server, "generations", n=2, size=f"{SIDE}x{SIDE}").json()
+        assert np.array_equal(pixels_of(answer["data"][1]), expected)
+        more = {"stream": True, "partial_images": 1, "seed": 6, "size": f"{SIDE}x{SIDE}"}
+        preview, completed = image_events(posted(server, "generations", **more))
+        assert np.array_equal(pixels_of(completed), expected)
+        assert pixels_of(preview).shape == expected.shape
+        (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
+        assert listed["tasks"] == ["text-to-image"]
+
+
+@pytest.mark.slow  # loads the largest of the text encoders
+def test_an_image_is_edited_over_http(drawing_checkpoint: Callable[..., Path]) -> None:
+    path = drawing_checkpoint("qwen_image", "edit")
+    with start_server(settings_of(path)) as server:
+        answer = posted(
+            server, "edits", image=data_uri(png(SIDE, SIDE, 200)), size=f"{SIDE}x{SIDE}"
+        ).json()
+        assert pixels_of(answer["data"][0]).shape == (SIDE, SIDE, 3)
+        refused = httpx.post(f"{server.base_url}/v1/images/generations", json={"prompt": "a cat"})
+        assert refused.status_code == 400
+        assert "/v1/images/edits" in refused.text
+
+
+@pytest.mark.slow  # two engine processes load PyTorch and diffusers
+def test_stages_in_several_processes_draw_the_same(drawing_checkpoint: Callable[..., Path]) -> None:
+    path = drawing_checkpoint("qwen_image")
+    parameters = DiffusionParameters(num_inference_steps=STEPS)
+    request = ImageRequest("a cat", 5, width=SIDE, height=SIDE, parameters=parameters)
+    expected = drawn_by_the_pipeline(path, request)
+    apart = "{fabric: process, stages: {vae: {environment: {APART: '1'}}}}"
+    with start_server(settings_of(path, fabric="process", placement=(apart,))) as server:
+        answer = posted(server, "generations", size=f"{SIDE}x{SIDE}").json()
+        assert np.array_equal(pixels_of(answer["data"][0]), expected)
