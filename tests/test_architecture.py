@@ -189,6 +189,8 @@ def test_only_model_code_knows_torch(path: Path) -> None:
         "diffusion/flow_denoiser.py",
         "diffusion/packed_denoiser.py",
         "diffusion/packed_latents.py",
+        "diffusion/rank.py",
+        "diffusion/rank_mesh.py",
         "diffusion/random_pipeline.py",
         "diffusion/text_encoder.py",
         "diffusion/vae_decoder.py",

@@ -8,9 +8,10 @@ from threading import RLock
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.diffusion.rank_mesh import RankMesh
 from antiphon.errors import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class NetworkAccelerator:
         self._device = device
         self._networks: dict[str, Any] = {}
         self._turns = _turns_of(device) if settings.enable_cpu_offload else None
+        self._mesh: RankMesh | None = None
 
     def add(self, name: str, network: nn.Module) -> None:
         """Place a network that lies in main memory, and prepare it.
@@ -60,6 +62,9 @@ class NetworkAccelerator:
         elif self._turns is None:
             network.to(self._device)
         if is_denoiser:
+            self._mesh = self._mesh or RankMesh.of(self._settings, self._device)
+            if self._mesh is not None:
+                self._mesh.share_sequence(network)
             self._cache(network)
             if self._device.type == "cuda" and not self._settings.enforce_eager:
                 self._compile(network)
@@ -84,6 +89,12 @@ class NetworkAccelerator:
                 )
             elif self._settings.cache_backend == "tea_cache":
                 network._reset_stateful_cache()
+
+    def both(
+        self, near: Callable[[], Tensor], apart: Callable[[], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Return what a network makes with a text and without it; see `RankMesh.both`."""
+        return (near(), apart()) if self._mesh is None else self._mesh.both(near, apart)
 
     def end(self) -> None:
         """Log what was skipped of a request, if the settings say so."""

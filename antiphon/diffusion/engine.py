@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from antiphon.config import ModelSettings
 from antiphon.diffusion.outbox import Outbox
-from antiphon.diffusion.protocol import Denoiser
+from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.diffusion.scheduler import DenoisingRequest, DiffusionScheduler
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
@@ -144,7 +144,13 @@ class DiffusionEngine:
 
     @contextmanager
     def admitted(
-        self, request_id: str, prompt: Prompt, *, is_live: bool = True, is_later: bool = False
+        self,
+        request_id: str,
+        prompt: Prompt,
+        *,
+        work: DenoisingWork | None = None,
+        is_live: bool = True,
+        is_later: bool = False,
     ) -> Generator[DenoisingJob, None, None]:
         """Admit a request for as long as the block lasts; leaving it frees all that it holds.
 
@@ -154,6 +160,7 @@ class DiffusionEngine:
         Args:
             request_id: names it.
             prompt: of the model.
+            work: that the denoiser tells of it; ``None``: it is asked now.
             is_live: whether somebody waits for it; otherwise it is behind all live requests.
             is_later: whether it was admitted elsewhere, and is not refused.
 
@@ -162,7 +169,7 @@ class DiffusionEngine:
             OverloadedError: too many wait, or would for too long.
             EngineFailedError: the engine has been closed, or has failed.
         """
-        work = self._denoiser.work(prompt)
+        work = work or self._denoiser.work(prompt)
         with self._changed:
             if self._is_closed or self.failure:
                 raise EngineFailedError(self.failure or _CLOSED)

@@ -1,7 +1,7 @@
 """A denoiser by flow matching, on a network and a scheduler of diffusers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -127,6 +127,15 @@ class FlowDenoiser(ABC):
             network: its component's name.
         """
         return False
+
+    def both(
+        self, near: Callable[[], Tensor], apart: Callable[[], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Return both passes of guidance: with the text and without it, in this order.
+
+        They may be computed by different processes, so neither may need the other.
+        """
+        return self._accelerator.both(near, apart)
 
     def shown(self, latents: Tensor, prompt: Prompt) -> Tensor:
         """Return latents as the decoder takes them: as they are, unless a family packs them."""

@@ -1,5 +1,6 @@
 """The driver of stages that denoise."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,6 +31,7 @@ class DiffusionStage:
         max_requests = min(spec.max_concurrency or context.max_slots, context.max_slots)
         if context.diffusion.cache_backend is not None:
             max_requests = 1  # what it keeps from step to step is one request's
+        self._denoiser = denoiser
         self._engine = DiffusionEngine(
             denoiser,
             name=spec.name,
@@ -45,10 +47,16 @@ class DiffusionStage:
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
         engine = self._engine
+        # It may be asked of another process.
+        work = await asyncio.to_thread(self._denoiser.work, request.prompt)
         with (
             self._requests.opened(request.id) as aborted,
             engine.admitted(
-                request.id, request.prompt, is_live=request.is_live, is_later=request.is_later
+                request.id,
+                request.prompt,
+                work=work,
+                is_live=request.is_live,
+                is_later=request.is_later,
             ) as job,
         ):
             if not await job.called():

@@ -146,7 +146,7 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
         publish: takes each change of the stage's status.
     """
     name = "+".join(spec.name for spec in specs)
-    model, *rest = [spec.factory.resolve()(context) for spec in specs]
+    model, *rest = [_load(spec, context) for spec in specs]
     match [spec.kind for spec in specs]:
         case [StageKind.GENERATOR | StageKind.ENCODER]:
             return GeneratorStage(model, specs[0], context, publish)
@@ -160,3 +160,12 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
             return EngineStage(FusedRunner(model, rest[0]), name, context, publish)
         case kinds:
             raise AssertionError(f"stages {kinds} cannot share a device")
+
+
+def _load(spec: StageSpec, context: LoadContext) -> Any:
+    """Load the model code of a stage, in processes of its own if several share its work."""
+    if spec.kind is StageKind.DIFFUSION and context.diffusion.num_processes > 1:
+        from antiphon.diffusion.parallel import ParallelDenoiser
+
+        return ParallelDenoiser(spec.factory, context)
+    return spec.factory.resolve()(context)

@@ -1,6 +1,6 @@
 """GLM-Image: a language model draws the codes of an image, a diffusion transformer paints it."""
 
-from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS
+from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.glm_image.options import FAMILY_NAME, GlmImageOptions
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import ImageRequest
@@ -21,7 +21,7 @@ FAMILY = Family(
             ("accelerate", "accelerate"),
         ),
     ),
-    accelerations=DIFFUSERS_ACCELERATIONS,
+    accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.CFG_PARALLEL},
     inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     tasks={

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -64,11 +65,12 @@ class GlmImageDenoiser(FlowDenoiser):
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:
         prompts: list[GlmImagePrompt] = [state.prompt.data for state in states]
-        velocities = self._velocities(states, "prompt_embeds", "cond")
+        near = partial(self._velocities, states, "prompt_embeds", "cond")
+        apart = partial(self._velocities, states, "negative_prompt_embeds", "uncond")
         scale = prompts[0].guidance  # of all of them: it is in their batch key
         if scale is None:
-            return velocities
-        without = self._velocities(states, "negative_prompt_embeds", "uncond")
+            return near()
+        velocities, without = self.both(near, apart)
         return without + scale * (velocities - without)
 
     def _velocities(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:

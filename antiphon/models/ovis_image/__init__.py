@@ -1,6 +1,6 @@
 """Ovis-Image: images from text, by a transformer over latents; networks of diffusers."""
 
-from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS
+from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import ImageRequest
 
@@ -22,7 +22,7 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
-    accelerations=DIFFUSERS_ACCELERATIONS,
+    accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.CFG_PARALLEL},
     tasks={
         "image": Task(
             request=ImageRequest,

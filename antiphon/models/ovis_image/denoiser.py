@@ -1,6 +1,7 @@
 """The denoiser of Ovis-Image: a transformer over packed latents and text."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from diffusers import OvisImageTransformer2DModel
@@ -39,11 +40,12 @@ class OvisImageDenoiser(PackedDenoiser):
         return SEQUENCE_LENGTH
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:
-        velocity = self._velocity(states, "prompt_embeds", "cond")
+        near = partial(self._velocity, states, "prompt_embeds", "cond")
+        apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
         scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
         if scale is None:
-            return velocity
-        negative = self._velocity(states, "negative_prompt_embeds", "uncond")
+            return near()
+        velocity, negative = self.both(near, apart)
         return negative + scale * (velocity - negative)
 
     def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:

@@ -1,6 +1,6 @@
 """Qwen-Image and Qwen-Image-Edit: images from text, and images changed; networks of diffusers."""
 
-from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS
+from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import ImageRequest
 
@@ -22,7 +22,8 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
-    accelerations=DIFFUSERS_ACCELERATIONS,
+    accelerations=DIFFUSERS_ACCELERATIONS
+    | {Acceleration.ULYSSES, Acceleration.RING, Acceleration.CFG_PARALLEL},
     tasks={
         "image": Task(
             request=ImageRequest,

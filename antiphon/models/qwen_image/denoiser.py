@@ -1,6 +1,7 @@
 """The denoiser of Qwen-Image: a transformer over packed latents and text."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 
 import torch
@@ -42,11 +43,12 @@ class QwenImageDenoiser(PackedDenoiser):
         return tuple((height // multiple, width // multiple) for width, height in sizes)
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:
-        velocity = self._velocity(states, "prompt_embeds", "cond")
+        near = partial(self._velocity, states, "prompt_embeds", "cond")
+        apart = partial(self._velocity, states, "negative_prompt_embeds", "uncond")
         scale = guidance_of(states[0].prompt.data)  # of all of them: it is in their batch key
         if scale is None:
-            return velocity
-        negative = self._velocity(states, "negative_prompt_embeds", "uncond")
+            return near()
+        velocity, negative = self.both(near, apart)
         guided = negative + scale * (velocity - negative)
         norm = torch.norm(velocity, dim=-1, keepdim=True)
         rescaled: Tensor = guided * (norm / torch.norm(guided, dim=-1, keepdim=True))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import diffusers
@@ -74,9 +75,32 @@ class WanDenoiser(FlowDenoiser):
         predictions: dict[int, Tensor] = {}
         for (expert, is_guided), rows in groups.items():
             group = [mine[row] for row in rows]
-            predicted = _predict(self._experts[expert], group, is_guided=is_guided)
+            predicted = self._predict(self._experts[expert], group, is_guided=is_guided)
             predictions |= zip(rows, _rows(predicted), strict=True)
         return _joined([predictions[row] for row in range(len(mine))])
+
+    def _predict(self, expert: Any, states: Sequence[WanState], *, is_guided: bool) -> Tensor:
+        """Return what an expert predicts for requests."""
+        images = [state.image_embeds for state in states if state.image_embeds is not None]
+        shared = {
+            "hidden_states": _joined([state.model_input() for state in states]),
+            "timestep": _joined([state.model_timestep() for state in states]),
+            "encoder_hidden_states_image": _joined(images) if images else None,
+            "return_dict": False,
+        }
+
+        def passed(context: str, embeds: Sequence[Tensor | None]) -> Tensor:
+            given = _joined([each for each in embeds if each is not None])
+            with expert.cache_context(context):
+                made: Tensor = expert(encoder_hidden_states=given, **shared)[0]
+            return made
+
+        near = partial(passed, "cond", [state.prompt_embeds for state in states])
+        if not is_guided:
+            return near()
+        apart = partial(passed, "uncond", [state.negative_embeds for state in states])
+        rows = zip(states, *map(_rows, self.both(near, apart)), strict=True)
+        return _joined([less + state.guidance_scale * (more - less) for state, more, less in rows])
 
     def _is_guided(self, state: WanState) -> bool:
         """Whether the next step takes a second pass: not for a scale that would leave it out.
@@ -95,27 +119,6 @@ class WanDenoiser(FlowDenoiser):
     def finish(self, state: FlowState) -> Latents:
         with torch.inference_mode():
             return Latents(to_array(cast(WanState, state).completed(state.latents)))
-
-
-def _predict(expert: Any, states: Sequence[WanState], *, is_guided: bool) -> Tensor:
-    """Return what an expert predicts for requests."""
-    images = [state.image_embeds for state in states if state.image_embeds is not None]
-    shared = {
-        "hidden_states": _joined([state.model_input() for state in states]),
-        "timestep": _joined([state.model_timestep() for state in states]),
-        "encoder_hidden_states_image": _joined(images) if images else None,
-        "return_dict": False,
-    }
-    with expert.cache_context("cond"):
-        embeds = _joined([state.prompt_embeds for state in states])
-        positive: Tensor = expert(encoder_hidden_states=embeds, **shared)[0]
-    if not is_guided:
-        return positive
-    negatives = [state.negative_embeds for state in states if state.negative_embeds is not None]
-    with expert.cache_context("uncond"):
-        negative: Tensor = expert(encoder_hidden_states=_joined(negatives), **shared)[0]
-    rows = zip(states, _rows(positive), _rows(negative), strict=True)
-    return _joined([apart + state.guidance_scale * (near - apart) for state, near, apart in rows])
 
 
 def _rows(batch: Tensor) -> list[Tensor]:

@@ -1,0 +1,119 @@
+"""Processes that share each step make what one makes, and are broken together."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.config.diffusion import DiffusionSettings
+from antiphon.diffusion.parallel import ParallelDenoiser
+from antiphon.errors import EngineFailedError, InvalidRequestError
+from antiphon.models.base import Prompt
+from antiphon.models.registry import checkpoint_family
+from antiphon.models.spec import LoadContext, Ref
+from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest
+
+pytestmark = pytest.mark.slow  # each test starts two processes, which import PyTorch
+
+TELLING = Ref("tests.diffusion.ranked:TellingDenoiser")
+OF_FAMILY = Ref("tests.diffusion.ranked:load_of_family")
+
+
+@contextmanager
+def ranks(factory: Ref, path: Path | None = None, **settings: Any) -> Iterator[ParallelDenoiser]:
+    context = LoadContext(path, device="cpu", diffusion=DiffusionSettings(**settings))
+    denoiser = ParallelDenoiser(factory, context)
+    try:
+        yield denoiser
+    finally:
+        denoiser.close()
+
+
+def prompt(data: str = "") -> Prompt:
+    return Prompt(data=data, num_tokens=1, seed=0)
+
+
+def test_all_ranks_do_what_they_are_told_and_forget_what_is_dropped() -> None:
+    with ranks(TELLING, cfg_parallel_size=2) as denoiser:
+        assert denoiser.max_batch == 3
+        assert denoiser.work(prompt()).num_steps == 2
+        states = [denoiser.begin(prompt(), None) for _ in range(3)]
+        denoiser.step(states[:2])
+        denoiser.step(states[1:])
+        assert denoiser.preview(states[0]).data == [3, 3]
+        assert [denoiser.finish(state).data for state in states] == [1, 2, 1]
+        del states[1:]
+        gc.collect()
+        assert denoiser.preview(states[0]).data == [1, 1]
+        with pytest.raises(InvalidRequestError, match="Not this one"):
+            denoiser.begin(prompt("refused"), None)
+        denoiser.step(states)
+
+
+@pytest.mark.parametrize("how", ["dies", "fails"])
+def test_a_rank_that_fails_alone_breaks_all_for_good(how: str) -> None:
+    with ranks(TELLING, cfg_parallel_size=2) as denoiser:
+        state = denoiser.begin(prompt(how), None)
+        with pytest.raises(EngineFailedError, match="rank 1 has"):
+            denoiser.step([state])
+        with pytest.raises(EngineFailedError, match="rank 1 has"):
+            denoiser.begin(prompt(), None)
+
+
+def request_of(task: str) -> ImageRequest | VideoRequest:
+    parameters = DiffusionParameters(num_inference_steps=2)
+    if task == "video":
+        return VideoRequest(
+            "a red cat",
+            width=48,
+            height=32,
+            num_frames=5,
+            negative_prompt="dogs",
+            parameters=parameters,
+        )
+    return ImageRequest(
+        "a red cat", width=48, height=32, negative_prompt="dogs", parameters=parameters
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "settings", "is_exact"),
+    [
+        ("qwen_image", "base", {"cfg_parallel_size": 2}, True),
+        ("ovis_image", "base", {"cfg_parallel_size": 2}, True),
+        ("wan_video", "t2v-2.2-a14b", {"cfg_parallel_size": 2}, True),
+        ("qwen_image", "base", {"ulysses_degree": 2}, False),
+        ("wan_video", "t2v-2.1", {"ulysses_degree": 2}, False),
+        ("wan_video", "t2v-2.1", {"ulysses_degree": 2, "cfg_parallel_size": 2}, False),
+    ],
+)
+def test_several_processes_make_what_one_makes(
+    drawing_checkpoint: Callable[..., Path],
+    name: str,
+    layout: str,
+    settings: dict[str, int],
+    is_exact: bool,
+) -> None:
+    path = drawing_checkpoint(name, layout)
+    ((task_name, task),) = checkpoint_family(path).tasks.items()
+    context = LoadContext(path, device="cpu")
+    prompter = task.prompter.resolve()(context)
+    encoder, alone = (stage.factory.resolve()(context) for stage in task.pipeline[:2])
+    built = prompter.build(request_of(task_name), 1)
+    (conditioning,) = encoder.generate(built)
+    with ranks(OF_FAMILY, path, **settings) as together:
+        found = []
+        for denoiser in (alone, together):
+            state = denoiser.begin(built, conditioning)
+            for _ in range(denoiser.work(built).num_steps):
+                denoiser.step([state])
+            found.append(denoiser.finish(state).data)
+    one, other = found
+    if is_exact:
+        np.testing.assert_array_equal(other, one)
+    else:
+        np.testing.assert_allclose(other, one, atol=1e-4)
