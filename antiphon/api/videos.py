@@ -34,7 +34,7 @@ from antiphon.api.video_jobs import PATH, VideoJobs, create_job, first_frame
 from antiphon.media.references import image_use
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
 from antiphon.pipeline.videos import INPUT_REFERENCE, collect_video
-from antiphon.types import Caller, VideoRequest
+from antiphon.types import Caller, VideoRequest, random_hex
 
 _ERRORS = (400, 401, 404, 429)
 
@@ -47,7 +47,7 @@ router = APIRouter(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request, checked as far as it can be before its image is loaded."""
+    """A request, checked as far as it can be before its image is loaded, which may say its size."""
 
     body: VideoBody
     request: VideoRequest
@@ -61,12 +61,13 @@ class _Asked:
         request = body.to_domain(id, model.capabilities, settings.videos.default_fps)
         request = replace(request, options=options)
         server.videos.check_image(request, has_image=body.input_reference is not None)
-        complete = server.videos.completed(request)
-        return cls(body, complete, ignored_headers(ignored, settings.speech))
+        server.videos.completed(request)
+        return cls(body, request, ignored_headers(ignored, settings.speech))
 
-    @property
-    def size(self) -> str:
-        return f"{self.request.width}x{self.request.height}"
+    async def completed(self, image: str | bytes | None, server: ServerState) -> VideoRequest:
+        """Return the request with its image; raises InvalidRequestError if that will not do."""
+        pixels = await first_frame(server, image)
+        return server.videos.completed(replace(self.request, image=pixels))
 
 
 @router.post(PATH, response_model=VideoView | VideoAnswer, responses={507: {"model": ErrorBody}})
@@ -93,10 +94,10 @@ async def create_video(
     if body.input_reference is not None:
         use = image_use(INPUT_REFERENCE, server.settings.videos.max_input_bytes)
         image = await server.references.load(body.input_reference, use)
-        await first_frame(server, image)  # a wrong one is refused now
-    seconds = members.get("seconds") if body.num_frames is None else None
-    shown = shown_seconds(asked.request) if seconds is None else f"{body.seconds:g}"
-    job = await create_job(asked.request, shown, image, server, jobs, caller.owner)
+    request = await asked.completed(image, server)
+    is_told = body.seconds is not None and body.num_frames is None
+    seconds = f"{body.seconds:g}" if is_told else shown_seconds(request)
+    job = await create_job(request, seconds, image, server, jobs, caller.owner)
     view = VideoView.of(job, server.settings.media.retention_s)
     return JSONResponse(view.model_dump(), headers=dict(asked.headers))
 
@@ -107,8 +108,8 @@ async def make_video(body: VideoBody, server: Server, id: SpeechId) -> Response:
     asked = _Asked.of(body, server, id)
 
     async def collect() -> tuple[list[bytes], dict[str, str]]:
-        content, inference_s = await _made(asked, server)
-        model = server.videos.model(asked.request.model).name
+        content, inference_s, request = await _made(asked, server)
+        model = server.videos.model(request.model).name
         return [content], {"X-Model": model, "X-Inference-Time-S": f"{inference_s:.3f}"}
 
     return WholeResponse(collect, {"Cache-Control": "no-cache", **asked.headers}, MEDIA_TYPE)
@@ -119,21 +120,20 @@ def _answer(asked: _Asked, server: ServerState, caller: Caller, base_url: str) -
 
     async def collect() -> tuple[list[bytes], dict[str, str]]:
         created_s = int(time.time())
-        content, inference_s = await _made(asked, server)
+        content, inference_s, request = await _made(asked, server)
         if asked.body.response_format == "url":
             data = VideoData(url=await server.media.keep(content, SUFFIX, caller, base_url))
         else:
             encoded = await server.encoders.run(base64.b64encode, content)
             data = VideoData(b64_json=encoded.decode())
-        request = asked.request
         assert request.seed is not None, "the request is complete"
         answer = VideoAnswer(
-            id=f"video_{request.id.rpartition('/')[2]}",
+            id=f"video_{random_hex(24)}",
             model=server.videos.model(request.model).name,
             created=created_s,
             data=[data],
             inference_time_s=inference_s,
-            size=asked.size,
+            size=f"{request.width}x{request.height}",
             seconds=shown_seconds(request),
             seed=request.seed,
         )
@@ -143,12 +143,12 @@ def _answer(asked: _Asked, server: ServerState, caller: Caller, base_url: str) -
     return WholeResponse(collect, headers, "application/json")
 
 
-async def _made(asked: _Asked, server: ServerState) -> tuple[bytes, float]:
-    """Return a video's file, and the seconds that the model has taken."""
-    image = await first_frame(server, asked.body.input_reference)
+async def _made(asked: _Asked, server: ServerState) -> tuple[bytes, float, VideoRequest]:
+    """Return a video's file, the seconds that the model has taken, and what it has made."""
+    request = await asked.completed(asked.body.input_reference, server)
     began_s = time.monotonic()
-    video, _ = await collect_video(server.videos.stream(replace(asked.request, image=image)))
+    video, _ = await collect_video(server.videos.stream(request))
     inference_s = time.monotonic() - began_s
     content = await encode_video(video, server.encoders)
     reserve(2 * len(content))  # and its base64, or the copy that is kept
-    return content, inference_s
+    return content, inference_s, request
