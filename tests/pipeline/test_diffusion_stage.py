@@ -249,20 +249,24 @@ def test_a_picture_in_company_is_what_it_is_alone() -> None:
     run(main())
 
 
-def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path) -> None:
-    """Each stage behind a connection of its own: all that crosses processes is pickled."""
+@pytest.mark.parametrize("places", ["abc", "aba"], ids=["apart", "the first with the last"])
+def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path, places: str) -> None:
+    """Each place behind a connection of its own: all that crosses processes is pickled."""
 
     async def main() -> None:
         local = await Chain.hosted(TOY.pipeline, CONTEXT)
         async with AsyncExitStack() as stack:
             upstream: list[StageHandle] = []
-            for spec in TOY.pipeline:
-                fabric = LocalFabric(build_stage)
-                server = StageServer(fabric, TOKEN)
-                address = await server.serve(f"unix:{tmp_path}/{spec.name}/s")
-                connection = await StageConnection.connect(address, TOKEN)
-                stack.push_async_callback(server.close)
-                stack.callback(connection.close)
+            connections: dict[str, tuple[str, StageConnection]] = {}
+            for spec, place in zip(TOY.pipeline, places, strict=True):
+                if place not in connections:
+                    server = StageServer(LocalFabric(build_stage), TOKEN)
+                    address = await server.serve(f"unix:{tmp_path}/{place}/s")
+                    connection = await StageConnection.connect(address, TOKEN)
+                    stack.push_async_callback(server.close)
+                    stack.callback(connection.close)
+                    connections[place] = address, connection
+                address, connection = connections[place]
                 stage = await connection.host([spec], CONTEXT, Placement())
                 upstream.append(remote_handle(address, stage))
             before = tuple(upstream[:-1])

@@ -130,7 +130,7 @@ class StageServer:
         if StageHandle(stage) not in self._fabric.handles:
             raise ReplicaLostError(f"There is no stage '{stage}' here.")
         if request.upstream:
-            request = replace(request, upstream=tuple(map(self._resolved, request.upstream)))
+            request = replace(request, upstream=self._resolved(request.upstream))
         names = (stage, *(each.id for each in request.upstream if not split_handle(each)[0]))
         keys = [(name, request.id) for name in names]
         await self._wait_until_closed(keys)
@@ -180,11 +180,18 @@ class StageServer:
         if (stage, request_id) in self._begun:
             self._fabric.abort(StageHandle(stage), request_id)
 
-    def _resolved(self, handle: StageHandle) -> StageHandle:
-        """Return the handle of a stage as this process knows it."""
-        address, stage = split_handle(handle)
-        is_here = not address or address in self._addresses
-        return StageHandle(stage) if is_here else handle
+    def _resolved(self, upstream: Sequence[StageHandle]) -> tuple[StageHandle, ...]:
+        """Return handles as this process knows them; its own stages need no address.
+
+        Of stages before one of another process it is that one which opens them: they keep theirs.
+        """
+        resolved = list(upstream)
+        for number, handle in reversed([*enumerate(upstream)]):
+            address, stage = split_handle(handle)
+            if address and address not in self._addresses:
+                break
+            resolved[number] = StageHandle(stage)
+        return tuple(resolved)
 
     def _open_remote(self, handle: StageHandle, request: StageRequest) -> StageStream:
         return self._others.open(handle, request)
