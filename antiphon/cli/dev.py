@@ -23,7 +23,12 @@ def make_checkpoint(
         Path, typer.Argument(help="Where to write it.", file_okay=False, show_default=False)
     ],
     size: Annotated[str, typer.Option(help="One of the family's sizes.")] = "tiny",
-    task: Annotated[str, typer.Option(help="What it is for, as in its configuration.")] = "base",
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="One of the family's: what it is for.", show_default="the family's first"
+        ),
+    ] = None,
     vocabulary: Annotated[str, typer.Option(help="'byte', or 'full' for the real one.")] = "byte",
     seed: Annotated[int, typer.Option(help="Of all weights.", min=0)] = 0,
     dtype: Annotated[str, typer.Option(help="'float32' or 'bfloat16'.")] = "float32",
@@ -44,7 +49,7 @@ def make_checkpoint(
         maker.resolve()(
             path,
             size=size,
-            task=task,
+            **({} if task is None else {"task": task}),
             vocabulary=vocabulary,
             seed=seed,
             dtype=dtype,

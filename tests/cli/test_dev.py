@@ -23,6 +23,24 @@ def test_a_made_checkpoint_is_served_by_its_family(run: Run, tmp_path: Path) -> 
     assert told["size"] == "0.6B"
 
 
+def test_a_checkpoint_that_draws_is_made_and_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    done = run("dev", "make-checkpoint", str(path), "--family", "ovis_image", "--shards", "2")
+    assert done.exit_code == 0, done.output
+    told = json.loads(run("models", "inspect", str(path), "--json").stdout)
+    assert told["family"] == "ovis_image"
+    assert {row["component"] for row in told["components"]} == {
+        "text_encoder",
+        "transformer",
+        "vae",
+    }
+    assert len(list((path / "transformer").glob("*.safetensors"))) == 2
+    (path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
+    broken = run("models", "inspect", str(path))
+    assert broken.exit_code == 1
+    assert "diffusion_pytorch_model" in broken.stdout
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

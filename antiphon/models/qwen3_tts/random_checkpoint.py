@@ -35,7 +35,7 @@ def make_checkpoint(
     path: Path,
     *,
     size: Size,
-    task: CheckpointTask | str,
+    task: CheckpointTask | str = CheckpointTask.BASE,
     vocabulary: Vocabulary = "byte",
     seed: int = 0,
     dtype: Dtype = "float32",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from diffusers import OvisImagePipeline
 
 from antiphon.types import DiffusionParameters, ImageRequest
@@ -75,6 +76,24 @@ def test_an_image_is_that_of_diffusers(
     )
     np.testing.assert_array_equal(ours, theirs)
     assert ours.std() > 1, "it shows something"
+
+
+def test_an_image_is_that_of_diffusers_in_bfloat16_too(path: Path) -> None:
+    """Between stages all values are float32, which changes none of them."""
+    pipeline = OvisImagePipeline.from_pretrained(str(path), dtype=torch.bfloat16)
+    theirs = by_diffusers(
+        pipeline,
+        "a red cat",
+        5,
+        negative_prompt="dogs",
+        guidance_scale=3.0,
+        width=32,
+        height=32,
+        num_inference_steps=2,
+    )
+    asked = request(scale=3.0)
+    ours = Stages(NAME, path, dtype="bfloat16").draw(asked, 5)
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_requests_at_different_steps_are_stepped_together(stages: Stages) -> None:

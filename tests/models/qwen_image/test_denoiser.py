@@ -74,6 +74,24 @@ def test_an_image_is_that_of_diffusers(
     assert ours.std() > 1, "it shows something"
 
 
+def test_an_image_is_that_of_diffusers_in_bfloat16_too(path: Path) -> None:
+    """Between stages all values are float32, which changes none of them."""
+    pipeline = QwenImagePipeline.from_pretrained(str(path), dtype=torch.bfloat16)
+    theirs = by_diffusers(
+        pipeline,
+        "a red cat",
+        5,
+        negative_prompt="dogs",
+        true_cfg_scale=3.0,
+        width=32,
+        height=32,
+        num_inference_steps=2,
+    )
+    asked = request("dogs", 3.0, width=32, height=32)
+    ours = Stages(NAME, path, dtype="bfloat16").draw(asked, 5)
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_seed_prompt_and_guidance_matter(stages: Stages) -> None:
     images = [
         stages.draw(request(), 0),
