@@ -9,7 +9,7 @@ _HERE = "antiphon.models.glm_image"
 
 FAMILY = Family(
     name=FAMILY_NAME,
-    title="GLM-Image: images from text by a language model and a diffusion transformer",
+    title="GLM-Image: images from text, and edits, by a language model and a diffusion transformer",
     architectures=("GlmImagePipeline",),
     needs_checkpoint=True,
     extra=Extra(
@@ -29,6 +29,14 @@ FAMILY = Family(
             request=ImageRequest,
             prompter=Ref(f"{_HERE}.prompt:GlmImagePrompter"),
             options=GlmImageOptions,
+            encoder=StageSpec(
+                "image tokenizer",
+                StageKind.ENCODER,
+                ItemKind.IMAGE,
+                ItemKind.LATENTS,
+                Ref(f"{_HERE}.image_tokenizer:GlmImageTokenizer"),
+                max_concurrency=1,
+            ),
             pipeline=(
                 StageSpec(
                     "prior",

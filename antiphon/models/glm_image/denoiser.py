@@ -1,13 +1,17 @@
 """The denoiser of GLM-Image: a transformer over latents, glyphs and the codes of the prior."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, GlmImageTransformer2DModel
-from diffusers.models.transformers.transformer_glm_image import GlmImageTransformerBlock
+from diffusers.models.transformers.transformer_glm_image import (
+    GlmImageKVCache,
+    GlmImageTransformerBlock,
+)
 from torch import Tensor
 
 from antiphon.diffusion.acceleration import register_block
@@ -22,6 +26,13 @@ from antiphon.models.glm_image.prompt import GlmImagePrompt
 from antiphon.types import Latents
 
 _FLOAT_BYTES = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class GlmImageState(FlowState):
+    """A request, with the keys and values of the images that it brings; ``None``: it has none."""
+
+    sources: GlmImageKVCache | None = None
 
 
 class GlmImageDenoiser(FlowDenoiser):
@@ -48,7 +59,7 @@ class GlmImageDenoiser(FlowDenoiser):
         data: GlmImagePrompt = prompt.data
         return data.guidance is not None
 
-    def start(self, prompt: Prompt, conditioning: Latents | None) -> FlowState:
+    def start(self, prompt: Prompt, conditioning: Latents | None) -> GlmImageState:
         data: GlmImagePrompt = prompt.data
         assert conditioning is not None, "the stage before gives the codes"
         inputs = to_tensors(conditioning.data, self.device, self.dtype)
@@ -56,12 +67,40 @@ class GlmImageDenoiser(FlowDenoiser):
         size = torch.tensor([[image.height, image.width]], dtype=self.dtype, device=self.device)
         inputs["target_size"] = size
         inputs["crop_coords"] = torch.zeros_like(size)
-        return FlowState(
+        sources = self._read_sources(inputs, len(image.images))
+        if sources is not None:  # caches of steps must not take that for one
+            self._accelerator.begin(image.num_steps, partial(self.is_guided, prompt))
+        return GlmImageState(
             prompt=prompt,
+            sources=sources,
             latents=self.noise(self._shape(image), prompt.seed),
             scheduler=self._schedule(image),
             inputs=inputs,
         )
+
+    def _read_sources(self, inputs: dict[str, Tensor], number: int) -> GlmImageKVCache | None:
+        """Take the images to be edited out of what the stage before has made, and read them."""
+        if not number:
+            return None
+        cache = GlmImageKVCache(num_layers=self._transformer.config.num_layers)
+        cache.set_mode("write")
+        for index in range(number):
+            latents = inputs.pop(f"source_latents_{index}")
+            codes = inputs.pop(f"source_token_ids_{index}")
+            height, width = (size * LATENT_PIXELS for size in latents.shape[-2:])
+            with self._transformer.cache_context(f"source {index}"):
+                self._transformer(
+                    hidden_states=latents,
+                    encoder_hidden_states=inputs["prompt_embeds"][:, :0],
+                    prior_token_id=codes,
+                    prior_token_drop=torch.zeros_like(codes, dtype=torch.bool),
+                    timestep=torch.zeros(1, device=self.device),
+                    target_size=torch.tensor([[height, width]], device=self.device),
+                    crop_coords=torch.zeros(1, 2, device=self.device),
+                    kv_caches=cache,
+                )
+        cache.next_sample()
+        return cache
 
     def predict(self, states: Sequence[FlowState]) -> Tensor:
         prompts: list[GlmImagePrompt] = [state.prompt.data for state in states]
@@ -76,11 +115,12 @@ class GlmImageDenoiser(FlowDenoiser):
     def _velocities(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
         """Return what the transformer predicts with one of the texts, shape of the latents.
 
-        Those whose texts are equally long are computed together.
+        Those whose texts are equally long are computed together, but for those with images.
         """
-        by_length: dict[int, list[int]] = {}
-        for index, state in enumerate(states):
-            by_length.setdefault(state.inputs[text].shape[1], []).append(index)
+        by_length: dict[tuple[int, int], list[int]] = {}
+        for index, state in enumerate(cast(Sequence[GlmImageState], states)):
+            alone = 0 if state.sources is None else index + 1
+            by_length.setdefault((state.inputs[text].shape[1], alone), []).append(index)
         parts = []
         for indices in by_length.values():
             parts.append(self._velocity([states[index] for index in indices], text, context))
@@ -94,6 +134,9 @@ class GlmImageDenoiser(FlowDenoiser):
         def joined(name: str) -> Tensor:
             return torch.cat([state.inputs[name] for state in states])
 
+        sources = cast(GlmImageState, states[0]).sources
+        if sources is not None:
+            sources.set_mode("read" if context == "cond" else "skip")
         codes = joined("prior_token_ids")
         latents = torch.cat([state.latents for state in states])
         with self._transformer.cache_context(context):
@@ -106,6 +149,7 @@ class GlmImageDenoiser(FlowDenoiser):
                 timestep=torch.stack([state.timestep for state in states]) - 1,
                 target_size=joined("target_size"),
                 crop_coords=joined("crop_coords"),
+                kv_caches=sources,
                 return_dict=False,
             )[0]
         return velocity.float()

@@ -1,16 +1,18 @@
 """Turns requests for images into prompts: what the prior reads, and what is denoised after it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from antiphon.diffusion.image_prompt import ImagePrompt, ImagePrompter
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Encode, Prompt
 from antiphon.models.glm_image.checkpoint import read_config
 from antiphon.models.glm_image.config import CODE_PIXELS, PROCESSOR_DIRECTORY
-from antiphon.models.glm_image.grids import Grid
+from antiphon.models.glm_image.grids import Grid, SourceImage
 from antiphon.models.glm_image.options import GlmImageOptions
 from antiphon.models.glm_image.prior_request import PriorPrompt
+from antiphon.models.glm_image.sources import MAX_SOURCES, resized, source_size
 from antiphon.models.spec import ImageCapabilities, LoadContext
 from antiphon.types import DiffusionParameters, ImageRequest
 
@@ -65,12 +67,25 @@ class GlmImagePrompter(ImagePrompter):
             size_multiple=CODE_PIXELS,
             default_size=DEFAULT_SIZE,
             max_prompt_tokens=MAX_PROMPT_TOKENS,
+            max_images=MAX_SOURCES,
+            needs_encoder=True,
             negative_prompts=False,
         )
 
     @property
     def capabilities(self) -> ImageCapabilities:
         return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Take what turns images into codes."""
+        self._encode = encode
+
+    def choose_size(self, request: ImageRequest) -> tuple[int, int]:
+        """Return the size at which the last image of a request is read."""
+        if not request.images:
+            return DEFAULT_SIZE
+        height, width = request.images[-1].shape[:2]
+        return source_size(width, height)
 
     def count_tokens(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False).input_ids)
@@ -83,6 +98,7 @@ class GlmImagePrompter(ImagePrompter):
         """
         prompt = super().build(request, seed)
         image: ImagePrompt = prompt.data
+        image = replace(image, images=tuple(resized(each) for each in image.images))
         prior = self._prior_prompt(image)
         sampling = GlmImageOptions(**request.options).sampling(self._config.sampling)
         return replace(
@@ -91,7 +107,8 @@ class GlmImagePrompter(ImagePrompter):
             num_tokens=len(prior.ids),
             sampling=replace(sampling, max_frames=prior.num_codes),
             num_positions=len(prior.ids) - 1,
-            position_keys=prior.ids[:-1],
+            # Equal ids of images may lie in other grids.
+            position_keys=() if image.images else prior.ids[:-1],
         )
 
     def _prior_prompt(self, image: ImagePrompt) -> PriorPrompt:
@@ -103,7 +120,11 @@ class GlmImagePrompter(ImagePrompter):
                 " as long as the other.",
                 param="size",
             )
-        prior = PriorPrompt(self._ids(image.prompt, (grid, preview)), (preview, grid))
+        if image.images:
+            prior = self._edit_prompt(image, grid)
+        else:
+            ids = self._ids(image.prompt, (), (grid, preview))
+            prior = PriorPrompt(tuple(ids), (preview, grid))
         most = min(MAX_POSITIONS, self._config.transformer.max_positions)
         if len(prior.ids) + prior.num_codes > most:
             raise InvalidRequestError(
@@ -113,13 +134,39 @@ class GlmImagePrompter(ImagePrompter):
             )
         return prior
 
-    def _ids(self, text: str, grids: tuple[Grid, ...]) -> tuple[int, ...]:
-        """Return the ids of a prompt: the text as a message, then the sizes of the grids."""
+    def _edit_prompt(self, image: ImagePrompt, grid: Grid) -> PriorPrompt:
+        """Return a prompt whose images are codes; no preview is drawn then."""
+        shapes = [Grid.of(each.shape[1], each.shape[0]) for each in image.images]
+        ids = self._ids(image.prompt, shapes, (grid,))
+        mark, sources, place = self._config.image_id, [], 0
+        if ids.count(mark) != sum(shape.num_codes for shape in shapes):
+            raise InvalidRequestError(
+                "Invalid 'prompt': it contains the model's own mark of an image.", param="prompt"
+            )
+        for shape, pixels in zip(shapes, image.images, strict=True):
+            place = ids.index(mark, place)
+            ids[place : place + shape.num_codes] = self._encode(pixels).tolist()
+            sources.append(SourceImage(shape, place))
+            place += shape.num_codes
+        return PriorPrompt(tuple(ids), (grid,), tuple(sources))
+
+    def _ids(self, text: str, images: Sequence[Grid], grids: Sequence[Grid]) -> list[int]:
+        """Return the ids of a prompt: images and text as a message, then the sizes of grids.
+
+        An image is as many marks as it has codes.
+        """
         tokenizer = self._tokenizer
-        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        content = [*({"type": "image"} for _ in images), {"type": "text", "text": text}]
+        message = {"role": "user", "content": content}
         rendered: str = tokenizer.apply_chat_template([message], tokenize=False)
+        if images:
+            mark = tokenizer.image_token
+            first, *rest = rendered.split(mark, len(images))
+            rendered = first + "".join(
+                mark * grid.num_codes + part for grid, part in zip(images, rest, strict=True)
+            )
         for grid in grids:
             size = f"{grid.height} {grid.width}"
             rendered += f"{tokenizer.grid_bos_token}{size}{tokenizer.grid_eos_token}"
         ids = tokenizer(rendered + tokenizer.bos_token).input_ids
-        return tuple(int(each) for each in ids)
+        return [int(each) for each in ids]

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
+import PIL.Image
 import torch
-from diffusers import GlmImagePipeline
+from diffusers import AutoencoderKL, GlmImagePipeline
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import ByT5Tokenizer, T5EncoderModel
@@ -23,7 +24,8 @@ _TOKENS_A_SIDE = 2  # of the denoiser, for a code
 class GlmImageTextEncoder(TextEncoder):
     """Yields ``prior_token_ids``, ``[1, T]``, ``prompt_embeds``, and ``negative_prompt_embeds``.
 
-    The negative embeddings, of no text, are there with guidance only.
+    The negative embeddings, of no text, are there with guidance only. Of each image to be edited
+    there are ``source_latents_N``, ``[1, C, height, width]``, and ``source_token_ids_N``, ``[T]``.
     """
 
     def load(self, loader: ComponentLoader) -> None:
@@ -32,7 +34,7 @@ class GlmImageTextEncoder(TextEncoder):
             processor=None,
             text_encoder=loader.module("text_encoder", T5EncoderModel),
             vision_language_encoder=None,
-            vae=None,
+            vae=loader.module("vae", AutoencoderKL),
             transformer=None,
             scheduler=None,
         )
@@ -44,7 +46,31 @@ class GlmImageTextEncoder(TextEncoder):
         encoded["prompt_embeds"] = self._embeds(data.image.prompt)
         if data.guidance is not None:
             encoded["negative_prompt_embeds"] = self._embeds("")
+        if data.image.images:
+            encoded |= self._sources(data)
         return encoded
+
+    def _sources(self, data: GlmImagePrompt) -> dict[str, Tensor]:
+        """Return latents and tokens of each image to be edited, by numbered names."""
+        vae, loader, found = self._pipeline.vae, self._loader, dict[str, Tensor]()
+
+        def channels(values: list[float]) -> Tensor:
+            return torch.tensor(values).view(1, -1, 1, 1).to(loader.device, loader.dtype)
+
+        mean, std = channels(vae.config.latents_mean), channels(vae.config.latents_std)
+        ids = np.array(data.prior.ids)
+        for number, (pixels, source) in enumerate(
+            zip(data.image.images, data.prior.sources, strict=True)
+        ):
+            height, width = pixels.shape[:2]
+            image = PIL.Image.fromarray(pixels)
+            values = self._pipeline.image_processor.preprocess(image, height=height, width=width)
+            latents = vae.encode(values.to(loader.device, loader.dtype)).latent_dist.mode()
+            found[f"source_latents_{number}"] = (latents - mean) / std
+            codes = ids[source.place : source.place + source.grid.num_codes]
+            tokens = upsampled(codes.reshape(source.grid.height, source.grid.width))
+            found[f"source_token_ids_{number}"] = torch.from_numpy(tokens)
+        return found
 
     def _embeds(self, text: str) -> Tensor:
         embeds: Tensor = self._pipeline.encode_prompt(
@@ -64,6 +90,10 @@ def prior_tokens(prompt: PriorPrompt, drawn: Latents) -> NDArray[np.int64]:
         raise EngineError(
             f"The prior ended after {len(codes)} of the {prompt.num_codes} codes of the image."
         )
-    image = prompt.image_codes(codes)
-    tokens: NDArray[np.int64] = image.repeat(_TOKENS_A_SIDE, 0).repeat(_TOKENS_A_SIDE, 1).ravel()
+    return upsampled(prompt.image_codes(codes))
+
+
+def upsampled(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the denoiser's tokens of codes, ``[height, width]``: four for each, row by row."""
+    tokens: NDArray[np.int64] = codes.repeat(_TOKENS_A_SIDE, 0).repeat(_TOKENS_A_SIDE, 1).ravel()
     return tokens

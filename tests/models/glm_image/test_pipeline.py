@@ -71,6 +71,15 @@ def test_an_image_is_the_same_alone_and_in_company(checkpoint: Path) -> None:
     assert steps[-1] == 3
 
 
+def test_an_image_is_edited(checkpoint: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 64, 3), np.uint8)
+    edit = replace(REQUESTS[0], images=(pixels,), id="edit")
+    plain, edited = drawn(checkpoint, REQUESTS[0], edit)
+    (before,), (after,) = pictures(plain), pictures(edited)
+    assert before.shape == after.shape
+    assert (before != after).any()
+
+
 @pytest.mark.slow  # two processes import torch and load their stages
 def test_stages_of_two_processes_draw_the_same_images(checkpoint: Path) -> None:
     whole = drawn(checkpoint, *REQUESTS)
