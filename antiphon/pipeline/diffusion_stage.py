@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from antiphon.diffusion.engine import DiffusionEngine
-from antiphon.diffusion.protocol import Denoiser
+from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import EngineError
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
@@ -46,19 +46,30 @@ class DiffusionStage:
     async def open(
         self, request: StageRequest, upstream: StageStream | None
     ) -> AsyncGenerator[StageItem, None]:
-        engine = self._engine
-        # It may be asked of another process.
-        work = await asyncio.to_thread(self._denoiser.work, request.prompt)
-        with (
-            self._requests.opened(request.id) as aborted,
-            engine.admitted(
-                request.id,
-                request.prompt,
-                work=work,
-                is_live=request.is_live,
-                is_later=request.is_later,
-            ) as job,
-        ):
+        with self._requests.opened(request.id) as aborted:
+            # It may be asked of another process.
+            work = await asyncio.to_thread(self._denoiser.work, request.prompt)
+            if aborted.is_set():
+                yield Ended("abort")
+                return
+            async with aclosing(self._denoise(request, work, upstream, aborted)) as items:
+                async for item in items:
+                    yield item
+
+    async def _denoise(
+        self,
+        request: StageRequest,
+        work: DenoisingWork,
+        upstream: StageStream | None,
+        aborted: asyncio.Event,
+    ) -> AsyncGenerator[StageItem, None]:
+        with self._engine.admitted(
+            request.id,
+            request.prompt,
+            work=work,
+            is_live=request.is_live,
+            is_later=request.is_later,
+        ) as job:
             if not await job.called():
                 yield Ended("abort")
                 return

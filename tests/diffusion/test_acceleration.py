@@ -23,12 +23,13 @@ from antiphon.types import DiffusionParameters, Image, ImageRequest, Latents, Vi
 
 Pixels: TypeAlias = NDArray[np.uint8]
 
+SLOW = pytest.mark.slow  # the same for every family takes minutes on a busy machine
 CHECKPOINTS = [
-    ("qwen_image", "base"),
-    ("ovis_image", "base"),
-    ("glm_image", "base"),
-    ("wan_video", "t2v-2.1"),
-    ("wan_video", "t2v-2.2-a14b"),
+    pytest.param(("qwen_image", "base"), id="qwen_image"),
+    pytest.param(("ovis_image", "base"), id="ovis_image", marks=SLOW),
+    pytest.param(("glm_image", "base"), id="glm_image", marks=SLOW),
+    pytest.param(("wan_video", "t2v-2.1"), id="t2v-2.1", marks=SLOW),
+    pytest.param(("wan_video", "t2v-2.2-a14b"), id="t2v-2.2-a14b", marks=SLOW),
 ]
 CACHE_DIT: dict[str, Any] = {
     "cache_backend": "cache_dit",
@@ -109,7 +110,7 @@ class Drawing:
         return pixels
 
 
-@pytest.fixture(scope="module", params=CHECKPOINTS, ids=lambda each: "-".join(each))
+@pytest.fixture(scope="module", params=CHECKPOINTS)
 def checkpoint(
     request: pytest.FixtureRequest, drawing_checkpoint: Callable[..., Path]
 ) -> tuple[str, Path]:
@@ -144,7 +145,9 @@ def test_what_a_cache_keeps_is_not_the_next_requests(
     np.testing.assert_array_equal(drawing.draw(), alone)
 
 
-@pytest.mark.parametrize("cache", [CACHE_DIT, TEA_CACHE], ids=["cache_dit", "tea_cache"])
+@pytest.mark.parametrize(
+    "cache", [CACHE_DIT, pytest.param(TEA_CACHE, marks=SLOW)], ids=["cache_dit", "tea_cache"]
+)
 def test_requests_at_once_with_a_cache_are_each_as_alone(
     drawing_checkpoint: Callable[..., Path], cache: dict[str, Any]
 ) -> None:

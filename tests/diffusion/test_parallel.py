@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from antiphon.errors import EngineFailedError, InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.registry import checkpoint_family
 from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.types import DiffusionParameters, ImageRequest, Latents, VideoRequest
 
 pytestmark = pytest.mark.slow  # each test starts two processes, which import PyTorch
 
@@ -76,7 +77,7 @@ def request_of(task: str) -> ImageRequest | VideoRequest:
             parameters=parameters,
         )
     return ImageRequest(
-        "a red cat", width=48, height=32, negative_prompt="dogs", parameters=parameters
+        "a red cat", width=64, height=96, negative_prompt="dogs", parameters=parameters
     )
 
 
@@ -85,6 +86,7 @@ def request_of(task: str) -> ImageRequest | VideoRequest:
     [
         ("qwen_image", "base", {"cfg_parallel_size": 2}, True),
         ("ovis_image", "base", {"cfg_parallel_size": 2}, True),
+        ("glm_image", "base", {"cfg_parallel_size": 2}, True),
         ("wan_video", "t2v-2.2-a14b", {"cfg_parallel_size": 2}, True),
         ("qwen_image", "base", {"ulysses_degree": 2}, False),
         ("wan_video", "t2v-2.1", {"ulysses_degree": 2}, False),
@@ -102,8 +104,14 @@ def test_several_processes_make_what_one_makes(
     ((task_name, task),) = checkpoint_family(path).tasks.items()
     context = LoadContext(path, device="cpu")
     prompter = task.prompter.resolve()(context)
-    encoder, alone = (stage.factory.resolve()(context) for stage in task.pipeline[:2])
-    built = prompter.build(request_of(task_name), 1)
+    encoder, alone = (stage.factory.resolve()(context) for stage in task.pipeline[-3:-1])
+    what = request_of(task_name)
+    if not prompter.capabilities.negative_prompts:
+        what = replace(what, negative_prompt=None)
+    built = prompter.build(what, 1)
+    if len(task.pipeline) > 3:  # a prior draws codes
+        codes = np.random.default_rng(1).integers(0, 64, (built.data.prior.num_codes, 1))
+        built = replace(built, conditioning=Latents(tuple(codes)))
     (conditioning,) = encoder.generate(built)
     with ranks(OF_FAMILY, path, **settings) as together:
         found = []

@@ -22,8 +22,7 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
-    accelerations=DIFFUSERS_ACCELERATIONS
-    | {Acceleration.ULYSSES, Acceleration.RING, Acceleration.CFG_PARALLEL},
+    accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.ULYSSES, Acceleration.CFG_PARALLEL},
     tasks={
         "image": Task(
             request=ImageRequest,
