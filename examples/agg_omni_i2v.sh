@@ -10,6 +10,9 @@
 set -euo pipefail
 
 MODEL=${MODEL:-Wan-AI/Wan2.2-TI2V-5B-Diffusers}
+SIZE=${SIZE:-auto} # auto: about the model's own, in the shape of the image
+LENGTH_S=${LENGTH_S:-4}
+STEPS=${STEPS:-40}
 PORT=${PORT:-8000}
 ADDRESS=http://127.0.0.1:$PORT
 IMAGE=${IMAGE:?say IMAGE=ADDRESS or IMAGE=FILE}
@@ -31,7 +34,6 @@ until curl --silent --fail --output /dev/null "$ADDRESS/ready"; do
     sleep 1
 done
 
-# No size: that of the model, in the shape of the image.
 curl --fail-with-body "$ADDRESS/v1/videos" \
     --header 'Content-Type: application/json' \
     --data @- <<REQUEST
@@ -39,9 +41,10 @@ curl --fail-with-body "$ADDRESS/v1/videos" \
   "model": "$MODEL",
   "prompt": "The camera moves slowly around it, the light changes",
   "input_reference": "$IMAGE",
-  "seconds": 4,
+  "size": "$SIZE",
+  "seconds": $LENGTH_S,
   "response_format": "url",
-  "nvext": {"fps": 24, "num_inference_steps": 40, "guidance_scale": 5.0, "seed": 42}
+  "nvext": {"fps": 24, "num_inference_steps": $STEPS, "guidance_scale": 5.0, "seed": 42}
 }
 REQUEST
 echo

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # Videos from text: serves Wan 2.1 (1.3B) with all stages on one GPU, and makes a video.
 #
-#   MODEL=Wan-AI/Wan2.2-TI2V-5B-Diffusers PORT=8100 examples/agg_omni_video.sh
+#   MODEL=Wan-AI/Wan2.2-TI2V-5B-Diffusers SIZE=1280x704 PORT=8100 examples/agg_omni_video.sh
 #
 # Further arguments go to `antiphon serve`.
 set -euo pipefail
 
 MODEL=${MODEL:-Wan-AI/Wan2.1-T2V-1.3B-Diffusers}
+SIZE=${SIZE:-832x480}
+LENGTH_S=${LENGTH_S:-4}
+STEPS=${STEPS:-40}
 PORT=${PORT:-8000}
 ADDRESS=http://127.0.0.1:$PORT
 
@@ -24,10 +27,10 @@ curl --fail-with-body "$ADDRESS/v1/videos" \
 {
   "model": "$MODEL",
   "prompt": "A red fox runs through fresh snow at dawn",
-  "size": "832x480",
-  "seconds": 4,
+  "size": "$SIZE",
+  "seconds": $LENGTH_S,
   "response_format": "url",
-  "nvext": {"fps": 16, "num_inference_steps": 40, "guidance_scale": 5.0, "seed": 42}
+  "nvext": {"fps": 16, "num_inference_steps": $STEPS, "guidance_scale": 5.0, "seed": 42}
 }
 REQUEST
 echo
