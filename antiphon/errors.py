@@ -218,7 +218,7 @@ class StorageQuotaError(InvalidRequestError):
     def __init__(self, num_bytes: int, num_bytes_left: int, setting: str) -> None:
         super().__init__(
             f"The job may need {_gigabytes(num_bytes)} of disk; {_gigabytes(num_bytes_left)} of"
-            f" {setting} are left. Shorten the text, choose a compressed format, or delete jobs."
+            f" {setting} are left. Ask for less, choose a compressed format, or delete jobs."
         )
 
 

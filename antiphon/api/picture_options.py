@@ -11,6 +11,9 @@ _NOT_SERVED: Mapping[str, str] = {
     "lora": "No adapters are loaded here.",
     "layers": "Images have one layer.",
     "strength": "The model decides how much of an image it changes.",
+    "input_references": "Send one image, in 'input_reference'.",
+    "video_reference": "Send an image, in 'input_reference'.",
+    "audio_reference": "Videos have no sound.",
     "system_prompt": "Say all in 'prompt'.",
 }
 """Fields of other servers that would change the picture, and what to do instead."""

@@ -2,6 +2,7 @@
 
 import base64
 import errno
+import json
 import os
 import threading
 from collections.abc import Generator
@@ -46,6 +47,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer,
 def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
     with httpx.Client(base_url=server.base_url, headers=_key("ann-key"), timeout=60) as client:
         yield client
+
+
+_JSON = {"Content-Type": "application/json"}
 
 
 def _key(key: str) -> dict[str, str]:
@@ -177,6 +181,14 @@ def test_images_come_by_every_way(
     folder = server.state.settings.data.folder
     address = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
     contents = set()
+    if as_job:  # as forms spell an object
+        for name, value in (
+            ("input_reference[image_url]", address),
+            ("image_reference", json.dumps({"image_url": address})),
+            ("image_reference", address),
+        ):
+            form = {**SMALL, name: value}
+            contents.add(client.post(f"{URL}/sync", data=form, files={"x": b""}).content)
     references: list[Any] = [address, f"file://{folder}/cat.png", {"image_url": address}]
     for reference in references:
         body = {"input_reference": reference}
@@ -214,11 +226,25 @@ def test_images_come_by_every_way(
         ({"width": 64}, "size"),
         ({"size": "auto", "width": 64}, "height"),
         ({"seconds": -1}, "seconds"),
+        ({"seconds": 1e300}, "seconds"),
+        ({"seconds": "NaN"}, "seconds"),
+        ({"seconds": [1]}, "seconds"),
+        ({"num_frames": 10**30}, "num_frames"),
+        ({"fps": 0}, "fps"),
+        ({"prompt": "\ud800"}, "prompt"),
+        ({"prompt": ["a"]}, "prompt"),
+        ({"size": "0x8"}, "size"),
+        ({"guidance_scale": 1e9}, "guidance_scale"),
+        ({"nvext": "[1]"}, "nvext"),
+        ({"stream": True}, "stream"),
+        ({"video_reference": "x"}, "video_reference"),
+        ({"input_reference": {}}, "input_reference"),
     ],
 )
 def test_wrong_fields_are_named(client: httpx.Client, body: dict[str, Any], param: str) -> None:
     for as_job in (True, False):
-        refused = client.post(URL, json={**SMALL, "async": as_job, **body})
+        content = json.dumps({**SMALL, "async": as_job, **body})
+        refused = client.post(URL, content=content, headers=_JSON)
         assert refused.status_code == 400, refused.text
         assert refused.json()["error"]["param"] == param
 

@@ -4,6 +4,7 @@ OpenAI's jobs are created by forms, in which every value is a string; NVIDIA Dyn
 JSON and wait for the video; vLLM-Omni's have further fields. All of them are fields of one body.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -23,6 +24,7 @@ DYNAMO_DEFAULTS = {"boundary_ratio": 0.875, "guidance_scale_2": 1.0}
 _MAX_SECONDS = 3600
 _MAX_POSITIVE = 2**31 - 1
 _IMAGE_URL, _FILE_ID = "image_url", "file_id"
+_IMAGE_REFERENCE = "image_reference"  # of vLLM-Omni, as JSON in a form
 _STATUS = {
     JobState.QUEUED: "queued",
     JobState.RUNNING: "in_progress",
@@ -62,6 +64,7 @@ class VideoBody(PictureBody):
         "url", description="Of an answer that is waited for: an address of the video, or itself."
     )
     output_format: Literal["mp4"] = Field("mp4", description="Of the file.")
+    stream: bool = Field(False, description="Videos come whole: only false.")
     is_job: bool | None = Field(
         None, alias="async", description="Whether a job is created, or the video is waited for."
     )
@@ -76,7 +79,19 @@ class VideoBody(PictureBody):
         for name in (_IMAGE_URL, _FILE_ID):  # as forms nest objects
             if (value := members.pop(f"{INPUT_REFERENCE}[{name}]", None)) is not None:
                 members[INPUT_REFERENCE] = {name: value}
+        if (value := members.pop(_IMAGE_REFERENCE, None)) is not None:
+            members.setdefault(INPUT_REFERENCE, _parsed(value))
         return members
+
+    @field_validator("stream")
+    @classmethod
+    def _not_streamed(cls, value: bool) -> bool:
+        if value:
+            raise InvalidRequestError(
+                'Videos are not streamed: create a job ("async": true), which tells its progress.',
+                param="stream",
+            )
+        return value
 
     @field_validator("input_reference")
     @classmethod
@@ -148,6 +163,16 @@ class VideoBody(PictureBody):
         if used.boundary_ratio is None and boundary == DYNAMO_DEFAULTS["boundary_ratio"]:
             boundary = None
         return replace(self.parameters(), guidance_scale_2=guidance_2, boundary_ratio=boundary)
+
+
+def _parsed(value: Any) -> Any:
+    """Return the object that a form's field holds as JSON; anything else as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def wants_job(members: Mapping[str, Any], prefer: str, *, is_form: bool) -> bool:
