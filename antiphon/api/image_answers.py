@@ -65,7 +65,7 @@ class ImageDelivery:
         """Deliver as a body says.
 
         Raises:
-            UnavailableError: no image files can be written here.
+            InvalidRequestError: no image files can be written here.
         """
         check_installed()
         return cls(

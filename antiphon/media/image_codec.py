@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.errors import InvalidRequestError, UnavailableError, how_to_install
+from antiphon.errors import InvalidRequestError, how_to_install
 from antiphon.sandbox.process import Sandbox
 
 if TYPE_CHECKING:
@@ -49,9 +49,12 @@ class ImageFormat(StrEnum):
 
 
 def check_installed() -> None:
-    """Raise UnavailableError, which says how to install it, if there is no Pillow."""
+    """Raise InvalidRequestError, which says how to install it, if there is no Pillow."""
     if find_spec("PIL") is None:
-        raise UnavailableError(f"Images need Pillow, which is missing: {how_to_install('omni')}.")
+        raise InvalidRequestError(
+            f"This server cannot write images, since Pillow is missing: {how_to_install('omni')}.",
+            code="not_supported",
+        )
 
 
 def encode_image(

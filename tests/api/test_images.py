@@ -3,13 +3,14 @@
 import base64
 import json
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from antiphon.config import ServerSettings
+from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.media.image_codec import ImageFormat, encode_image
 from tests.decoding import error_of
 from tests.pictures import data_uri, image_events, pixels_of, png
@@ -237,12 +238,40 @@ def test_a_server_that_does_not_draw_says_so() -> None:
         assert "No served model chats" in error_of(chat, 404)["message"]
 
 
+def test_images_for_which_there_is_no_room_are_refused() -> None:
+    small = Settings(model=ModelSettings(source="toy", max_slots=1, max_waiting=0))
+    with start_server(small) as server:
+        wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
+        for stream in (False, True):
+            response = drawn(server, n=8, num_inference_steps=100, size="512x512", stream=stream)
+            assert error_of(response, 429)["code"] == "overloaded"
+            assert int(response.headers["retry-after"]) > 0
+        assert drawn(server).status_code == 200, "the others were given up"
+
+
+def test_without_pillow_it_says_what_to_install(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert server.state.is_ready
+    monkeypatch.setattr("antiphon.media.image_codec.find_spec", lambda name: None)
+    message = error_of(drawn(server), 400)["message"]
+    assert "omni" in message
+    assert "Pillow" in message
+
+
 def test_whoever_leaves_stops_the_work(server: RunningServer) -> None:
     body = {**BODY, "stream": True, "num_inference_steps": 100, "size": "1024x1024", "n": 4}
     with httpx.stream("POST", server.base_url + GENERATIONS, json=body, timeout=60) as response:
         assert response.status_code == 200
         next(response.iter_bytes())
     wait_until(lambda: server.num_open == 0)
-    metrics = httpx.get(f"{server.base_url}/metrics").text
-    assert 'antiphon_pictures_ended_total{model="toy",reason="abort",task="image"}' in metrics
-    assert 'vllm_omni:image_count_total{model_name="toy",replica="0",stage="image"}' in metrics
+    assert drawn(server).status_code == 200
+    for metric in (
+        'antiphon_pictures_ended_total{model="toy",reason="abort",task="image"}',
+        'vllm_omni:image_count_total{model_name="toy",replica="0",stage="image"}',
+    ):
+        wait_until(partial(counts, server, metric))
+
+
+def counts(server: RunningServer, metric: str) -> bool:
+    return metric in httpx.get(f"{server.base_url}/metrics").text
