@@ -1,4 +1,4 @@
-"""Images of checkpoints over HTTP are those of diffusers, from one process or several."""
+"""Images of checkpoints over HTTP are those of diffusers, whatever processes they come through."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -77,10 +77,7 @@ def check_edits(server: RunningServer, path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("fabric", ["local", "process"])
-def test_images_over_http_are_those_of_diffusers(
-    drawing_checkpoint: Callable[..., Path], fabric: Any
-) -> None:
+def test_images_over_http_are_those_of_diffusers(drawing_checkpoint: Callable[..., Path]) -> None:
     paths = {
         "qwen": drawing_checkpoint("qwen_image"),
         "ovis": drawing_checkpoint("ovis_image"),
@@ -94,7 +91,7 @@ def test_images_over_http_are_those_of_diffusers(
     settings = Settings(
         model=first,
         models=ModelsSettings(more=tuple(more)),
-        server=ServerSettings(fabric=fabric, placement=(apart,) if fabric == "process" else ()),
+        server=ServerSettings(fabric="process", placement=(apart,)),
     )
     with start_server(settings) as server:
         wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200, WAIT_S)

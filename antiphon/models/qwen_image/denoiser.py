@@ -19,6 +19,13 @@ from antiphon.models.qwen_image.checkpoint import read_config
 from antiphon.models.qwen_image.editing import reference_sizes
 from antiphon.models.qwen_image.guidance import guidance_of
 
+MAX_MASKED_POSITIONS = 1024
+"""Of an image that is stepped together with others whose texts are longer or shorter.
+
+Attention with a mask is slower, as the fastest kernels take none. Of larger images the products
+fill a GPU anyway, so that there is little to gain.
+"""
+
 
 class QwenImageDenoiser(PackedDenoiser):
     """Steps images of Qwen-Image."""
@@ -55,7 +62,23 @@ class QwenImageDenoiser(PackedDenoiser):
         return rescaled
 
     def _velocity(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
-        """Return what the transformer predicts with one of the texts."""
+        """Return what the transformer predicts with one of the texts, in one pass or several."""
+        groups: dict[int, list[int]] = {}
+        is_masked = self.config.num_positions(states[0].prompt.data) <= MAX_MASKED_POSITIONS
+        for number, state in enumerate(states):
+            length = 0 if is_masked else state.inputs[text].shape[1]
+            groups.setdefault(length, []).append(number)
+        passes = [
+            self._pass([states[number] for number in group], text, context)
+            for group in groups.values()
+        ]
+        if len(passes) == 1:
+            return passes[0]
+        velocities = dict(zip(chain(*groups.values()), torch.cat(passes), strict=True))
+        return torch.stack([velocities[number] for number in range(len(states))])
+
+    def _pass(self, states: Sequence[FlowState], text: str, context: str) -> Tensor:
+        """Run the transformer with one of the texts."""
         embeds, mask = _padded([state.inputs[text] for state in states])
         data: ImagePrompt = states[0].prompt.data
         height, width = self.config.latent_size(data)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from diffusers import QwenImagePipeline
 
+from antiphon.models.qwen_image import denoiser
 from antiphon.types import DiffusionParameters, ImageRequest
 from tests.drawing import Stages, by_diffusers
 
@@ -106,12 +107,18 @@ def test_seed_prompt_and_guidance_matter(stages: Stages) -> None:
 
 
 @pytest.mark.parametrize("negatives", [(None, None), ("dogs", "many white dogs")])
+@pytest.mark.parametrize("num_masked", [denoiser.MAX_MASKED_POSITIONS, 0], ids=["masked", "apart"])
 def test_texts_of_different_lengths_are_stepped_together(
-    stages: Stages, negatives: tuple[str | None, str | None]
+    stages: Stages,
+    negatives: tuple[str | None, str | None],
+    num_masked: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(denoiser, "MAX_MASKED_POSITIONS", num_masked)
     requests = [
         request(negatives[0], prompt="a cat"),
         request(negatives[1], prompt="a large red cat on a sofa"),
+        request(negatives[0], prompt="a dog"),  # as long as the first
     ]
     alone = [stages.draw(each, seed) for seed, each in enumerate(requests)]
     states = [stages.begin(each, seed) for seed, each in enumerate(requests)]
