@@ -9,6 +9,7 @@ import pytest
 import torch
 from diffusers import OvisImagePipeline
 
+from antiphon.models.ovis_image.checkpoint import INSTRUCTION, NUM_DROPPED_TOKENS
 from antiphon.types import DiffusionParameters, ImageRequest
 from tests.drawing import Stages, by_diffusers
 
@@ -76,6 +77,11 @@ def test_an_image_is_that_of_diffusers(
     )
     np.testing.assert_array_equal(ours, theirs)
     assert ours.std() > 1, "it shows something"
+
+
+def test_tokens_are_counted_after_the_pipeline_s_instruction(pipeline: Any) -> None:
+    assert pipeline.system_prompt == INSTRUCTION
+    assert pipeline.user_prompt_begin_id == NUM_DROPPED_TOKENS
 
 
 def test_an_image_is_that_of_diffusers_in_bfloat16_too(path: Path) -> None:

@@ -10,6 +10,11 @@ import torch
 from diffusers import QwenImagePipeline
 
 from antiphon.models.qwen_image import denoiser
+from antiphon.models.qwen_image.checkpoint import (
+    MAX_SEQUENCE_LENGTH,
+    NUM_DROPPED_TOKENS,
+    TEMPLATE,
+)
 from antiphon.types import DiffusionParameters, ImageRequest
 from tests.drawing import Stages, by_diffusers
 
@@ -73,6 +78,12 @@ def test_an_image_is_that_of_diffusers(
     )
     np.testing.assert_array_equal(ours, theirs)
     assert ours.std() > 1, "it shows something"
+
+
+def test_tokens_are_counted_in_the_pipeline_s_template(pipeline: Any) -> None:
+    assert pipeline.prompt_template_encode == TEMPLATE
+    assert pipeline.prompt_template_encode_start_idx == NUM_DROPPED_TOKENS
+    assert pipeline.tokenizer_max_length == MAX_SEQUENCE_LENGTH
 
 
 def test_an_image_is_that_of_diffusers_in_bfloat16_too(path: Path) -> None:

@@ -1,5 +1,7 @@
 """Edits are those of diffusers' own pipelines, whatever the shapes of the images."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,26 @@ def test_an_edit_is_that_of_diffusers(
     np.testing.assert_array_equal(ours, edited_by_diffusers(path, task, stages, asked))
     other = stages.draw(request(*images[:-1], 255 - images[-1], negative=negative), 7)
     assert (ours != other).any(), "the images matter"
+
+
+@pytest.mark.usefixtures("_small")
+def test_images_that_are_modulated_as_free_of_noise_are_so_here_too(
+    drawing_checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As in Qwen-Image-Edit-2511."""
+    path = Path(shutil.copytree(drawing_checkpoint("qwen_image", "edit_plus"), tmp_path / "copied"))
+    asked = request(image(48, 80, 0))
+    without = Stages("qwen_image", path).draw(asked, 7)
+    file = path / "transformer" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "zero_cond_t": True}))
+    stages = Stages("qwen_image", path)
+    ours = stages.draw(asked, 7)
+    np.testing.assert_array_equal(ours, edited_by_diffusers(path, "edit_plus", stages, asked))
+    assert (ours != without).any()
+    states = [stages.begin(asked, seed) for seed in (7, 8)]
+    stages.batched()
+    together = stages.step_all(states)
+    np.testing.assert_allclose(together[0].astype(int), ours.astype(int), atol=1)
 
 
 @pytest.mark.usefixtures("_small")
