@@ -1,4 +1,4 @@
-"""A server that is killed while it makes a video: the next one makes the same."""
+"""A server that is killed, or told to stop, while it makes a video: the next one makes the same."""
 
 import signal
 import subprocess
@@ -29,16 +29,19 @@ def video_of(url: str, id: str) -> dict[str, Any]:
 
 @pytest.mark.slow  # servers that are killed, one after the other, and hundreds of frames encoded
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_video_whose_server_was_killed_is_made_anew(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_a_video_whose_server_ends_is_made_anew(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    monkeypatch.setenv("ANTIPHON_LIMITS_GRACE_S", "600")  # nobody waits for so long
     monkeypatch.setenv("ANTIPHON_DATA_DIR", str(tmp_path))
     with serving(start) as (process, url):
         id = httpx.post(url + URL, json={**LONG, "async": True}).json()["id"]
         wait_until(lambda: video_of(url, id)["progress"] > 10)
         assert video_of(url, id)["status"] == "in_progress"
-        process.kill()
+        process.send_signal(getattr(signal, name))
         process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == (0 if name == "SIGTERM" else -signal.SIGKILL)
     assert not list(tmp_path.glob("media/**/*.mp4"))
     with serving(start) as (_, url):
         assert video_of(url, id)["progress"] > 10  # what is done again is no step back

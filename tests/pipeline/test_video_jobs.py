@@ -140,6 +140,7 @@ def test_a_job_waits_while_there_is_no_room(
 
         def refusing(request: VideoRequest) -> VideoStream:
             nonlocal num_refused
+            assert not request.is_live  # others go first
             if num_refused < 5:
                 num_refused += 1
                 raise OverloadedError("Too much.", retry_after_s=0.01)
