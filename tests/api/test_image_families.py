@@ -18,6 +18,8 @@ from antiphon.types import DiffusionParameters, Image, ImageRequest
 from tests.pictures import data_uri, image_events, pixels_of, png
 from tests.servers import RunningServer, start_server, wait_until
 
+pytestmark = pytest.mark.slow  # diffusers is imported, and each network of it loaded twice
+
 STEPS = 3
 SIDE = 64
 
@@ -51,15 +53,7 @@ def posted(server: RunningServer, path: str, **members: object) -> httpx.Respons
     return response
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ovis_image",
-        # The same way through the API; what differs is tested where the families are.
-        pytest.param("qwen_image", marks=pytest.mark.slow),
-        pytest.param("glm_image", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", ["qwen_image", "ovis_image", "glm_image"])
 def test_an_image_over_http_is_the_pipeline_s(
     drawing_checkpoint: Callable[..., Path], name: str
 ) -> None:
@@ -76,9 +70,12 @@ def test_an_image_over_http_is_the_pipeline_s(
         assert pixels_of(preview).shape == expected.shape
         (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
         assert listed["tasks"] == ["text-to-image"]
+        body = {"prompt": "a cat", "image": data_uri(png())}
+        refused = httpx.post(f"{server.base_url}/v1/images/edits", json=body)
+        assert "'drawing' edits no images. No served model does." in refused.text
+        assert refused.status_code == 400
 
 
-@pytest.mark.slow  # loads the largest of the text encoders
 def test_an_image_is_edited_over_http(drawing_checkpoint: Callable[..., Path]) -> None:
     path = drawing_checkpoint("qwen_image", "edit")
     with start_server(settings_of(path)) as server:
@@ -91,7 +88,6 @@ def test_an_image_is_edited_over_http(drawing_checkpoint: Callable[..., Path]) -
         assert "/v1/images/edits" in refused.text
 
 
-@pytest.mark.slow  # two engine processes load PyTorch and diffusers
 def test_stages_in_several_processes_draw_the_same(drawing_checkpoint: Callable[..., Path]) -> None:
     path = drawing_checkpoint("qwen_image")
     parameters = DiffusionParameters(num_inference_steps=STEPS)
