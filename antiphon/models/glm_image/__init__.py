@@ -52,7 +52,7 @@ FAMILY = Family(
                     ItemKind.TOKENS,
                     ItemKind.LATENTS,
                     Ref(f"{_HERE}.text_encoder:GlmImageTextEncoder"),
-                    weights=("text_encoder/*.safetensors",),
+                    weights=("text_encoder/*.safetensors", "vae/*.safetensors"),
                 ),
                 StageSpec(
                     "denoiser",

@@ -12,7 +12,7 @@ from antiphon.models.glm_image.config import CODE_PIXELS, PROCESSOR_DIRECTORY
 from antiphon.models.glm_image.grids import Grid, SourceImage
 from antiphon.models.glm_image.options import GlmImageOptions
 from antiphon.models.glm_image.prior_request import PriorPrompt
-from antiphon.models.glm_image.sources import MAX_SOURCES, resized, source_size
+from antiphon.models.glm_image.sources import MAX_SOURCES, SourceSizes
 from antiphon.models.spec import ImageCapabilities, LoadContext
 from antiphon.types import DiffusionParameters, ImageRequest
 
@@ -55,6 +55,7 @@ class GlmImagePrompter(ImagePrompter):
         assert context.path is not None, "the family needs a checkpoint"
         self._config = read_config(context.path)
         self._tokenizer = load_tokenizer(context.path / PROCESSOR_DIRECTORY)
+        self._sizes = SourceSizes.read(context.path / PROCESSOR_DIRECTORY)
         side = 4 * CODE_PIXELS
         self._capabilities = ImageCapabilities(
             sample_request=ImageRequest(
@@ -85,7 +86,7 @@ class GlmImagePrompter(ImagePrompter):
         if not request.images:
             return DEFAULT_SIZE
         height, width = request.images[-1].shape[:2]
-        return source_size(width, height)
+        return self._sizes.of(width, height)
 
     def count_tokens(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False).input_ids)
@@ -98,7 +99,7 @@ class GlmImagePrompter(ImagePrompter):
         """
         prompt = super().build(request, seed)
         image: ImagePrompt = prompt.data
-        image = replace(image, images=tuple(resized(each) for each in image.images))
+        image = replace(image, images=tuple(map(self._sizes.resized, image.images)))
         prior = self._prior_prompt(image)
         sampling = GlmImageOptions(**request.options).sampling(self._config.sampling)
         return replace(

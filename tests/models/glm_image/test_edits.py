@@ -18,7 +18,7 @@ from antiphon.models.glm_image.denoiser import GlmImageDenoiser
 from antiphon.models.glm_image.image_tokenizer import GlmImageTokenizer
 from antiphon.models.glm_image.prior import PriorRunner
 from antiphon.models.glm_image.prompt import GlmImagePrompter
-from antiphon.models.glm_image.sources import resized, source_size
+from antiphon.models.glm_image.sources import SourceSizes
 from antiphon.models.glm_image.text_encoder import GlmImageTextEncoder
 from antiphon.models.glm_image.vae import GlmImageVae
 from antiphon.models.spec import LoadContext
@@ -182,16 +182,31 @@ def test_caches_of_steps_leave_what_is_read_of_images_alone(
 
 @pytest.mark.parametrize(
     ("width", "height", "expected"),
-    [(96, 64, (96, 64)), (100, 50, (96, 64)), (4096, 2048, (1440, 736)), (5, 9, (32, 32))],
+    [
+        (640, 512, (640, 512)),
+        (4096, 2048, (1440, 736)),
+        (100, 50, (1024, 512)),
+        (5, 9, (512, 928)),
+        (1000, 4000, (512, 2048)),
+    ],
 )
-def test_images_are_read_in_whole_codes(width: int, height: int, expected: tuple[int, int]) -> None:
-    assert source_size(width, height) == expected
+def test_images_are_read_in_whole_codes_that_the_processor_leaves_alone(
+    width: int, height: int, expected: tuple[int, int]
+) -> None:
+    from transformers.models.glm_image.image_processing_pil_glm_image import smart_resize
+
+    found = SourceSizes(512, 2048).of(width, height)
+    assert found == expected
+    # The processor halves what it reads in patches of 16 pixels.
+    halved = smart_resize(found[1], found[0], 16, 512 * 512, 2048 * 2048)
+    assert halved == (found[1] // 2, found[0] // 2)
 
 
 def test_images_of_other_shapes_are_made_to_fit(editor: GlmImagePrompter) -> None:
+    sizes = SourceSizes(32, 128)
     with_alpha = np.dstack((picture(50, 40), np.full((40, 50), 255, np.uint8)))
-    assert resized(with_alpha).shape == (32, 64, 3)
-    np.testing.assert_array_equal(resized(SOURCES[0]), SOURCES[0])
+    assert sizes.resized(with_alpha).shape == (32, 64, 3)
+    np.testing.assert_array_equal(sizes.resized(SOURCES[0]), SOURCES[0])
     request = ask(TEXT, images=(picture(130, 70),))
     assert editor.choose_size(replace(request, width=None, height=None)) == (128, 64)
 
