@@ -18,6 +18,7 @@ FAMILY = Family(
             ("torch", "PyTorch"),
             ("transformers", "transformers"),
             ("accelerate", "accelerate"),
+            ("ftfy", "ftfy"),
             ("PIL", "Pillow"),
         ),
     ),

@@ -1,7 +1,6 @@
 """Videos by diffusers' own pipelines, and requests small enough to make them in a second."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,12 +36,9 @@ def small_request(layout: str, **more: Any) -> VideoRequest:
 def official_pipeline(path: Path, request: VideoRequest) -> Any:
     """Return diffusers' pipeline as a request wants it."""
     from diffusers import WanImageToVideoPipeline, WanPipeline
-    from diffusers.pipelines.wan import pipeline_wan_i2v
 
     from antiphon.models.wan_video.config import load_config
 
-    # It calls ftfy even where that is not installed; the other pipeline leaves it out then.
-    vars(pipeline_wan_i2v).setdefault("ftfy", SimpleNamespace(fix_text=str))
     kind: Any = WanPipeline if request.image is None else WanImageToVideoPipeline
     pipeline = kind.from_pretrained(str(path), local_files_only=True)
     pipeline.set_progress_bar_config(disable=True)
