@@ -1,4 +1,7 @@
-"""Ovis-Image: images from text, by a transformer over latents; networks of diffusers."""
+"""Ovis-Image: images from text, by a transformer over latents; networks of diffusers.
+
+The published weights are under the Apache License 2.0.
+"""
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task

@@ -1,4 +1,7 @@
-"""Qwen-Image and Qwen-Image-Edit: images from text, and images changed; networks of diffusers."""
+"""Qwen-Image and Qwen-Image-Edit: images from text, and images changed; networks of diffusers.
+
+The published weights are under the Apache License 2.0.
+"""
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
