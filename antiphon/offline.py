@@ -2,9 +2,11 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
+from math import inf
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +54,10 @@ StepProgress = Callable[[Progress], None]
 """Called in another thread after steps of denoising; of several at once after the last one."""
 
 
+_PATIENT = {"model.max_waiting": sys.maxsize, "model.max_wait_s": inf, "diffusion.max_wait_s": inf}
+"""What a program asks for it waits for, whatever else the machine does: nobody could ask again."""
+
+
 class Antiphon(SpeechTasks):
     """A loaded model; may be used from any thread and any event loop.
 
@@ -79,7 +85,7 @@ class Antiphon(SpeechTasks):
             settings: those of the ``[model]`` section (device, dtype ...).
         """
         flags = {f"model.{name}": value for name, value in settings.items()}
-        loaded_settings = load_settings({**flags, "model.source": model})
+        loaded_settings = load_settings({**_PATIENT, **flags, "model.source": model})
         self._references = loaded_settings.references
         with ExitStack() as stack:  # what has been opened is closed if the rest cannot be
             portal = stack.enter_context(start_blocking_portal())

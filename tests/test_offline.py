@@ -62,3 +62,17 @@ def test_wrong_names_explain_themselves() -> None:
 def test_voices_are_listed() -> None:
     with Antiphon.load("toy") as antiphon:
         assert [voice.id for voice in antiphon.voices] == ["sine", "alto", "bass"]
+
+
+def test_what_a_program_asks_for_waits_instead_of_being_refused() -> None:
+    """Nobody would ask again: the queue has no end, and no wait is too long."""
+    request = SpeechRequest("a", seed=1)
+
+    async def listen(antiphon: Antiphon) -> bytes:
+        return b"".join([chunk.samples.tobytes() async for chunk in antiphon.astream(request)])
+
+    async def all_at_once(antiphon: Antiphon) -> list[bytes]:
+        return await asyncio.gather(*(listen(antiphon) for _ in range(300)))
+
+    with Antiphon.load("toy", max_slots=1) as antiphon:
+        assert len(set(asyncio.run(all_at_once(antiphon)))) == 1

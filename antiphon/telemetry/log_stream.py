@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TextIO
 
 MAX_WAITING_CHARACTERS = 4 * 2**20
@@ -72,11 +73,16 @@ class LogStream:
 
     def _put(self, line: str) -> None:
         """Write a line, however long that takes."""
+        if self._stream.closed:  # nobody reads any more
+            return
         try:
             number = self._stream.fileno()
         except OSError:  # it has no file
-            self._stream.write(line)
-            self._stream.flush()
+            with suppress(ValueError):  # it has been closed since
+                self._stream.write(line)
+                self._stream.flush()
+            return
+        except ValueError:  # likewise
             return
         raw = line.encode(errors="backslashreplace")
         while raw:

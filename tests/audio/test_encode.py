@@ -1,6 +1,7 @@
 import gc
 import io
 import sys
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,6 +66,15 @@ def num_heard(file: bytes, format: AudioFormat) -> int:
         return len(decoded(file, format)[0])
     except (av.error.InvalidDataError, av.error.EOFError):
         return 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_heap() -> Generator[None, None, None]:
+    """Leave what tests before have loaded out of collections: torch alone makes each take long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def num_codecs() -> int:

@@ -1,11 +1,13 @@
 """Logs that nobody reads hold up nothing, and what is read again says what is missing."""
 
+import io
 import logging
 import os
 import subprocess
 import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -70,6 +72,17 @@ def test_a_reader_that_is_gone_is_no_fault(pipe: tuple[TextIO, TextIO]) -> None:
     stream = LogStream(writer)
     stream.write("a\n")
     assert stream.drain(DEADLINE_S)
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+def test_a_stream_that_was_closed_is_no_fault(has_file: bool, tmp_path: Path) -> None:
+    closed = (tmp_path / "log").open("w") if has_file else io.StringIO()
+    stream = LogStream(closed)
+    stream.write("before\n")
+    assert stream.drain(DEADLINE_S)
+    closed.close()
+    stream.write("after\n")
+    assert stream.drain(DEADLINE_S), "its thread has not died"
 
 
 @pytest.mark.parametrize("is_read", [True, False])

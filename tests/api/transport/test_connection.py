@@ -16,6 +16,15 @@ from tests.chaos.test_killed_clients import PHASES, kill
 from tests.servers import RunningServer, wait_until
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_heap() -> Generator[None, None, None]:
+    """Leave what tests before have loaded out of collections: torch alone makes each take long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @contextmanager
 def uncollected() -> Generator[None, None, None]:
     gc.collect()
