@@ -1,5 +1,6 @@
 """What pydantic found wrong with a request, said in plain words: the field and what is allowed."""
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ NOT_AN_OBJECT = (
 )
 MAX_SHOWN_CHARACTERS = 60
 MAX_EXPLAINED = 5
+
+_BRANCH = re.compile(r"str|int|float|bool|(list|dict|tuple)\[.*\]")
 
 _EXPECTED_BY_TYPE = {
     "string_type": "a string",
@@ -74,7 +77,7 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
         return f"The request body is not valid JSON: {reason}.", None, "invalid_json"
     if not path:
         return NOT_AN_OBJECT, None, "invalid_value"
-    param = ".".join(shortened(str(part)) for part in path)
+    param = ".".join(shortened(str(part)) for part in path if not _is_branch(part))
     if kind == "missing":
         return f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
     if kind not in _EXPECTED_BY_TYPE:
@@ -89,6 +92,11 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
         param,
         "invalid_value",
     )
+
+
+def _is_branch(part: str | int) -> bool:
+    """Whether pydantic means a branch of a union by this part of a path, and no member."""
+    return isinstance(part, str) and _BRANCH.fullmatch(part) is not None
 
 
 def _shown(value: Any) -> str:

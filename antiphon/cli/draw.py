@@ -13,7 +13,7 @@ from antiphon.cli.progress import shown_progress
 from antiphon.cli.speak import STDOUT, loaded, opened
 from antiphon.config.sources import load_settings
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.media.image_codec import ImageFormat, Pixels, decode_image
+from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, decode_image
 from antiphon.media.results import (
     ImageResult,
     VideoResult,
@@ -33,6 +33,7 @@ def draw_image(flags: ImageFlags) -> None:
     Raises:
         AntiphonError: nothing was drawn, or the file cannot be written.
     """
+    check_installed()
     format = ImageFormat.PNG if flags.output == STDOUT else image_format(flags.output)
     settings = load_settings().images
     width, height = _size(flags.size)
@@ -151,6 +152,7 @@ def _parameters(num_steps: int | None, guidance_scale: float | None) -> Diffusio
 
 def _read(path: Path, max_pixels: int) -> Pixels:
     """Return the pixels of a file; raises InvalidRequestError if it cannot be read."""
+    check_installed()
     try:
         content = path.read_bytes()
     except OSError as error:

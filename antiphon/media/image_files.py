@@ -1,7 +1,7 @@
 """Images that requests bring: loaded from where they are, and decoded in a sandbox."""
 
 from antiphon.concurrency import Workers
-from antiphon.media.image_codec import ImageSandbox, Pixels
+from antiphon.media.image_codec import ImageSandbox, Pixels, check_installed
 from antiphon.media.references import ReferenceLoader, image_use
 
 _NUM_THREADS = 2
@@ -31,6 +31,7 @@ class ImageFiles:
             InvalidRequestError: it may not be loaded, or cannot be, or is no image, or too large.
             EngineError: no process could be started to decode it.
         """
+        check_installed()
         file = await self._references.load(source, image_use(param, max_bytes))
         return await self._workers.run(self._decoded, file, param, max_pixels)
 

@@ -27,7 +27,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "true_cfg_scale": (0.0, 100.0),
     "guidance_scale_2": (0.0, 100.0),
     "boundary_ratio": (0.0, 1.0),
-    "flow_shift": (0.0, 100.0),
+    "flow_shift": (0.01, 100.0),  # of 0 the schedule would be 0 / 0
 }
 """Of parameters, both ends allowed."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from antiphon.errors import InvalidRequestError, OverloadedError
 from antiphon.types import Ended, FinishReason, Image, Progress, Usage, Video
 
 _BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
@@ -118,6 +119,9 @@ class PictureMetrics:
             yield stats
         except (GeneratorExit, asyncio.CancelledError):
             reason = "abort"
+            raise
+        except (InvalidRequestError, OverloadedError):
+            reason = "refused"  # no failure of the server: it must not alarm anybody
             raise
         finally:
             self._active.labels(task, model).dec()

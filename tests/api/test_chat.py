@@ -103,6 +103,7 @@ def test_images_of_the_message_are_edited(server: RunningServer) -> None:
         ({"messages": [{"role": "system", "content": "a cat"}]}, "messages"),
         ({"messages": [{"role": "user", "content": ""}]}, "prompt"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages.0.content"),
         ({"modalities": ["text"]}, "modalities"),
         ({"width": 64}, "height"),
         ({"width": 64, "height": 64, "size": "64x64"}, "size"),
@@ -113,3 +114,11 @@ def test_images_of_the_message_are_edited(server: RunningServer) -> None:
 def test_wrong_chats_are_refused(server: RunningServer, wrong: Any, param: str) -> None:
     assert error_of(asked(server, **wrong), 400)["param"] == param
     assert error_of(asked(server, **wrong, stream=True), 400)["param"] == param
+
+
+def test_a_wrong_part_is_named_as_the_client_knows_it(server: RunningServer) -> None:
+    parts = [{"type": "text", "text": "a cat"}, {"type": "image_url", "image_url": 5}]
+    error = error_of(asked(server, messages=[{"role": "user", "content": parts}]), 400)
+    assert "'messages.0.content.1.image_url'" in error["message"]
+    assert "dict[" not in error["message"]
+    assert "ChatPart" not in error["message"]

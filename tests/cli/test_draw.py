@@ -8,6 +8,7 @@ import pytest
 
 from antiphon import Antiphon, ImageRequest, SpeechRequest, VideoRequest
 from antiphon.errors import InvalidRequestError, UnservedTaskError
+from antiphon.media import image_codec
 from antiphon.media.image_codec import decode_image
 from antiphon.types import DiffusionParameters, Progress
 from tests.cli.conftest import Run
@@ -104,3 +105,14 @@ def test_what_is_wrong_leaves_no_file(
 def test_a_model_that_only_speaks_says_so() -> None:
     with Antiphon.load("hibari") as antiphon, pytest.raises(UnservedTaskError, match="speech"):
         antiphon.image("a cat")
+
+
+def test_without_pillow_it_is_said_how_to_install_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_codec, "find_spec", lambda name: None)
+    done = run("image", "a cat", "-o", str(tmp_path / "cat.png"), *TOY)
+    assert done.exit_code == 1
+    assert "omni" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

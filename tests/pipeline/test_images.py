@@ -147,6 +147,14 @@ def test_parameters_are_those_of_the_model(wrong: dict[str, Any], param: str) ->
     assert refused.value.param == param
 
 
+def test_a_schedule_without_a_shift_is_refused() -> None:
+    model = _Drawing(DiffusionParameters(flow_shift=3.0))
+    check_parameters(DiffusionParameters(flow_shift=0.01), model, 100)
+    with pytest.raises(InvalidRequestError, match=r"0\.01 to 100") as refused:
+        check_parameters(DiffusionParameters(flow_shift=0.0), model, 100)
+    assert refused.value.param == "flow_shift"
+
+
 def test_a_size_is_checked_against_the_model() -> None:
     async def body(images: Images) -> None:
         capabilities = images.model(None).capabilities

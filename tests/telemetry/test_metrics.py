@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
 from antiphon.telemetry import metrics as metrics_module
 from antiphon.telemetry.metrics import Metrics
+from antiphon.telemetry.picture_stats import PictureMetrics
 from antiphon.telemetry.process_state import ProcessState
 from antiphon.telemetry.stream_stats import StreamStats
 from antiphon.types import AudioChunk, Ended, SpeechStream, Usage
@@ -213,3 +214,25 @@ def test_a_scrape_does_not_wait_for_a_process_that_does_not_answer(
 
     metrics.processes = processes
     assert b"antiphon_process_up" not in asyncio.run(metrics.exposition())
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InvalidRequestError("wrong"), "refused"),
+        (OverloadedError("full", retry_after_s=1.0), "refused"),
+        (EngineError("broken"), "error"),
+    ],
+)
+def test_a_refused_picture_is_no_failure(error: Exception, reason: str) -> None:
+    registry = CollectorRegistry()
+    metrics = PictureMetrics(registry)
+    with suppress(type(error)), metrics.observe("image", MODEL):
+        raise error
+    labels = {"task": "image", "model": MODEL}
+    for each in ("refused", "error"):
+        count = registry.get_sample_value(
+            "antiphon_pictures_ended_total", {**labels, "reason": each}
+        )
+        assert count == (1.0 if each == reason else None)
+    assert registry.get_sample_value("antiphon_pictures_active", labels) == 0.0
