@@ -52,7 +52,7 @@ def check_installed() -> None:
     """Raise InvalidRequestError, which says how to install it, if there is no Pillow."""
     if find_spec("PIL") is None:
         raise InvalidRequestError(
-            f"This server cannot write images, since Pillow is missing: {how_to_install('omni')}.",
+            f"Images need Pillow, which is missing: {how_to_install('omni')}.",
             code="not_supported",
         )
 
