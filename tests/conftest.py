@@ -24,6 +24,20 @@ DEFAULT_TIMEOUT_CONFIG.connect = DEFAULT_TIMEOUT_CONFIG.pool = DEADLINE_S
 DEFAULT_TIMEOUT_CONFIG.read = DEFAULT_TIMEOUT_CONFIG.write = DEADLINE_S
 
 
+LONGEST_FIRST = (
+    "tests/models/",
+    "tests/fabric/",
+    "tests/cli/",
+    "tests/pipeline/",
+    "tests/clients/",
+)
+"""Folders whose files take longest: begun last, one would keep a process busy alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST_FIRST))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _data_folder_of_the_tests(
     tmp_path_factory: pytest.TempPathFactory,

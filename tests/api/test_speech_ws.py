@@ -398,6 +398,7 @@ def test_a_slow_reader_slows_the_model_down(
         assert faulty.PULLED[seed] == num_chunks
 
 
+@pytest.mark.slow  # minutes of speech
 def test_a_long_text_in_many_files_is_spoken_to_its_end(server: RunningServer) -> None:
     num_sentences = 300
     with opened(server, split_granularity="sentence", speed=4.0) as talk:

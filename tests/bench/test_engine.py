@@ -39,6 +39,7 @@ def test_every_stream_makes_its_frames_even_if_its_text_is_short() -> None:
     assert report["bound"] is None
 
 
+@pytest.mark.slow  # checkpoints are made and measured
 def test_random_weights_never_end_before_their_frames(tmp_path: Path) -> None:
     def untold(part: str, num_done: int, num_all: int) -> None:
         pass

@@ -95,6 +95,7 @@ def test_say_shows_it_on_stderr(run: Run, checkpoint: Path, tmp_path: Path) -> N
     assert done.stdout == ""
 
 
+@pytest.mark.slow  # a checkpoint is made and served
 def test_serve_logs_it(start: Start, checkpoint: Path) -> None:
     with start("serve", str(checkpoint), "--port", "0") as process:
         try:

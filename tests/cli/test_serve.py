@@ -195,6 +195,7 @@ def test_help_shows_the_defaults_of_the_settings(run: Run) -> None:
         assert re.search(rf"--{flag} [^-]*default: \({default}\)", text), flag
 
 
+@pytest.mark.slow  # a checkpoint is made and served
 def test_models_that_come_later_are_served_too(
     start: Start, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,13 @@ SPEAKING = [family for family in families() if SPEECH in family.tasks]
 NAMES = [family.name for family in SPEAKING]
 READY = [family.name for family in SPEAKING if not family.needs_checkpoint]
 IN_STAGES = [family.name for family in SPEAKING if len(family.tasks[SPEECH].pipeline) > 1]
+SLOW = pytest.mark.slow  # neural networks, many times over; their own tests have it in small
+
+
+def slow_unless_ready(names: Sequence[str]) -> list[Any]:
+    return [name if name in READY else pytest.param(name, marks=SLOW) for name in names]
+
+
 TEXT = "Hello there. How are you?"
 MAX_FRAMES = 24
 """Random weights seldom say that they are done; the others are done before."""
@@ -141,7 +148,7 @@ def test_seed_repeats_and_another_seed_differs(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_unless_ready(NAMES))
 def test_alone_equals_in_a_crowd(name: str) -> None:
     texts = [f"Sentence {n} is here, and then it ends." for n in range(6)]
 
@@ -164,7 +171,7 @@ def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", IN_STAGES)
+@pytest.mark.parametrize("name", slow_unless_ready(IN_STAGES))
 def test_stages_together_equal_stages_apart(name: str) -> None:
     async def body(speech: Speech) -> list[Audio]:
         return await asyncio.gather(*(say(speech, seed=seed) for seed in range(4)))

@@ -184,7 +184,9 @@ def test_a_request_that_is_refused_has_cost_nothing() -> None:
 def test_an_abort_at_any_stage_ends_the_stream_and_frees_all(stage: int) -> None:
     async def main() -> None:
         chain = await Chain.hosted(STAGES, CONTEXT)
-        async with aclosing(chain.open(StageRequest("r", prompt(1, Task(num_steps=99))))) as items:
+        async with aclosing(
+            chain.open(StageRequest("r", prompt(1, Task(num_steps=100_000))))
+        ) as items:
             assert await anext(items) == Progress(1, 1)
             if stage:  # the encoder has ended by then
                 assert isinstance(await anext(items), Progress)

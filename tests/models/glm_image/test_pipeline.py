@@ -56,6 +56,7 @@ def assert_same(one: Sequence[ImageItem], other: Sequence[ImageItem]) -> None:
         np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow  # five images of a language model and of diffusion
 def test_an_image_is_the_same_alone_and_in_company(checkpoint: Path) -> None:
     alone = drawn(checkpoint, REQUESTS[1])[0]
     together = drawn(checkpoint, *REQUESTS)
@@ -71,6 +72,7 @@ def test_an_image_is_the_same_alone_and_in_company(checkpoint: Path) -> None:
     assert steps[-1] == 3
 
 
+@pytest.mark.slow  # an image through a language model and diffusion
 def test_an_image_is_edited(checkpoint: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (32, 64, 3), np.uint8)
     edit = replace(REQUESTS[0], images=(pixels,), id="edit")

@@ -92,7 +92,10 @@ def test_a_prompt_may_be_read_in_pieces(
         assert parted[slot].codes
 
 
-@pytest.mark.parametrize("index", range(3))
+# Slow: each preempts after every frame.
+@pytest.mark.parametrize(
+    "index", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))]
+)
 def test_a_request_goes_on_after_a_preemption_at_any_frame(
     runner: Qwen3TTSRunner, prompts: list[Prompt], index: int
 ) -> None:

@@ -53,7 +53,13 @@ def spread(listed: list[tuple[int, float]]) -> NDArray[np.float64]:
     return probabilities
 
 
-@pytest.mark.parametrize("index", range(len(SAMPLINGS)))
+# Slow: thousands of draws each.
+INDEXES = [
+    pytest.param(each, marks=[pytest.mark.slow] if each else []) for each in range(len(SAMPLINGS))
+]
+
+
+@pytest.mark.parametrize("index", INDEXES)
 def test_the_first_code_is_drawn_from_the_official_distribution(
     index: int, first_codes: Callable[[Drawing], NDArray[np.int64]]
 ) -> None:
@@ -62,7 +68,7 @@ def test_the_first_code_is_drawn_from_the_official_distribution(
     assert excess(counts, spread(RECORDED[index]["group_0"])) < 1
 
 
-@pytest.mark.parametrize("index", range(len(SAMPLINGS)))
+@pytest.mark.parametrize("index", INDEXES)
 def test_the_second_code_is_drawn_from_the_official_distribution(
     index: int, first_codes: Callable[[Drawing], NDArray[np.int64]]
 ) -> None:

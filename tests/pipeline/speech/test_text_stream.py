@@ -223,7 +223,11 @@ def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
     on("toy", body)
 
 
-@pytest.mark.parametrize("more", [{}, {"speed": 1.5, "sample_rate_hz": 16_000}], ids=str)
+# Slow: the same work once more, through the transforms.
+MORE = [{}, pytest.param({"speed": 1.5, "sample_rate_hz": 16_000}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("more", MORE, ids=str)
 @pytest.mark.parametrize("kind", ["toy", "late"])
 def test_any_split_gives_the_same_audio(
     kind: str, more: dict[str, Any], request: pytest.FixtureRequest
@@ -461,7 +465,7 @@ LONG_TEXT = " ".join(f"This is sentence number {number}, and it goes on." for nu
 LONG_TEXT = f"{LONG_TEXT[:900]}\n\n{LONG_TEXT[900:]} {'你好世界' * 160}"
 
 
-@pytest.mark.parametrize("more", [{}, {"speed": 1.5, "sample_rate_hz": 16_000}], ids=str)
+@pytest.mark.parametrize("more", MORE, ids=str)
 def test_late_text_is_spoken_as_whole_text_at_any_length(
     more: dict[str, Any], late: KeptSpeech
 ) -> None:
