@@ -64,6 +64,18 @@ def _patches_reach_this_process_only(request: pytest.FixtureRequest) -> None:
         pytest.skip("patches the server, which is several processes")
 
 
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
+    """Compute here with as many threads as in processes that are started: sums depend on them."""
+    import torch
+
+    num_threads = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
 @pytest.fixture(scope="session")
 def server() -> Generator[RunningServer, None, None]:
     """A server of the toy model, shared by all tests."""

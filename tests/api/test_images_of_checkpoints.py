@@ -77,6 +77,7 @@ def check_edits(server: RunningServer, path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_images_over_http_are_those_of_diffusers(drawing_checkpoint: Callable[..., Path]) -> None:
     paths = {
         "qwen": drawing_checkpoint("qwen_image"),
