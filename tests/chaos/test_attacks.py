@@ -72,6 +72,7 @@ def target(start: Start) -> Generator[Target, None, None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))
     try:
         with serving(start, "--log-level", "error") as (_, url):
+            wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
             yield Target(url, int(url.rpartition(":")[2]))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
