@@ -4,6 +4,7 @@ Each stage loads what it needs and nothing else, so that stages can lie on diffe
 """
 
 import gc
+from functools import partial
 from typing import Any, TypeVar
 
 import diffusers
@@ -12,6 +13,7 @@ import transformers
 from torch import nn
 
 from antiphon.diffusion.acceleration import NetworkAccelerator
+from antiphon.diffusion.library_faults import read_folder
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.models.spec import LoadContext
@@ -100,17 +102,11 @@ class ComponentLoader:
         return loaded
 
     def _load(self, name: str, kind: Any, **options: Any) -> Any:
-        folder = self.index.path / name
-        if not folder.is_dir():
-            raise ModelLoadError(f"{folder}: there is no such directory")
         for library in (diffusers, transformers):  # their bars would be drawn over ours
             library.utils.logging.disable_progress_bar()
-        try:
-            return kind.from_pretrained(str(folder), local_files_only=True, **options)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # the libraries raise anything for files that are broken
-            raise ModelLoadError(f"{folder}: cannot be loaded: {error}") from error
+        folder = self.index.path / name
+        load = partial(kind.from_pretrained, str(folder), local_files_only=True, **options)
+        return read_folder(folder, load, torch.OutOfMemoryError)
 
 
 def free_memory(device: torch.device) -> None:

@@ -19,7 +19,14 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from antiphon.diffusion.model_index import MODEL_INDEX
 from antiphon.errors import ModelLoadError
-from antiphon.models.random_weights import Dtype, RandomTensor, Written, num_bytes, write_sharded
+from antiphon.models.random_weights import (
+    Dtype,
+    RandomTensor,
+    Written,
+    check_arguments,
+    num_bytes,
+    write_sharded,
+)
 
 _BIAS_STD = 0.02
 _UNIT = ("weight", "gamma")
@@ -70,8 +77,7 @@ def write_pipeline(
     Raises:
         ModelLoadError: ``dtype`` is none, or there are fewer tensors than shards.
     """
-    if dtype not in get_args(Dtype):
-        raise unknown("dtype", dtype, get_args(Dtype))
+    check_arguments(dtype=(dtype, get_args(Dtype)))
     tensors = {
         name: _random_tensors(network, pipeline.weights)
         for name, network in pipeline.networks.items()
@@ -106,11 +112,6 @@ def write_pipeline(
             written,
             stem="model" if is_transformers else "diffusion_pytorch_model",
         )
-
-
-def unknown(name: str, value: str, known: Sequence[str]) -> ModelLoadError:
-    """Return the error for an argument that is none of those that are known."""
-    return ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")
 
 
 def _write_index(path: Path, pipeline: RandomPipeline) -> None:

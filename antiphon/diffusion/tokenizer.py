@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from antiphon.errors import ModelLoadError
+from antiphon.diffusion.library_faults import read_folder
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -14,9 +14,6 @@ def load_tokenizer(folder: Path) -> Any:
     """
     from transformers import AutoTokenizer
 
-    if not folder.is_dir():
-        raise ModelLoadError(f"{folder}: there is no such directory")
-    try:
-        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except Exception as error:  # the library raises anything for files that are broken
-        raise ModelLoadError(f"{folder}: cannot be loaded: {error}") from error
+    return read_folder(
+        folder, lambda: AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    )

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.errors import ModelLoadError
+
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 Written: TypeAlias = Callable[[int], None]
 """Called with the bytes that have just been written."""
@@ -22,6 +24,17 @@ Written: TypeAlias = Callable[[int], None]
 _BYTES = {"float32": 4, "bfloat16": 2}
 _NAMES = {"float32": "F32", "bfloat16": "BF16"}
 _VALUES_AT_ONCE = 1 << 22
+
+
+def check_arguments(**given: tuple[str, Sequence[str]]) -> None:
+    """Refuse arguments of a maker of checkpoints; each comes with the values that are known.
+
+    Raises:
+        ModelLoadError: one is none of them.
+    """
+    for name, (value, known) in given.items():
+        if value not in known:
+            raise ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,14 @@
 """Draws images: requests are checked and completed, prompts built, stages opened."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from antiphon.concurrency import Workers, merged
+from antiphon.concurrency import merged
 from antiphon.config.media import ImageSettings
 from antiphon.errors import InvalidRequestError
-from antiphon.fabric.base import StageRequest
-from antiphon.pipeline.model_directory import ModelDirectory
-from antiphon.pipeline.pictures import IMAGE, ImageModel, completed
+from antiphon.pipeline.pictures import IMAGE, ImageModel, PictureService, completed
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, Image, ImageRequest, Progress, Usage
+from antiphon.types import Ended, Image, ImageRequest, Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +22,11 @@ MAX_SEED = 2**63 - 1
 MAX_PREVIEWS = 3
 
 
-class Images:
+class Images(PictureService[ImageModel]):
     """Draws with the served models."""
+
+    task = IMAGE
+    does = "draws images"
 
     def __init__(
         self,
@@ -44,20 +43,8 @@ class Images:
             metrics: count the requests.
             others: what served models do that do not draw, by their names.
         """
-        self.models = models
+        super().__init__(models, settings.model_aliases, metrics, others)
         self.settings = settings
-        self.metrics = metrics or Metrics()
-        self._directory = ModelDirectory(models, settings.model_aliases, "draws images", others)
-        self._workers = Workers("images")
-
-    def model(self, name: str | None) -> ImageModel:
-        """Return the served model of this name or alias.
-
-        Raises:
-            UnknownModelError: there is none.
-            UnservedTaskError: there is, but it does not draw.
-        """
-        return self._directory.find(name)
 
     def completed(self, request: ImageRequest) -> ImageRequest:
         """Return a request with its size, its seed and all parameters.
@@ -85,7 +72,7 @@ class Images:
             OverloadedError: before the first item: too much is under way.
             EngineError: the model failed.
         """
-        return self._drawn(self.completed(request), self.model(request.model))
+        return self.made(self.completed(request), self.model(request.model), Image)
 
     def several(
         self, requests: Sequence[ImageRequest]
@@ -98,22 +85,6 @@ class Images:
             InvalidRequestError, OverloadedError, EngineError: as of `stream`.
         """
         return merged([self.stream(each) for each in requests])
-
-    async def _drawn(self, request: ImageRequest, model: ImageModel) -> ImageStream:
-        assert request.seed is not None, "the request is complete"
-        with self.metrics.observe_picture(IMAGE, model.name) as stats:
-            prompt = await self._workers.run(model.prompter.build, request, request.seed)
-            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
-            async with aclosing(model.open(stage_request)) as items:
-                async for item in items:
-                    if isinstance(item, Ended):
-                        if not item.usage.total_tokens:
-                            item = replace(item, usage=Usage(prompt.num_tokens))
-                        stats.end(item)
-                        yield item
-                    elif isinstance(item, Progress | Image):
-                        stats.see(item)
-                        yield item
 
     def check_num_images(self, num_images: int, model: ImageModel) -> None:
         """Refuse more images to be edited than a model takes.
@@ -159,7 +130,3 @@ class Images:
         """Say which models edit."""
         names = [name for name, each in self.models.items() if each.capabilities.max_images]
         return f"These do: {', '.join(names)}." if names else "No served model does."
-
-    def close(self) -> None:
-        """Stop the worker threads."""
-        self._workers.close()

@@ -5,18 +5,33 @@ family uses, a seed.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import fields, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from antiphon.concurrency import Workers
 from antiphon.config.media import ImageSettings, VideoSettings
 from antiphon.errors import InvalidRequestError
+from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt, SizeChoosing
 from antiphon.models.options import read_options
 from antiphon.models.spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members
-from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest, new_seed
+from antiphon.telemetry.metrics import Metrics
+from antiphon.types import (
+    DiffusionParameters,
+    Ended,
+    Image,
+    ImageRequest,
+    Progress,
+    Usage,
+    Video,
+    VideoRequest,
+    new_seed,
+)
 
 IMAGE, VIDEO = "image", "video"
 
@@ -82,6 +97,74 @@ class VideoModel(PictureModel):
         capabilities = self.prompter.capabilities
         assert isinstance(capabilities, VideoCapabilities)
         return capabilities
+
+
+ModelT = TypeVar("ModelT", bound=PictureModel)
+PictureT = TypeVar("PictureT", Image, Video)
+
+
+class PictureService(Generic[ModelT]):
+    """Draws with the served models of one task.
+
+    Attributes:
+        task: its name.
+        does: what its models do, for messages, such as "draws images".
+    """
+
+    task: str
+    does: str
+
+    def __init__(
+        self,
+        models: Mapping[str, ModelT],
+        model_aliases: Mapping[str, str],
+        metrics: Metrics | None,
+        others: Mapping[str, str] | None,
+    ) -> None:
+        """Serve ``models`` by the name that requests use; the first one is the default.
+
+        Args:
+            models: possibly none.
+            model_aliases: further names of theirs.
+            metrics: count the requests.
+            others: what served models do that are not among them, by their names.
+        """
+        self.models = models
+        self.metrics = metrics or Metrics()
+        self._directory = ModelDirectory(models, model_aliases, self.does, others)
+        self._workers = Workers(f"{self.task}s")
+
+    def model(self, name: str | None) -> ModelT:
+        """Return the served model of this name or alias.
+
+        Raises:
+            UnknownModelError: there is none.
+            UnservedTaskError: there is, but it has another task.
+        """
+        return self._directory.find(name)
+
+    async def made(
+        self, request: ImageRequest | VideoRequest, model: ModelT, kind: type[PictureT]
+    ) -> AsyncGenerator[Progress | PictureT | Ended, None]:
+        """Stream what a model makes of a completed request: items of ``kind``, and its end."""
+        assert request.seed is not None, "the request is complete"
+        with self.metrics.observe_picture(self.task, model.name) as stats:
+            prompt = await self._workers.run(model.prompter.build, request, request.seed)
+            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
+            async with aclosing(model.open(stage_request)) as items:
+                async for item in items:
+                    if isinstance(item, Ended):
+                        if not item.usage.total_tokens:
+                            item = replace(item, usage=Usage(prompt.num_tokens))
+                        stats.end(item)
+                        yield item
+                    elif isinstance(item, Progress | kind):
+                        stats.see(item)
+                        yield item
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        self._workers.close()
 
 
 def completed(

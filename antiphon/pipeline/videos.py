@@ -7,15 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from antiphon.concurrency import Workers
 from antiphon.config.media import VideoSettings
 from antiphon.errors import EngineError, InvalidRequestError
-from antiphon.fabric.base import StageRequest
 from antiphon.models.spec import VideoCapabilities
-from antiphon.pipeline.model_directory import ModelDirectory
-from antiphon.pipeline.pictures import VIDEO, VideoModel, completed
+from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, Progress, Usage, Video, VideoRequest
+from antiphon.types import Ended, Progress, Video, VideoRequest
 
 VideoItem: TypeAlias = Progress | Video | Ended
 VideoStream: TypeAlias = AsyncGenerator[VideoItem, None]
@@ -25,8 +22,11 @@ INPUT_REFERENCE = "input_reference"
 """The field of requests that brings the first frame."""
 
 
-class Videos:
+class Videos(PictureService[VideoModel]):
     """Makes videos with the served models."""
+
+    task = VIDEO
+    does = "makes videos"
 
     def __init__(
         self,
@@ -43,20 +43,8 @@ class Videos:
             metrics: count the requests.
             others: what served models do that make no videos, by their names.
         """
-        self.models = models
+        super().__init__(models, settings.model_aliases, metrics, others)
         self.settings = settings
-        self.metrics = metrics or Metrics()
-        self._directory = ModelDirectory(models, settings.model_aliases, "makes videos", others)
-        self._workers = Workers("videos")
-
-    def model(self, name: str | None) -> VideoModel:
-        """Return the served model of this name or alias.
-
-        Raises:
-            UnknownModelError: there is none.
-            UnservedTaskError: there is, but it makes no videos.
-        """
-        return self._directory.find(name)
 
     def completed(self, request: VideoRequest) -> VideoRequest:
         """Return a request with its size, its number of frames, its seed and all parameters.
@@ -96,23 +84,7 @@ class Videos:
             EngineError: the model failed.
         """
         self.check_image(request, has_image=request.image is not None)
-        return self._made(self.completed(request), self.model(request.model))
-
-    async def _made(self, request: VideoRequest, model: VideoModel) -> VideoStream:
-        assert request.seed is not None, "the request is complete"
-        with self.metrics.observe_picture(VIDEO, model.name) as stats:
-            prompt = await self._workers.run(model.prompter.build, request, request.seed)
-            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
-            async with aclosing(model.open(stage_request)) as items:
-                async for item in items:
-                    if isinstance(item, Ended):
-                        if not item.usage.total_tokens:
-                            item = replace(item, usage=Usage(prompt.num_tokens))
-                        stats.end(item)
-                        yield item
-                    elif isinstance(item, Progress | Video):
-                        stats.see(item)
-                        yield item
+        return self.made(self.completed(request), self.model(request.model), Video)
 
     def check_image(self, request: VideoRequest, *, has_image: bool) -> None:
         """Refuse an image that the model cannot begin with, and none where it needs one.
@@ -138,10 +110,6 @@ class Videos:
             raise InvalidRequestError(
                 f"The model '{model.name}' takes no image. {others}", param=INPUT_REFERENCE
             )
-
-    def close(self) -> None:
-        """Stop the worker threads."""
-        self._workers.close()
 
 
 def possible_frames(num_frames: int, capabilities: VideoCapabilities) -> int:

@@ -16,11 +16,11 @@ from transformers import (
     T5EncoderModel,
 )
 
-from antiphon.diffusion.random_pipeline import RandomPipeline, unknown, write_pipeline
+from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.models.glm_image import random_configs as configs
 from antiphon.models.glm_image.config import PRIOR_DIRECTORY, PROCESSOR_DIRECTORY
 from antiphon.models.glm_image.random_processor import random_processor, special_ids, vocab_size
-from antiphon.models.random_weights import Dtype
+from antiphon.models.random_weights import Dtype, check_arguments
 
 TASKS = ("base",)
 
@@ -51,13 +51,9 @@ def make_checkpoint(
     Raises:
         ModelLoadError: an argument is none of these.
     """
-    for name, value, known in (
-        ("size", size, get_args(configs.Size)),
-        ("task", task, TASKS),
-        ("vocabulary", vocabulary, ("byte",)),
-    ):
-        if value not in known:
-            raise unknown(name, value, known)
+    check_arguments(
+        size=(size, get_args(configs.Size)), task=(task, TASKS), vocabulary=(vocabulary, ("byte",))
+    )
     pipeline = RandomPipeline(
         pipeline="GlmImagePipeline",
         networks=_networks(size),

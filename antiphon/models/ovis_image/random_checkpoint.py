@@ -8,10 +8,10 @@ import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, OvisImageTransformer2DModel
 from transformers import Qwen3Config, Qwen3Model
 
-from antiphon.diffusion.random_pipeline import RandomPipeline, unknown, write_pipeline
+from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.diffusion.random_tokenizer import qwen_tokenizer
 from antiphon.models.ovis_image.checkpoint import INSTRUCTION
-from antiphon.models.random_weights import Dtype
+from antiphon.models.random_weights import Dtype, check_arguments
 
 SIZES = ("tiny", "7b")
 TASKS = ("base",)
@@ -86,13 +86,7 @@ def make_checkpoint(
     Raises:
         ModelLoadError: an argument is none of these.
     """
-    for name, value, known in (
-        ("size", size, SIZES),
-        ("task", task, TASKS),
-        ("vocabulary", vocabulary, ("byte",)),
-    ):
-        if value not in known:
-            raise unknown(name, value, known)
+    check_arguments(size=(size, SIZES), task=(task, TASKS), vocabulary=(vocabulary, ("byte",)))
     tokenizer = qwen_tokenizer(INSTRUCTION)
     tokenizer.chat_template = _CHAT_TEMPLATE
     ids = {

@@ -5,7 +5,7 @@ published weights are at hand. A seed gives the same bytes on every machine.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -25,7 +25,13 @@ from antiphon.models.qwen3_tts.random_configs import (
 )
 from antiphon.models.qwen3_tts.random_recipe import recipe
 from antiphon.models.qwen3_tts.random_tokenizer import Vocabulary, write_tokenizer
-from antiphon.models.random_weights import Dtype, Written, num_bytes, write_sharded
+from antiphon.models.random_weights import (
+    Dtype,
+    Written,
+    check_arguments,
+    num_bytes,
+    write_sharded,
+)
 
 _CODEC_SEED_OFFSET = 1
 _CODEC_DTYPE: Dtype = "float32"
@@ -59,8 +65,7 @@ def make_checkpoint(
         ModelLoadError: an argument is none of these, or the full vocabulary is asked for and its
             package is not installed.
     """
-    if dtype not in get_args(Dtype):
-        raise _unknown("dtype", dtype, get_args(Dtype))
+    check_arguments(dtype=(dtype, get_args(Dtype)))
     config = write_all_but_weights(path, size=size, task=task, vocabulary=vocabulary, dtype=dtype)
     main = recipe(main_layout(config), config)
     if not 1 <= shards <= len(main):
@@ -94,13 +99,11 @@ def write_all_but_weights(
     dtype: Dtype,
 ) -> Qwen3TTSConfig:
     """Write the configuration and tokenizer files; arguments as of `make_checkpoint`."""
-    for name, value, known in (
-        ("size", size, get_args(Size)),
-        ("task", task, [each.value for each in CheckpointTask]),
-        ("vocabulary", vocabulary, get_args(Vocabulary)),
-    ):
-        if value not in known:
-            raise _unknown(name, value, known)
+    check_arguments(
+        size=(size, get_args(Size)),
+        task=(task, [each.value for each in CheckpointTask]),
+        vocabulary=(vocabulary, get_args(Vocabulary)),
+    )
     codec_path = path / CODEC_DIRECTORY
     codec_path.mkdir(parents=True, exist_ok=True)
     text_vocabulary = write_tokenizer(path, vocabulary, compact=is_tiny(size))
@@ -112,10 +115,6 @@ def write_all_but_weights(
     _write_json(codec_path / "config.json", codec_config(size))
     _write_json(codec_path / "preprocessor_config.json", CODEC_PROCESSOR)
     return load_config(path)
-
-
-def _unknown(name: str, value: str, known: Sequence[str]) -> ModelLoadError:
-    return ModelLoadError(f"There is no {name} '{value}'; there are: {', '.join(known)}.")
 
 
 def _write_json(file: Path, content: Json) -> None:

@@ -16,11 +16,11 @@ from transformers import (
     Qwen2VLImageProcessorPil,
 )
 
-from antiphon.diffusion.random_pipeline import RandomPipeline, unknown, write_pipeline
+from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
 from antiphon.diffusion.random_tokenizer import qwen_tokenizer
 from antiphon.models.qwen_image.checkpoint import TEMPLATE
 from antiphon.models.qwen_image.editing import Variant
-from antiphon.models.random_weights import Dtype
+from antiphon.models.random_weights import Dtype, check_arguments
 
 SIZES = ("tiny", "20b")
 TASKS = {
@@ -118,13 +118,9 @@ def make_checkpoint(
     Raises:
         ModelLoadError: an argument is none of these.
     """
-    for name, value, known in (
-        ("size", size, SIZES),
-        ("task", task, tuple(TASKS)),
-        ("vocabulary", vocabulary, ("byte",)),
-    ):
-        if value not in known:
-            raise unknown(name, value, known)
+    check_arguments(
+        size=(size, SIZES), task=(task, tuple(TASKS)), vocabulary=(vocabulary, ("byte",))
+    )
     tokenizer = qwen_tokenizer(TEMPLATE)
     with torch.device("meta"):
         networks = {

@@ -5,7 +5,7 @@ at hand. A seed gives the same weights on every machine.
 """
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +20,8 @@ from transformers import (
     UMT5EncoderModel,
 )
 
-from antiphon.diffusion.random_pipeline import RandomPipeline, unknown, write_pipeline
-from antiphon.models.random_weights import Dtype
+from antiphon.diffusion.random_pipeline import RandomPipeline, write_pipeline
+from antiphon.models.random_weights import Dtype, check_arguments
 from antiphon.models.wan_video.config import IMAGE_PIPELINE
 from antiphon.models.wan_video.random_configs import SIZES, Layout, Size, WanRecipe, recipe
 
@@ -56,9 +56,8 @@ def make_checkpoint(
     Raises:
         ModelLoadError: an argument is none of these.
     """
-    _check("task", task, tuple(SIZES))
-    _check("size", size, SIZES[task])
-    _check("vocabulary", vocabulary, ("byte",))
+    check_arguments(task=(task, tuple(SIZES)))
+    check_arguments(size=(size, SIZES[task]), vocabulary=(vocabulary, ("byte",)))
     tokenizer = _tokenizer()
     plan = recipe(cast(Layout, task), cast(Size, size), len(tokenizer))
     pipeline = _pipeline(plan, tokenizer)
@@ -107,8 +106,3 @@ def _scheduler(flow_shift: float) -> Any:
         num_train_timesteps=1000,
         flow_shift=flow_shift,
     )
-
-
-def _check(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise unknown(name, value, known)
