@@ -18,7 +18,7 @@ from tests.cli.conftest import Run
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
     """Return what `antiphon stage` would become, instead of becoming it."""
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
     calls: list[tuple[list[str], dict[str, str]]] = []
 
     def note(path: str, command: list[str], environment: dict[str, str]) -> None:

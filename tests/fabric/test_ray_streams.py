@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-pytest.importorskip("ray")
+pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings it")
 
 import ray
 

@@ -14,9 +14,11 @@ from antiphon.storage.blobs import BlobStore
 from antiphon.storage.media import MediaLimits, MediaStore
 from antiphon.types import OPERATOR
 
-s3fs = pytest.importorskip("s3fs")
-server = pytest.importorskip("moto.server")
-boto3 = pytest.importorskip("boto3")
+s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed; the 'test' extra brings it")
+server = pytest.importorskip(
+    "moto.server", reason="moto.server is not installed; the 'test' extra brings it"
+)
+boto3 = pytest.importorskip("boto3", reason="boto3 is not installed; the 'test' extra brings it")
 
 BUCKET = "antiphon"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:botocore.*")

@@ -24,7 +24,11 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "asyncio") ->
         async with asyncio.timeout(DEADLINE_S):
             await main()
 
-    factory = None if loop == "asyncio" else pytest.importorskip(loop).new_event_loop
+    factory = (
+        None
+        if loop == "asyncio"
+        else pytest.importorskip(loop, reason=f"{loop} is not installed").new_event_loop
+    )
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(timed())
 
