@@ -75,16 +75,24 @@ class Antiphon(SpeechTasks):
     """
 
     def __init__(
-        self, model: str | None = None, *, progress: LoadProgress | None = None, **settings: Any
+        self,
+        model: str | None = None,
+        *,
+        progress: LoadProgress | None = None,
+        outputs: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         """Load a model.
 
         Args:
             model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub.
             progress: called in other threads while the model loads.
+            outputs: what is wanted of it ("audio", "image", "video"); empty: all that it makes.
             settings: those of the ``[model]`` section (device, dtype ...).
         """
-        flags = {f"model.{name}": value for name, value in settings.items()}
+        flags: dict[str, Any] = {f"model.{name}": value for name, value in settings.items()}
+        if outputs:
+            flags["server.output_modalities"] = tuple(outputs)
         loaded_settings = load_settings({**_PATIENT, **flags, "model.source": model})
         self._references = loaded_settings.references
         with ExitStack() as stack:  # what has been opened is closed if the rest cannot be
@@ -121,15 +129,20 @@ class Antiphon(SpeechTasks):
 
     @classmethod
     def load(
-        cls, model: str | None = None, *, progress: LoadProgress | None = None, **settings: Any
+        cls,
+        model: str | None = None,
+        *,
+        progress: LoadProgress | None = None,
+        outputs: Sequence[str] = (),
+        **settings: Any,
     ) -> Self:
         """Load a built-in model or a checkpoint; arguments as of `Antiphon`.
 
         Raises:
-            ModelLoadError: it cannot be served.
+            ModelLoadError: it cannot be served, or makes nothing of ``outputs``.
             SettingsError: a setting is unknown or wrong.
         """
-        return cls(model, progress=progress, **settings)
+        return cls(model, progress=progress, outputs=outputs, **settings)
 
     @property
     def _model(self) -> SpeechModel:

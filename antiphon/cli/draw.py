@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from antiphon.cli.progress import shown_progress
 from antiphon.cli.speak import STDOUT, loaded, opened
 from antiphon.config.sources import load_settings
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, decode_image
+from antiphon.media.image_codec import ImageFormat, Pixels, check_installed, decode_image, opaque
 from antiphon.media.results import (
     ImageResult,
     VideoResult,
@@ -21,7 +22,6 @@ from antiphon.media.results import (
     image_format,
 )
 from antiphon.offline import Antiphon, StepProgress
-from antiphon.pipeline.videos import opaque
 from antiphon.types import DiffusionParameters, ImageRequest, Progress, VideoRequest
 
 R = TypeVar("R", ImageResult, VideoResult)
@@ -50,8 +50,8 @@ def draw_image(flags: ImageFlags) -> None:
     def draw(antiphon: Antiphon, progress: StepProgress) -> ImageResult:
         return antiphon.image(request, progress)
 
-    made = _drawn(flags.model, flags.output, draw, lambda image: image.encoded(format))
-    image, elapsed_s = made
+    target = _Target(flags.output, "image")
+    image, elapsed_s = _drawn(flags.model, target, draw, lambda image: image.encoded(format))
     height, width, _ = image.pixels.shape
     _say(flags.output, f"{width}x{height}, seed {image.seed}, in {elapsed_s:.1f} s")
 
@@ -68,7 +68,11 @@ def make_video(flags: VideoFlags) -> None:
     fps = flags.fps or settings.default_fps
     num_frames = flags.num_frames
     if num_frames is None and flags.seconds is not None:
-        num_frames = round(flags.seconds * fps)
+        if not flags.seconds > 0:
+            raise InvalidRequestError(
+                f"Invalid --seconds: {flags.seconds:g}. It must be more than 0.", param="seconds"
+            )
+        num_frames = max(1, round(flags.seconds * fps))
     width, height = _size(flags.size)
     image = None if flags.image is None else _read(flags.image, settings.max_input_pixels)
     request = VideoRequest(
@@ -86,24 +90,34 @@ def make_video(flags: VideoFlags) -> None:
     def make(antiphon: Antiphon, progress: StepProgress) -> VideoResult:
         return antiphon.video(request, progress)
 
-    video, elapsed_s = _drawn(flags.model, flags.output, make, VideoResult.encoded)
+    target = _Target(flags.output, "video")
+    video, elapsed_s = _drawn(flags.model, target, make, VideoResult.encoded)
     _, height, width, _ = video.frames.shape
     length = f"{len(video.frames)} frames, {video.duration_s:.2f} s"
     _say(flags.output, f"{width}x{height}, {length}, seed {video.seed}, in {elapsed_s:.1f} s")
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where what is drawn goes, and what it is: a modality of ``server.output_modalities``."""
+
+    output: str
+    modality: str
+
+
 def _drawn(
     model: str | None,
-    output: str,
+    target: _Target,
     draw: Callable[[Antiphon, StepProgress], R],
     encode: Callable[[R], bytes],
 ) -> tuple[R, float]:
     """Draw, and write what comes of it; return that, and the seconds without loading."""
+    output = target.output
     if output == STDOUT and sys.stdout.isatty():
         raise InvalidRequestError("stdout is a terminal. Redirect it, or name a file with -o.")
     try:
         # First, since a file that cannot be written should be known before minutes of work.
-        with opened(output) as file, loaded(model, _console()) as antiphon:
+        with opened(output) as file, loaded(model, target.modality, _console()) as antiphon:
             began_s = time.perf_counter()
             with shown_progress("drawing", _write_line) as show:
 

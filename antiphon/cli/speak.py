@@ -74,7 +74,7 @@ def speak(
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         with (
-            loaded(model, console) as antiphon,
+            loaded(model, "audio", console) as antiphon,
             console.status("starting") as status,
             opened(output) as file,
         ):
@@ -91,14 +91,14 @@ def speak(
         console.print(f"Warning: this voice cannot say, and has left out: {words}", markup=False)
 
 
-def loaded(model: str | None, console: Console) -> Antiphon:
-    """Load a model, and show how far that is."""
+def loaded(model: str | None, output: str, console: Console) -> Antiphon:
+    """Load what makes ``output`` ("audio" ...) of a model, and show how far that is."""
 
     def write_line(line: str) -> None:
         console.print(line, markup=False)
 
     with shown_progress("loading", write_line) as progress:
-        return Antiphon.load(model, progress=progress)
+        return Antiphon.load(model, progress=progress, outputs=(output,))
 
 
 def _format(output: str, name: str | None) -> AudioFormat:

@@ -47,9 +47,6 @@ class ImagePrompt:
 class ImagePrompter(ABC):
     """Builds prompts of images; a family says what it can do and how it counts tokens."""
 
-    min_steps = 1
-    """Of denoising, that the family's schedule needs."""
-
     @property
     @abstractmethod
     def capabilities(self) -> ImageCapabilities:
@@ -100,9 +97,10 @@ class ImagePrompter(ABC):
                 f" {multiple}.",
                 param="size",
             )
-        if data.num_steps < self.min_steps:
+        min_steps = self.capabilities.min_steps
+        if data.num_steps < min_steps:
             raise InvalidRequestError(
-                f"Invalid 'num_inference_steps': {data.num_steps}. At least {self.min_steps} are"
+                f"Invalid 'num_inference_steps': {data.num_steps}. At least {min_steps} are"
                 " needed.",
                 param="num_inference_steps",
             )

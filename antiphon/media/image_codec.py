@@ -131,6 +131,15 @@ def _pixels(image: "PillowImage", *, has_alpha: bool) -> Pixels:
     return np.array(image.convert("RGBA" if has_alpha else "RGB"), np.uint8)
 
 
+def opaque(pixels: Pixels) -> Pixels:
+    """Return an image of 3 channels: a transparent one on white."""
+    if pixels.shape[2] == 3:
+        return pixels
+    alpha = pixels[..., 3:].astype(np.uint16)
+    mixed = (pixels[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
+    return mixed.astype(np.uint8)
+
+
 def refusal(reason: str, param: str = "image") -> InvalidRequestError:
     """Return the error for a file that cannot be read."""
     return InvalidRequestError(f"Could not read the image: {reason}.", param=param)

@@ -172,6 +172,7 @@ class PictureCapabilities(Capabilities):
         default_size: ``(width, height)`` unless the request says one.
         max_prompt_tokens: of a prompt; longer ones are refused. ``None``: any length.
         negative_prompts: whether a request may say what is not to be shown.
+        min_steps: of denoising, that the family's schedule needs.
     """
 
     parameters: DiffusionParameters
@@ -179,6 +180,7 @@ class PictureCapabilities(Capabilities):
     default_size: tuple[int, int]
     max_prompt_tokens: int | None = None
     negative_prompts: bool = True
+    min_steps: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,8 +178,8 @@ def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[Loade
     if not chosen:
         made = [TASK_CLASSES[name][0] for name in family.tasks if name in TASK_CLASSES]
         raise ModelLoadError(
-            f"'{family.name}' makes {', '.join(made) or 'nothing'}, and server.output_modalities"
-            f" wants {', '.join(wanted)}: leave it out, or leave out the model."
+            f"'{family.name}' makes {', '.join(made) or 'nothing'}, and {', '.join(wanted)} is"
+            " wanted (server.output_modalities)."
         )
     return chosen
 

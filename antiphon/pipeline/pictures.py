@@ -44,7 +44,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "boundary_ratio": (0.0, 1.0),
     "flow_shift": (0.01, 100.0),  # of 0 the schedule would be 0 / 0
 }
-"""Of parameters, both ends allowed."""
+"""Of parameters other than the number of steps, both ends allowed."""
 
 
 class PicturePrompter(Protocol):
@@ -262,7 +262,7 @@ def check_parameters(parameters: DiffusionParameters, model: PictureModel, max_s
                 f" {', '.join(used) or 'none'}.",
                 param=name,
             )
-        low, high = (1, max_steps) if name == "num_inference_steps" else _RANGES[name]
+        low, high = _RANGES.get(name, (model.capabilities.min_steps, max_steps))
         if not (math.isfinite(value) and low <= value <= high):
             raise InvalidRequestError(
                 f"Invalid '{name}': {value:g}. Allowed: {low:g} to {high:g}.", param=name

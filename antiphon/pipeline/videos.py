@@ -5,8 +5,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
-import numpy as np
-
 from antiphon.config.media import VideoSettings
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.models.spec import VideoCapabilities
@@ -142,14 +140,3 @@ async def collect_video(
             elif video is not None:
                 return video, item
     raise EngineError("The model made no video.")
-
-
-def opaque(
-    pixels: "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]",
-) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
-    """Return an image of 3 channels: a transparent one on white."""
-    if pixels.shape[2] == 3:
-        return pixels
-    alpha = pixels[..., 3:].astype(np.uint16)
-    mixed = (pixels[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
-    return mixed.astype(np.uint8)

@@ -55,5 +55,5 @@ def test_a_model_that_makes_nothing_of_what_is_wanted_is_refused() -> None:
         async with AsyncExitStack() as stack:
             await load_models(settings, None, stack)
 
-    with pytest.raises(ModelLoadError, match=r"makes audio, image.*output_modalities wants text"):
+    with pytest.raises(ModelLoadError, match=r"makes audio, image.*and text is wanted"):
         asyncio.run(load())

@@ -83,7 +83,8 @@ def test_a_video_is_what_python_makes(
         ("image", ("--size", "33x33"), "multiples of 8"),
         ("video", ("--image", "none.png"), "Cannot read none.png"),
         ("video", ("--fps", "1000"), "Invalid 'fps'"),
-        ("image", ("--model", "hibari"), "No served model draws images"),
+        ("image", ("--model", "hibari"), "'hibari' makes audio, and image is wanted"),
+        ("video", ("--seconds", "-1"), "Invalid --seconds: -1. It must be more than 0."),
         ("video", ("-o", "no/folder/cat.mp4"), "Cannot write no/folder/cat.mp4"),
     ],
 )

@@ -27,7 +27,7 @@ class OvisImagePrompter(ImagePrompter):
         """
         assert context.path is not None, "the family needs a checkpoint"
         config = read_config(context.path)
-        self.min_steps, multiple = config.min_steps, config.size_multiple
+        multiple = config.size_multiple
         self._tokenizer = load_tokenizer(context.path / "tokenizer")
         if not self._tokenizer.chat_template:
             raise ModelLoadError(f"{context.path / 'tokenizer'}: has no chat template")
@@ -43,6 +43,7 @@ class OvisImagePrompter(ImagePrompter):
             size_multiple=multiple,
             default_size=_DEFAULT_SIZE,
             max_prompt_tokens=SEQUENCE_LENGTH + NUM_DROPPED_TOKENS - self._num_around,
+            min_steps=config.min_steps,
         )
 
     @property

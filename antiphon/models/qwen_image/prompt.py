@@ -33,7 +33,7 @@ class QwenImagePrompter(ImagePrompter):
         """
         assert context.path is not None, "the family needs a checkpoint"
         config = read_config(context.path)
-        self.min_steps, multiple = config.min_steps, config.size_multiple
+        multiple = config.size_multiple
         self._variant = variant_of(config.index)
         self._tokenizer = load_tokenizer(context.path / "tokenizer")
         is_for_edits = self._variant is not Variant.GENERATE
@@ -56,6 +56,7 @@ class QwenImagePrompter(ImagePrompter):
             max_prompt_tokens=MAX_SEQUENCE_LENGTH + num_dropped - self._num_around,
             max_images=self._variant.max_images,
             needs_image=is_for_edits,
+            min_steps=config.min_steps,
         )
 
     @property
