@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import signal
+import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -18,6 +20,8 @@ logger = logging.getLogger(__name__)
 CONTROLLER = "antiphon-controller"
 """Name of the controller within its namespace."""
 _RETRY_S = 0.5
+_REACHABLE_S = 10.0
+"""A cluster that is begun beside the server may take so long to listen."""
 
 
 class RayClusterControl:
@@ -93,6 +97,7 @@ def connect_ray(address: str | None, namespace: str) -> None:
     """
     if ray.is_initialized():
         return
+    check_reachable(address)
     # It warns that SIGTERM's handler is ours, since this is not the main thread.
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
@@ -105,6 +110,31 @@ def connect_ray(address: str | None, namespace: str) -> None:
         )
     except (ConnectionError, AuthenticationError) as error:
         raise SettingsError(f"Cannot connect to Ray: {error}") from error
+
+
+def check_reachable(address: str | None) -> None:
+    """Refuse an address at which nothing listens: Ray itself tries for many minutes.
+
+    Args:
+        address: HOST:PORT; anything else is Ray's to understand.
+
+    Raises:
+        SettingsError: nothing listens there, however often it is asked for `_REACHABLE_S`.
+    """
+    host, colon, port = (address or "").rpartition(":")
+    if not colon or "/" in host or not (port.isascii() and port.isdigit()):
+        return
+    deadline_s = time.monotonic() + _REACHABLE_S
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHABLE_S).close()
+            return
+        except (OSError, OverflowError) as error:
+            if time.monotonic() > deadline_s:
+                raise SettingsError(
+                    f"Cannot connect to Ray: nothing answers at {address} ({error})."
+                ) from error
+        time.sleep(_RETRY_S)
 
 
 def keep_signal_handlers() -> None:
