@@ -11,12 +11,8 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.models.spec import (
-    ImageCapabilities,
-    PictureCapabilities,
-    SpeechCapabilities,
-    VideoCapabilities,
-)
+from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from antiphon.diffusion.protocol import DenoisingWork, preview_steps
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
-from antiphon.models.spec import ImageCapabilities
+from antiphon.models.picture_spec import ImageCapabilities
 from antiphon.types import DiffusionParameters, ImageRequest
 
 

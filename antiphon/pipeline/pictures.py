@@ -16,7 +16,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt, SizeChoosing
 from antiphon.models.options import read_options
-from antiphon.models.spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members

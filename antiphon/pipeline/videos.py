@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from antiphon.config.media import VideoSettings
 from antiphon.errors import EngineError, InvalidRequestError
-from antiphon.models.spec import VideoCapabilities
+from antiphon.models.picture_spec import VideoCapabilities
 from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Ended, Progress, Video, VideoRequest

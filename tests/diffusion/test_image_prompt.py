@@ -4,7 +4,7 @@ import pytest
 
 from antiphon.diffusion.image_prompt import ImagePrompter, image_work
 from antiphon.errors import InvalidRequestError
-from antiphon.models.spec import ImageCapabilities
+from antiphon.models.picture_spec import ImageCapabilities
 from antiphon.types import DiffusionParameters, ImageRequest
 
 

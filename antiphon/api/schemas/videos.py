@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from antiphon.api.schemas.pictures import PictureBody
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.spec import PictureCapabilities
+from antiphon.models.picture_spec import PictureCapabilities
 from antiphon.pipeline.videos import INPUT_REFERENCE
 from antiphon.storage.job import Job, JobState
 from antiphon.types import DiffusionParameters, VideoRequest

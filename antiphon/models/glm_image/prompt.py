@@ -13,7 +13,8 @@ from antiphon.models.glm_image.grids import Grid, SourceImage
 from antiphon.models.glm_image.options import GlmImageOptions
 from antiphon.models.glm_image.prior_request import PriorPrompt
 from antiphon.models.glm_image.sources import MAX_SOURCES, SourceSizes
-from antiphon.models.spec import ImageCapabilities, LoadContext
+from antiphon.models.picture_spec import ImageCapabilities
+from antiphon.models.spec import LoadContext
 from antiphon.types import DiffusionParameters, ImageRequest
 
 MAX_POSITIONS = 8192

@@ -9,7 +9,8 @@ from antiphon.models.ovis_image.checkpoint import (
     SEQUENCE_LENGTH,
     read_config,
 )
-from antiphon.models.spec import ImageCapabilities, LoadContext
+from antiphon.models.picture_spec import ImageCapabilities
+from antiphon.models.spec import LoadContext
 from antiphon.types import DiffusionParameters, ImageRequest
 
 _DEFAULT_SIZE = (1024, 1024)

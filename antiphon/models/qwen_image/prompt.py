@@ -6,6 +6,7 @@ from antiphon.diffusion.image_prompt import ImagePrompter
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
+from antiphon.models.picture_spec import ImageCapabilities
 from antiphon.models.qwen_image import editing
 from antiphon.models.qwen_image.checkpoint import (
     MAX_SEQUENCE_LENGTH,
@@ -15,7 +16,7 @@ from antiphon.models.qwen_image.checkpoint import (
     variant_of,
 )
 from antiphon.models.qwen_image.editing import Variant, scaled_size
-from antiphon.models.spec import ImageCapabilities, LoadContext
+from antiphon.models.spec import LoadContext
 from antiphon.types import DiffusionParameters, ImageRequest
 
 DEFAULT_SIZE = (1024, 1024)

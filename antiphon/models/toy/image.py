@@ -1,7 +1,8 @@
 """The toy's images: a patch of colour for each letter, and what noise leaves of it."""
 
 from antiphon.models.base import Prompt
-from antiphon.models.spec import ImageCapabilities, LoadContext
+from antiphon.models.picture_spec import ImageCapabilities
+from antiphon.models.spec import LoadContext
 from antiphon.models.toy.picture import MAX_LETTERS, PARAMETERS, PATCH, ToyPicture, check_letters
 from antiphon.types import ImageRequest
 

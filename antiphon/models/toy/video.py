@@ -1,7 +1,8 @@
 """The toy's videos: images whose letters move on by one from frame to frame."""
 
 from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext, VideoCapabilities
+from antiphon.models.picture_spec import VideoCapabilities
+from antiphon.models.spec import LoadContext
 from antiphon.models.toy.picture import MAX_LETTERS, PARAMETERS, PATCH, ToyPicture, check_letters
 from antiphon.types import VideoRequest
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from antiphon.diffusion.tokenizer import load_tokenizer
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.models.base import Prompt
-from antiphon.models.spec import LoadContext, VideoCapabilities
+from antiphon.models.picture_spec import VideoCapabilities
+from antiphon.models.spec import LoadContext
 from antiphon.models.wan_video.config import WanConfig, load_config
 from antiphon.models.wan_video.prompt_text import clean_prompt
 from antiphon.types import DiffusionParameters, VideoRequest
