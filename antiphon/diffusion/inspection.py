@@ -1,6 +1,10 @@
-"""Describes checkpoints in diffusers' layout by their indexes and headers; no tensor is read."""
+"""Describes checkpoints in diffusers' layout by their indexes and headers; no tensor is read.
+
+Shapes are compared where diffusers is installed, which knows what a configuration makes.
+"""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.diffusion.model_index import ModelIndex
@@ -35,6 +39,7 @@ def inspect_pipeline(path: Path, facts: Callable[[], Mapping[str, str | int]]) -
                 num_values = sum(header.num_values for header in headers)
                 num_bytes = sum(header.num_bytes for header in headers)
                 rows.append((name, kind, num_values, num_bytes, dtypes))
+                problems += _shape_problems(path / name, kind, headers)
         told["Parameters"] = sum(int(row[2]) for row in rows)
     columns = ("Component", "Class", "Parameters", "Bytes", "Type")
     tables = (Table(title="Components", columns=columns, rows=tuple(rows)), _files(path))
@@ -55,6 +60,14 @@ def _headers(folder: Path, problems: list[str]) -> list[TensorHeader]:
     except ModelLoadError as error:
         problems.append(error.message)
         return []
+
+
+def _shape_problems(folder: Path, kind: str, headers: list[TensorHeader]) -> list[str]:
+    if find_spec("diffusers") is None:
+        return []
+    from antiphon.diffusion.tensor_shapes import shape_problems
+
+    return shape_problems(folder, kind, headers)
 
 
 def _files(path: Path) -> Table:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.qwen_image.checkpoint import inspect, read_config
@@ -60,3 +61,13 @@ def test_a_file_that_was_cut_is_named(copied: Path) -> None:
     file = copied / "transformer" / "diffusion_pytorch_model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
     assert any(file.name in problem for problem in inspect(copied).problems)
+
+
+def test_a_tensor_of_another_shape_is_named(copied: Path) -> None:
+    file = copied / "vae" / "diffusion_pytorch_model.safetensors"
+    tensors = load_file(file)
+    name = min(name for name, tensor in tensors.items() if tensor.ndim > 1)
+    tensors[name] = tensors[name][:1].contiguous()
+    save_file(tensors, file)
+    (problem,) = inspect(copied).problems
+    assert f"{file.parent}: tensors of another shape: {name} is [1," in problem
