@@ -37,6 +37,11 @@ class _FusedStep:
     def is_done(self) -> bool:
         return self.frames.is_done and (self.audio is None or self.audio.is_done)
 
+    def wait(self) -> None:
+        self.frames.wait()
+        if self.audio is not None:
+            self.audio.wait()
+
     def result(self) -> StepOutput:
         output = self.frames.result()
         return output if self.audio is None else replace(output, chunks=self.audio.result())

@@ -83,6 +83,10 @@ class PendingChunks:
     def is_done(self) -> bool:
         return all(download.is_done for _, download in self.downloads)
 
+    def wait(self) -> None:
+        for _, download in self.downloads:
+            download.wait()
+
     def result(self) -> dict[int, Samples]:
         return {  # a view would keep the pinned memory of all of them as long
             slot: samples.copy()

@@ -18,6 +18,10 @@ class PendingAudio(Protocol):
         """Whether `result` returns at once."""
         ...
 
+    def wait(self) -> None:
+        """Wait until it is done, in any thread, while others run."""
+        ...
+
     def result(self) -> Mapping[int, Samples]:
         """Wait for the chunks; called once.
 

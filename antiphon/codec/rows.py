@@ -20,6 +20,9 @@ class DecodedAudio:
     chunks: Mapping[int, Samples]
     is_done: bool = True
 
+    def wait(self) -> None:
+        """It is done."""
+
     def result(self) -> Mapping[int, Samples]:
         return self.chunks
 

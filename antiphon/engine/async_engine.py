@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 from antiphon.engine.core import EngineCore
 from antiphon.engine.faults import fault_of
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.runner import Runner
+from antiphon.engine.runner import PendingStep, Runner
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.engine.scheduling_policy import PlaybackPolicy
+from antiphon.engine.step_waiter import StepWaiter
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
@@ -61,6 +62,7 @@ class AsyncEngine:
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._is_closed = False
         self._next_stats_s = 0.0
+        self._waiter = StepWaiter(self._note_end, f"{name}-waiter")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -144,6 +146,10 @@ class AsyncEngine:
         self._commands.put(None)
         await asyncio.to_thread(self._thread.join)
 
+    def _note_end(self, step: PendingStep, ended_s: float) -> None:
+        """Wake the engine's thread, since a step is over."""
+        self._commands.put(partial(self._core.note_end, step, ended_s))
+
     def _open(self, request_id: str) -> _OutputQueue:
         self._open_ids.add(request_id)
         self._publish_open(1)
@@ -173,6 +179,7 @@ class AsyncEngine:
             logger.error("the engine failed", exc_info=fault)
             self._status.update(failure=f"{type(fault).__name__}: {fault}")
         self._end_all()
+        self._waiter.close()
         self._core.runner.close()
 
     def _run_steps(self) -> None:
@@ -190,6 +197,7 @@ class AsyncEngine:
             wait_s = self._core.wait_s()
             if wait_s != 0.0:
                 self._flush()
+                self._waiter.watch(self._core.awaited)
             try:
                 if wait_s is None:
                     command = self._next_command()

@@ -13,7 +13,8 @@ from antiphon.engine.scheduling_policy import PlaybackPolicy
 
 _MAX_IN_FLIGHT = 1
 _STALL_S = 0.01  # after an empty plan, until the next try without a command
-_MIN_RESERVE_S, _MAX_RESERVE_S = 0.2e-3, 50e-3
+_MIN_RESERVE_S, _MAX_RESERVE_S = 0.2e-3, 2e-3
+_IF_DRY, _IF_NOT_DRY = 1.5, 0.99  # factors of the reserve: dry in one of 40 steps
 _LAUNCH_WEIGHT = 0.1
 
 
@@ -25,6 +26,12 @@ class _LaunchedStep:
     pending: PendingStep
     shape: StepShape
     launched_s: float
+    ended_s: float | None = None  # once it is known
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.ended_s is not None or self.pending.is_done
 
 
 class EngineCore:
@@ -35,7 +42,9 @@ class EngineCore:
     late has then made a frame too many, which is dropped.
 
     A step is launched shortly before the one in flight should be over, so that a request that
-    arrives meanwhile is in it. If the device ran dry all the same, steps are launched earlier.
+    arrives meanwhile is in it, and as soon as that is over at the latest: whoever waits for the
+    time of `wait_s` waits for the end of `awaited` too. If the device ran dry for want of a little
+    time, steps are launched earlier; if the expectation was far too long, that would not help.
     """
 
     def __init__(
@@ -75,11 +84,23 @@ class EngineCore:
                 return self.scheduler.idle_s()
             return max(self._stalled_until_s - self._clock(), 0.0)
         last = self._in_flight[-1]
-        if last.pending.is_done or not self.scheduler.has_work:
+        if last.is_over or not self.scheduler.has_work:
             return 0.0
-        expected_s = self.scheduler.costs.step_s(last.shape)
-        ends_s = max(last.launched_s, self._ended_s) + expected_s
-        return max(ends_s - self._launch_s - self._reserve_s - self._clock(), 0.0)
+        return max(self._due_s(last) - self._clock(), 0.0)
+
+    @property
+    def awaited(self) -> PendingStep | None:
+        """The step whose end makes `wait_s` 0, however long that was; ``None``: none is in flight.
+
+        Whoever waits for it tells of its end by `note_end`.
+        """
+        return self._in_flight[-1].pending if self._in_flight else None
+
+    def note_end(self, pending: PendingStep, ended_s: float) -> None:
+        """Note when a step ended, on the core's clock; does nothing if its result was taken."""
+        for step in self._in_flight:
+            if step.pending is pending:
+                step.ended_s = ended_s
 
     def wake(self) -> None:
         """Note that a command has been carried out, so that the next plan need not be empty."""
@@ -103,29 +124,50 @@ class EngineCore:
             if not self._in_flight:
                 self._stalled_until_s = begun_s + _STALL_S
             return False
-        before = self._in_flight[-1].pending if self._in_flight else None
         launched_s = self._clock()
         pending = self.runner.launch(plan)
-        if before is not None:
-            self._adapt_reserve(self._clock() - begun_s, is_dry=before.is_done)
+        now_s, stats = self._clock(), self.scheduler.stats
+        stats.record_host(schedule=launched_s - begun_s, launch=now_s - launched_s)
+        if self._in_flight:
+            self._adapt_reserve(self._in_flight[-1], begun_s, now_s)
         self._in_flight.append(_LaunchedStep(plan, pending, StepShape.of(plan), launched_s))
         return True
 
     def _collect(self) -> list[tuple[str, EngineEvent]]:
         step = self._in_flight.popleft()
         output = step.pending.result()
-        now_s, plan, stats = self._clock(), step.plan, self.scheduler.stats
+        taken_s, plan, stats = self._clock(), step.plan, self.scheduler.stats
+        ended_s = taken_s if step.ended_s is None else step.ended_s
         num_rows, num_chunks = len(plan.decode_slots), len(plan.codec_chunks)
         stats.record_rows(decode=num_rows, prefill=len(plan.prefills), codec=num_chunks)
         if num_rows or num_chunks or plan.prefills:
-            duration_s = now_s - max(step.launched_s, self._ended_s)
+            duration_s = max(ended_s - max(step.launched_s, self._ended_s), 0.0)
             self.scheduler.costs.observe(step.shape, duration_s)
             stats.record_step(duration_s, decodes=bool(num_rows), prefills=bool(plan.prefills))
-        self._ended_s = now_s
-        return self.scheduler.update(plan, output)
+        self._ended_s = ended_s
+        events = self.scheduler.update(plan, output)
+        stats.record_host(update=self._clock() - taken_s)
+        return events
 
-    def _adapt_reserve(self, launch_s: float, *, is_dry: bool) -> None:
-        """Launch earlier if the device ran dry, a little later if it did not."""
-        self._launch_s += (launch_s - self._launch_s) * _LAUNCH_WEIGHT
-        reserve_s = self._reserve_s * (1.5 if is_dry else 0.98)
-        self._reserve_s = min(max(reserve_s, _MIN_RESERVE_S), _MAX_RESERVE_S)
+    def _due_s(self, last: _LaunchedStep) -> float:
+        """Return when to begin to plan the step after ``last``, unless that ends before."""
+        expected_s = self.scheduler.costs.step_s(last.shape)
+        ends_s = max(last.launched_s, self._ended_s) + expected_s
+        return ends_s - self._launch_s - self._reserve_s
+
+    def _adapt_reserve(self, before: _LaunchedStep, begun_s: float, now_s: float) -> None:
+        """Launch earlier if the device ran dry after ``before``, a little later if it did not.
+
+        Args:
+            before: the step before the one that has been launched.
+            begun_s: when it was begun to plan that one.
+            now_s: when that one was launched.
+        """
+        was_too_long = self._due_s(before) - begun_s > _MAX_RESERVE_S
+        self._launch_s += (now_s - begun_s - self._launch_s) * _LAUNCH_WEIGHT
+        is_dry = before.is_over
+        ended_s = begun_s if before.ended_s is None else before.ended_s  # at the earliest
+        self.scheduler.stats.record_host(gap=now_s - ended_s if is_dry else 0.0)
+        if not (is_dry and was_too_long):
+            reserve_s = self._reserve_s * (_IF_DRY if is_dry else _IF_NOT_DRY)
+            self._reserve_s = min(max(reserve_s, _MIN_RESERVE_S), _MAX_RESERVE_S)

@@ -30,6 +30,10 @@ class PendingStep(Protocol):
         """Whether `result` returns at once."""
         ...
 
+    def wait(self) -> None:
+        """Wait until it is done, in any thread, while others run."""
+        ...
+
     def result(self) -> StepOutput:
         """Wait for the step; called once, in the order of the launches."""
         ...
@@ -41,6 +45,9 @@ class Done:
 
     output: StepOutput
     is_done: bool = True
+
+    def wait(self) -> None:
+        """It is done."""
 
     def result(self) -> StepOutput:
         return self.output

@@ -28,11 +28,12 @@ class Download:
     def __init__(self, tensor: Tensor) -> None:
         """Begin to copy on the current stream; ``tensor`` may be overwritten by later work."""
         self._event: torch.cuda.Event | None = None
-        self._host = tensor
+        self._device, self._host = tensor.device, tensor
         if tensor.is_cuda:
             self._host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
             self._host.copy_(tensor, non_blocking=True)
-            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            # Whoever waits for it sleeps: the host's threads need the cores.
+            self._event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             self._event.record()
 
     @property
@@ -40,7 +41,8 @@ class Download:
         return self._event is None or bool(self._event.query())  # type: ignore[no-untyped-call]
 
     def wait(self) -> Tensor:
-        """Return the copy when it is complete."""
+        """Return the copy when it is complete; in any thread."""
         if self._event is not None:
-            self._event.synchronize()
+            with torch.cuda.device(self._device):  # a thread's first call would take up device 0
+                self._event.synchronize()
         return self._host

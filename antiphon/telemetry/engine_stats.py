@@ -14,6 +14,10 @@ _STEP_BUCKETS_S = (
     *(1e-3, 2e-3, 3e-3, 5e-3, 7.5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0),
     *(3.0, 10.0, 30.0),
 )
+_HOST_BUCKETS_S = (
+    *(2e-5, 5e-5, 1e-4, 1.5e-4, 2e-4, 2.5e-4, 3e-4, 4e-4, 5e-4, 7.5e-4, 1e-3, 1.5e-3, 2e-3),
+    *(3e-3, 5e-3, 0.01, 0.03, 0.1, 1.0),
+)
 _ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -38,6 +42,21 @@ class Histogram:
         """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def quantile(self, share: float) -> float | None:
+        """Return what ``share`` of the values do not exceed, by straight lines within buckets.
+
+        What is in the last bucket counts as the largest bound; ``None``: there are no values.
+        """
+        wanted, below = share * sum(self.counts), 0
+        for index, count in enumerate(self.counts):
+            if count and below + count >= wanted:
+                if index == len(self.bounds):
+                    return self.bounds[-1]
+                low = self.bounds[index - 1] if index else 0.0
+                return low + (self.bounds[index] - low) * max(wanted - below, 0.0) / count
+            below += count
+        return None
 
     def add(self, other: "Histogram") -> None:
         """Count the values of another histogram, which has the same bounds."""
@@ -77,6 +96,10 @@ def _step_seconds() -> dict[str, Histogram]:
     return {kind: Histogram(_STEP_BUCKETS_S) for kind in kinds}
 
 
+def _host_seconds() -> dict[str, Histogram]:
+    return {kind: Histogram(_HOST_BUCKETS_S) for kind in ("schedule", "launch", "update", "gap")}
+
+
 def _step_rows() -> dict[str, Histogram]:
     return {kind: Histogram(_ROW_BUCKETS) for kind in ("decode", "prefill", "codec", "denoise")}
 
@@ -87,7 +110,9 @@ class EngineStats:
 
     The metric of a field is called ``antiphon_engine_`` and the field's name. Steps of kind
     ``decode`` make frames, ``prefill`` compute prompts, ``mixed`` do both, ``codec`` only decode
-    chunks; ``generator`` is a chunk of a generator, ``denoise`` a step of a denoiser.
+    chunks; ``generator`` is a chunk of a generator, ``denoise`` a step of a denoiser. The host's
+    time of kind ``gap`` is what the device waited for a step while there was work for it, 0 if the
+    step was launched before the one in front of it was over.
     """
 
     requests_running: int = _gauge("Requests that hold a slot.", "num_requests_running")
@@ -111,6 +136,16 @@ class EngineStats:
     step_rows: dict[str, Histogram] = field(
         default_factory=_step_rows, metadata=_histogram("Rows of steps, by what they do.")
     )
+
+    host_seconds: dict[str, Histogram] = field(
+        default_factory=_host_seconds,
+        metadata=_histogram("Time of the host in a step, by what it does."),
+    )
+
+    def record_host(self, **seconds: float) -> None:
+        """Count the host's time in a step: ``schedule``, ``launch``, ``update`` and ``gap``."""
+        for kind, duration_s in seconds.items():
+            self.host_seconds[kind].observe(duration_s)
 
     def record_rows(self, **rows: int) -> None:
         """Count the rows of a step: ``decode``, ``prefill`` and ``codec``."""

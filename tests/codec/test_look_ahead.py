@@ -127,6 +127,9 @@ class LateStep:
     step: PendingStep
     is_done: bool = False
 
+    def wait(self) -> None:
+        self.step.wait()
+
     def result(self) -> StepOutput:
         return self.step.result()
 

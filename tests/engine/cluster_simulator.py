@@ -29,6 +29,7 @@ from tests.engine.simulator import (
     SimulatedStep,
     Traffic,
     VirtualClock,
+    next_step_s,
 )
 
 
@@ -159,8 +160,8 @@ class _Node:
         return max(self._messages[0][0], self.clock.now_s) if self._messages else float("inf")
 
     def _step_s(self) -> float:
-        wait_s = self.core.wait_s()
-        return float("inf") if wait_s is None else self.clock.now_s + wait_s
+        step_s = next_step_s(self.core, self.clock)
+        return float("inf") if step_s is None else step_s
 
 
 @dataclass(slots=True)

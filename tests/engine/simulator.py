@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from random import Random
 from statistics import fmean
 
@@ -129,9 +129,21 @@ class SimulatedStep:
     def is_done(self) -> bool:
         return self.clock.now_s >= self.ends_s
 
-    def result(self) -> StepOutput:
+    def wait(self) -> None:
         self.clock.now_s = max(self.clock.now_s, self.ends_s)
+
+    def result(self) -> StepOutput:
+        self.wait()
         return self.output
+
+
+def next_step_s(core: EngineCore, clock: VirtualClock) -> float | None:
+    """Return when an engine takes its next step if nothing happens: as expected, or as one ends."""
+    wait_s, awaited = core.wait_s(), core.awaited
+    if wait_s is None:
+        return None
+    ends_s = awaited.ends_s if isinstance(awaited, SimulatedStep) else inf
+    return min(clock.now_s + wait_s, max(ends_s, clock.now_s))
 
 
 class SimulatedDevice:
@@ -229,8 +241,8 @@ class Simulation:
     def run(self) -> None:
         """Run until every request has ended."""
         while self._arrivals or self.core.has_work:
-            wait_s = self.core.wait_s()
-            due_s = self.clock.now_s + (float("inf") if wait_s is None else wait_s)
+            step_s = next_step_s(self.core, self.clock)
+            due_s = inf if step_s is None else step_s
             if self._arrivals and self._arrivals[0] <= due_s:
                 arrived_s = heapq.heappop(self._arrivals)
                 self.clock.now_s = max(self.clock.now_s, arrived_s)

@@ -13,9 +13,16 @@ from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
-from tests.engine.simulator import DeviceModel, SimulatedDevice, VirtualClock
+from tests.engine.simulator import (
+    DeviceModel,
+    SimulatedDevice,
+    SimulatedStep,
+    VirtualClock,
+    next_step_s,
+)
 
 NUM_SLOTS = 2
+LAUNCH_S = 0.3e-3
 
 
 class LateStep:
@@ -24,6 +31,9 @@ class LateStep:
     def __init__(self, output: StepOutput, is_done: bool) -> None:
         self._output = output
         self.is_done = is_done
+
+    def wait(self) -> None:
+        """It is not known whether it is over."""
 
     def result(self) -> StepOutput:
         return self._output
@@ -118,21 +128,6 @@ def test_no_frame_is_launched_beyond_the_limit_or_before_its_text(delays: list[b
     assert runner.num_stepped["open"] == 4
 
 
-class TimedStep:
-    """A step that is over at a time of the virtual clock."""
-
-    def __init__(self, clock: VirtualClock, ends_s: float, output: StepOutput) -> None:
-        self._clock, self._ends_s, self._output = clock, ends_s, output
-
-    @property
-    def is_done(self) -> bool:
-        return self._clock.now_s >= self._ends_s
-
-    def result(self) -> StepOutput:
-        self._clock.now_s = max(self._clock.now_s, self._ends_s)
-        return self._output
-
-
 class TimedDevice:
     """A device that makes frames without end, each step as long as the next of a list says."""
 
@@ -146,19 +141,30 @@ class TimedDevice:
         self.durations_s = durations_s
         self.free_s = 0.0
         self.idle_s = 0.0
+        self.longest_idle_s = 0.0
         self.launches: list[tuple[float, StepPlan]] = []
 
-    def launch(self, plan: StepPlan) -> TimedStep:
-        self.clock.now_s += 0.3e-3
+    def launch(self, plan: StepPlan) -> SimulatedStep:
+        self.clock.now_s += LAUNCH_S
         begins_s = max(self.free_s, self.clock.now_s)
-        self.idle_s += begins_s - self.free_s
+        if self.launches:
+            self.idle_s += begins_s - self.free_s
+            self.longest_idle_s = max(self.longest_idle_s, begins_s - self.free_s)
         self.free_s = begins_s + self.durations_s[len(self.launches) % len(self.durations_s)]
         self.launches.append((self.clock.now_s, plan))
         output = StepOutput(dict.fromkeys(plan.decode_slots, 0))
-        return TimedStep(self.clock, self.free_s, output)
+        return SimulatedStep(self.clock, self.free_s, output)
 
     def close(self) -> None:
         """Nothing to free."""
+
+
+def run_steps(core: EngineCore, clock: VirtualClock, number: int) -> None:
+    for _ in range(number):
+        step_s = next_step_s(core, clock)
+        assert step_s is not None
+        clock.now_s = step_s
+        core.step()
 
 
 @given(st.lists(st.floats(5e-3, 50e-3), min_size=1, max_size=3), st.floats(0.0, 1.0))
@@ -169,9 +175,7 @@ def test_a_step_is_launched_late_but_the_device_hardly_ever_runs_dry(
     device = TimedDevice(clock, durations_s)
     core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
     core.scheduler.add(request("first", 0, None, None))
-    for _ in range(100):
-        clock.now_s += core.wait_s() or 0.0
-        core.step()
+    run_steps(core, clock, 100)
     assert device.idle_s < 0.15 * clock.now_s
     wait_s = core.wait_s()
     assert wait_s is not None
@@ -180,9 +184,45 @@ def test_a_step_is_launched_late_but_the_device_hardly_ever_runs_dry(
     clock.now_s += wait_s * part  # a request arrives while a step is in flight
     core.scheduler.add(request("second", 0, None, None))
     core.wake()
-    clock.now_s += core.wait_s() or 0.0
-    core.step()
+    run_steps(core, clock, 1)
     assert [start.prompt.data[0] for start in device.launches[-1][1].starts] == ["second"]
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_a_wrong_expectation_costs_no_more_than_a_launch(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durations_s = [12e-3, 3e-3, 40e-3]
+    clock = VirtualClock()
+    device = TimedDevice(clock, durations_s)
+    core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
+    expected_s = factor * sum(durations_s) / len(durations_s)
+    monkeypatch.setattr(core.scheduler.costs, "step_s", lambda shape: expected_s)
+    core.scheduler.add(request("first", 0, None, None))
+    run_steps(core, clock, 300)
+    assert device.longest_idle_s <= LAUNCH_S * 1.001
+    gaps = core.scheduler.stats.host_seconds["gap"]
+    assert sum(gaps.counts) >= 290
+    longest_s = gaps.quantile(1.0)
+    assert longest_s is not None
+    assert longest_s <= 0.4e-3, "counted in a bucket beyond that of a launch"
+    assert (device.idle_s > 0.0) == (factor > 1), "a step was not launched early"
+
+
+def test_the_end_of_a_step_is_known_from_whoever_waited_for_it() -> None:
+    clock = VirtualClock()
+    core = EngineCore(TimedDevice(clock, [0.01]), clock=clock)
+    core.scheduler.add(request("first", 0, None, None))
+    core.step()
+    step, ends_s = core.awaited, clock.now_s + 0.01
+    assert isinstance(step, SimulatedStep)
+    clock.now_s = ends_s + 0.1
+    core.note_end(step, ends_s)
+    core.step()
+    steps_s = core.scheduler.stats.step_seconds["decode"]
+    assert steps_s.total == pytest.approx(0.01, abs=LAUNCH_S)
+    assert core.scheduler.stats.host_seconds["gap"].total == pytest.approx(0.1 + LAUNCH_S)
+    core.note_end(step, 0.0)  # its result has been taken
 
 
 def test_a_step_that_only_prefills_has_a_duration_of_its_own() -> None:

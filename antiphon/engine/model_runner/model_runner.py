@@ -75,6 +75,9 @@ class _Step:
     def is_done(self) -> bool:
         return self._download.is_done
 
+    def wait(self) -> None:
+        self._download.wait()
+
     def result(self) -> StepOutput:
         return self._runner.collect(self._frames, self._download.wait().numpy())
 
