@@ -5,6 +5,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,9 @@ class AsyncEngine:
         self._status = StatusPublisher(publish)
         self._publish_open(0)
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        # Frames that consumers have taken, until the next step is planned.
+        self._reads: deque[tuple[EngineRequest, int]] = deque()
+        self._awaits_reads = False
         self._outputs: dict[str, _OutputQueue] = {}
         self._pending: list[tuple[_OutputQueue, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
@@ -124,7 +128,7 @@ class AsyncEngine:
                 if isinstance(item, Ended):
                     yield item
                     return
-                self._note_read(request_id, item)
+                self._note_read(request, item)
                 yield item
         finally:
             if not is_over:
@@ -155,9 +159,21 @@ class AsyncEngine:
         self._publish_open(1)
         return _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
 
-    def _note_read(self, request_id: str, item: FrameReady | AudioChunk) -> None:
-        num_frames = item.num_frames if isinstance(item, AudioChunk) else 1
-        self._commands.put(partial(self._core.scheduler.read, request_id, num_frames))
+    def _note_read(self, request: EngineRequest, item: FrameReady | AudioChunk) -> None:
+        """Note what a consumer has taken; wake the engine only if it waits for that."""
+        self._reads.append((request, item.num_frames if isinstance(item, AudioChunk) else 1))
+        # Looked at after the note is there, as it is written before notes are looked for.
+        if self._awaits_reads and request.is_unread:
+            self._awaits_reads = False
+            self._commands.put(self._take_reads)
+
+    def _take_reads(self) -> bool:
+        """Hand over what consumers have taken; return whether it was anything."""
+        has_reads = bool(self._reads)
+        while self._reads:
+            request, num_frames = self._reads.popleft()
+            request.read(num_frames)
+        return has_reads
 
     def _error(self) -> EngineError:
         if self.failure:
@@ -184,6 +200,7 @@ class AsyncEngine:
 
     def _run_steps(self) -> None:
         while self._take_commands():
+            self._take_reads()
             with self._status.step():
                 events = self._core.step()
             for request_id, event in events:
@@ -195,9 +212,12 @@ class AsyncEngine:
         """Execute commands until it is time for a step; False means stop."""
         while True:
             wait_s = self._core.wait_s()
+            self._awaits_reads = wait_s != 0.0 and self._core.waits_for_readers
             if wait_s != 0.0:
                 self._flush()
                 self._waiter.watch(self._core.awaited)
+                if self._awaits_reads and self._take_reads():
+                    continue
             try:
                 if wait_s is None:
                     command = self._next_command()

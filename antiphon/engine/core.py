@@ -96,6 +96,11 @@ class EngineCore:
         """
         return self._in_flight[-1].pending if self._in_flight else None
 
+    @property
+    def waits_for_readers(self) -> bool:
+        """Whether nothing is in flight, and a request goes on when its consumer has read."""
+        return not self._in_flight and self.scheduler.waits_for_readers
+
     def note_end(self, pending: PendingStep, ended_s: float) -> None:
         """Note when a step ended, on the core's clock; does nothing if its result was taken."""
         for step in self._in_flight:

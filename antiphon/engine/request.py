@@ -238,6 +238,11 @@ class EngineRequest:
         return allowed is not None and self.num_frames_planned >= allowed
 
     @property
+    def is_unread(self) -> bool:
+        """Whether its consumer is so far behind that no frame is planned."""
+        return self.num_frames_planned >= self.num_frames_read + self.max_unread_frames
+
+    @property
     def is_first_audio_due(self) -> bool:
         """Whether a listener waits and no audio is planned yet."""
         return self.is_live and self.num_frames_decoded == 0

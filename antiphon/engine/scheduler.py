@@ -95,9 +95,7 @@ class Scheduler:
         self._clock = clock
         self.stats = EngineStats()
         self._slots = SlotAllocator(num_slots, cache, codec, self.stats)
-        self._chunks: ChunkPlanner | None = None
-        if codec:
-            self._chunks = ChunkPlanner(codec, policy, self.costs)
+        self._chunks = ChunkPlanner(codec, policy, self.costs) if codec else None
         self._lengths = LengthEstimator()
         self._next_forecast_s = -inf
         self._with_pieces: dict[str, EngineRequest] = {}
@@ -154,11 +152,9 @@ class Scheduler:
 
     def abort(self, request_id: str) -> bool:
         """Drop a request wherever it is; return whether it was still open."""
-        request = self._by_id.get(request_id)
-        if request is None:
-            return False
-        self._end(request)
-        return True
+        if (request := self._by_id.get(request_id)) is not None:
+            self._end(request)
+        return request is not None
 
     @property
     def open_ids(self) -> tuple[str, ...]:
@@ -188,6 +184,11 @@ class Scheduler:
             return None
         due_s = self._chunks.next_due_s(self._slots.running.values())
         return None if due_s == inf else max(due_s - self._clock(), 0.0)
+
+    @property
+    def waits_for_readers(self) -> bool:
+        """Whether a request's consumer is too far behind for another frame."""
+        return any(each.is_unread for each in self._by_id.values())
 
     def schedule(self) -> StepPlan:
         """Plan one step; it may turn out empty."""

@@ -92,6 +92,21 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
+def watch_commands(engine: AsyncEngine) -> list[set[str]]:
+    """Return a list that gets, for each command from now on, the ids that were open then."""
+    inbox, puts = engine._commands, list[set[str]]()
+
+    class Watched:
+        get = inbox.get
+
+        def put(self, command: Any) -> None:
+            puts.append({*engine._open_ids})
+            inbox.put(command)
+
+    engine._commands = Watched()  # type: ignore[assignment]
+    return puts
+
+
 def test_more_requests_than_slots_all_end_with_their_own_frames() -> None:
     async def main() -> None:
         runner = CountingRunner()
@@ -126,6 +141,26 @@ def test_a_reader_that_does_not_read_stops_its_own_request() -> None:
             await anext(events)
             await collect(engine, "other", 1000)
             assert runner.num_frames_made < 1000 + 200
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_reading_wakes_the_engine_only_if_it_waits_for_that() -> None:
+    async def main() -> None:
+        runner = CountingRunner()
+        engine = AsyncEngine(runner)
+        puts = watch_commands(engine)
+        max_unread = SchedulerLimits().max_unread_frames
+        async with aclosing(engine.generate("endless", prompt(None))) as events:
+            for _ in range(3):
+                num_made = runner.num_frames_made
+                for _ in range(max_unread):
+                    await anext(events)
+                await until(lambda num_made=num_made: runner.num_frames_made > num_made)
+            puts.clear()
+            await collect(engine, "other", max_unread - 1)
+            assert len(puts) == 1, "reading woke the engine, which did not wait for that"
         await engine.close()
 
     asyncio.run(main())
@@ -219,23 +254,16 @@ def test_a_request_while_the_engine_closes_gets_an_error() -> None:
 def test_an_id_is_free_again_only_after_its_request_was_dropped() -> None:
     async def main() -> None:
         engine = AsyncEngine(CountingRunner())
-        inbox, was_taken = engine._commands, list[bool]()
-
-        class Watched:
-            get = inbox.get
-
-            def put(self, command: Any) -> None:
-                was_taken.append("one" in engine._open_ids)
-                inbox.put(command)
-
-        engine._commands = Watched()  # type: ignore[assignment]
+        puts = watch_commands(engine)
         stream = engine.generate("one", prompt(None))
         await anext(stream)
         await stream.aclose()
-        assert all(was_taken), "another loop could have taken the id, and been dropped with it"
-        num_commands = len(was_taken)
+        assert all("one" in each for each in puts), (
+            "another loop could have taken the id, and been dropped with it"
+        )
+        num_commands = len(puts)
         await collect(engine, "one", 0)
-        assert len(was_taken) == num_commands + 1, "a command for a request that has ended"
+        assert len(puts) == num_commands + 1, "a command for a request that has ended"
         await engine.close()
 
     asyncio.run(main())
