@@ -6,9 +6,10 @@ one kernel and the next. So a kernel asks for its weight before it waits for the
 twice, as they are and times the next norm's weight, with sums of squares by which the next
 product divides.
 
-Two kernels share the work: one for a handful of rows, one on tensor cores. Either adds up a row's
-result in an order that depends on the shape of the weight alone, so that results of the second
-one, asked for at any number of rows, are the same in any company.
+Two kernels share the work: one for a handful of rows, one on tensor cores. How they are cut is in
+`antiphon.nn.kernels.product_tiles`. Either adds up a row's result in an order that depends on the
+shape of the weight and the tile alone, so that results of the second one, asked for with one tile
+at any number of rows, are the same in any company.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,19 @@ from torch import Tensor
 from triton.language.extra import cuda
 
 from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.product_tiles import (
+    ProductShape,
+    ThinTile,
+    WideTile,
+    invariant_tile,
+    max_shared_bytes,
+    thin_tile,
+    wide_tile,
+)
 
 MAX_THIN_ROWS = 4
 MAX_ROWS = 64
 """Beyond these many rows arithmetic decides, and PyTorch's own product is as good."""
-
-_THIN_NUMBERS = 8192  # of the weight, held by a program
-_THIN_WARPS = 4
-_WIDE_ROWS = 64
-_WIDE_INPUTS = 128
-_WIDE_WARPS = 4
-_WIDE_STAGES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,9 @@ class PreNormState:
     """States between two layers, ready for the norm that comes next.
 
     Attributes:
-        states: ``[num_rows, width]``.
+        states: ``[num_rows, width]``, rows of any stride.
         scaled: the same, times the weight of the norm.
-        squares: sums of squares of parts of each row, f32 ``[num_rows, num_parts]``.
+        squares: sums of squares of parts of each row, f32 ``[num_rows, num_parts]``, likewise.
     """
 
     states: Tensor
@@ -53,7 +56,7 @@ class PreNormState:
             return self
         start = num_positions - 1
         parts = (self.states, self.scaled, self.squares)
-        return PreNormState(*(part[start::num_positions].contiguous() for part in parts))
+        return PreNormState(*(part[start::num_positions] for part in parts))
 
 
 def scale(states: Tensor, norm: Tensor) -> PreNormState:
@@ -90,11 +93,12 @@ class FusedLinear:
             epsilon: of the norm.
             is_gated: the weight's first half makes gates: return ``silu(gate) * up``.
         """
+        tile = self._tile(len(inputs.scaled), weight, 2 if is_gated else 1)
         num_outputs = len(weight) // (2 if is_gated else 1)
         result = inputs.scaled.new_empty(len(inputs.scaled), num_outputs)
-        tile = self._tile(len(result), weight, 2 if is_gated else 1)
         targets = (result, result, inputs.squares)
-        _run(tile, inputs.scaled, weight, (inputs.squares, epsilon), None, targets)
+        norm = (inputs.squares, epsilon)
+        _run(tile, inputs.scaled, weight, norm, None, targets, is_gated=is_gated)
         return result
 
     def plain(self, inputs: Tensor, weight: Tensor) -> Tensor:
@@ -118,38 +122,31 @@ class FusedLinear:
         """
         num_rows, num_outputs = states.shape
         tile = self._tile(num_rows, weight, 1)
-        squares = torch.empty(num_rows, num_outputs // tile.num_outputs, device=states.device)
+        squares = torch.empty(num_rows, num_outputs // tile.outputs, device=states.device)
         result = PreNormState(torch.empty_like(states), torch.empty_like(states), squares)
         targets = (result.states, result.scaled, squares)
         _run(tile, inputs, weight, None, (states, next_norm), targets)
         return result
 
-    def _tile(self, num_rows: int, weight: Tensor, num_halves: int) -> "_Tile":
-        num_outputs, num_inputs = weight.shape[0] // num_halves, weight.shape[1]
-        is_thin = num_rows <= MAX_THIN_ROWS and not self.is_batch_invariant
-        if is_thin:
-            wanted = max(1, _THIN_NUMBERS // num_inputs // num_halves)
-        else:
-            wanted = 16 if num_outputs <= 2048 else 32
-        return _Tile(is_thin, _largest_power(num_outputs, wanted), num_halves == 2)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """What one program makes: some outputs of all rows, or of a block of them."""
-
-    is_thin: bool
-    num_outputs: int
-    is_gated: bool
+    def _tile(self, num_rows: int, weight: Tensor, num_halves: int) -> ThinTile | WideTile:
+        num_outputs, num_inputs = weight.shape
+        shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, weight.itemsize)
+        if self.is_batch_invariant:
+            return invariant_tile(shape, max_shared_bytes(weight))
+        if num_rows <= MAX_THIN_ROWS:
+            return thin_tile(shape)
+        return wide_tile(shape, num_rows, max_shared_bytes(weight))
 
 
 def _run(
-    tile: _Tile,
+    tile: ThinTile | WideTile,
     inputs: Tensor,
     weight: Tensor,
     norm: tuple[Tensor, float] | None,
     added: tuple[Tensor, Tensor] | None,
     targets: tuple[Tensor, Tensor, Tensor],
+    *,
+    is_gated: bool = False,
 ) -> None:
     num_rows, num_inputs = inputs.shape
     num_outputs = targets[0].shape[1]
@@ -159,43 +156,25 @@ def _run(
     options = {
         "NUM_OUTPUTS": num_outputs,
         "NUM_INPUTS": num_inputs,
+        "INPUT_STRIDE": inputs.stride(0),
         "NUM_PARTS": squares.shape[1],
         "PARTS": triton.next_power_of_2(squares.shape[1]),
+        "PART_STRIDE": squares.stride(0),
         "IS_NORMED": norm is not None,
-        "IS_GATED": tile.is_gated,
+        "IS_GATED": is_gated,
         "IS_ADDED": added is not None,
         "PDL": overlaps(inputs),
+        "BLOCK_OUTPUTS": tile.outputs,
+        "BLOCK_INPUTS": tile.inputs,
+        "num_warps": tile.num_warps,
+        "launch_pdl": overlaps(inputs),
     }
-    num_tiles = num_outputs // tile.num_outputs
-    if tile.is_thin:
-        _thin_product[(num_tiles,)](
-            *arguments,
-            ROWS=num_rows,
-            BLOCK_OUTPUTS=tile.num_outputs,
-            BLOCK_INPUTS=_largest_power(num_inputs, 2048),
-            num_warps=_THIN_WARPS,
-            **options,
-            launch_pdl=overlaps(inputs),
-        )
+    num_tiles = num_outputs // tile.outputs
+    if isinstance(tile, ThinTile):
+        _thin_product[(num_tiles,)](*arguments, ROWS=num_rows, **options)
         return
-    _wide_product[(num_tiles, triton.cdiv(num_rows, _WIDE_ROWS))](
-        *arguments,
-        BLOCK_ROWS=_WIDE_ROWS,
-        BLOCK_OUTPUTS=tile.num_outputs,
-        BLOCK_INPUTS=_WIDE_INPUTS,
-        num_warps=_WIDE_WARPS,
-        num_stages=_WIDE_STAGES if weight.itemsize == 2 else 2,
-        **options,
-        launch_pdl=overlaps(inputs),
-    )
-
-
-def _largest_power(number: int, most: int) -> int:
-    """Return the largest power of two that divides ``number`` and is not above ``most``."""
-    power = 1
-    while power * 2 <= most and number % (power * 2) == 0:
-        power *= 2
-    return power
+    grid = (num_tiles, triton.cdiv(num_rows, tile.rows))
+    _wide_product[grid](*arguments, BLOCK_ROWS=tile.rows, num_stages=tile.num_stages, **options)
 
 
 @triton.jit
@@ -213,8 +192,9 @@ def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.co
 @triton.jit(do_not_specialize=["num_rows"])
 def _thin_product(
     inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
-    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, NUM_PARTS: tl.constexpr,
-    PARTS: tl.constexpr, IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
+    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
+    NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
+    IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
     PDL: tl.constexpr, ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr, BLOCK_INPUTS: tl.constexpr,
 ):  # fmt: skip
     if PDL:
@@ -240,10 +220,10 @@ def _thin_product(
     befores = ()
     for row in tl.static_range(ROWS):
         for step in tl.static_range(NUM_INPUTS // BLOCK_INPUTS):
-            xs = xs + (tl.load(inputs + row * NUM_INPUTS + step * BLOCK_INPUTS + columns),)
+            xs = xs + (tl.load(inputs + row * INPUT_STRIDE + step * BLOCK_INPUTS + columns),)
         if IS_NORMED:
             part = tl.arange(0, PARTS)
-            square = tl.load(squares + row * NUM_PARTS + part, mask=part < NUM_PARTS, other=0.0)
+            square = tl.load(squares + row * PART_STRIDE + part, mask=part < NUM_PARTS, other=0.0)
             divisors = divisors + (square,)
         if IS_ADDED:
             befores = befores + (tl.load(states + row * NUM_OUTPUTS + outputs),)
@@ -280,8 +260,9 @@ def _thin_product(
 @triton.jit(do_not_specialize=["num_rows"])
 def _wide_product(
     inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
-    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, NUM_PARTS: tl.constexpr,
-    PARTS: tl.constexpr, IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
+    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
+    NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
+    IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
     PDL: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr,
     BLOCK_INPUTS: tl.constexpr,
 ):  # fmt: skip
@@ -292,7 +273,7 @@ def _wide_product(
     rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     is_row = rows < num_rows
     columns = tl.arange(0, BLOCK_INPUTS)
-    left = inputs + rows[:, None] * NUM_INPUTS + columns[None, :]
+    left = inputs + rows[:, None] * INPUT_STRIDE + columns[None, :]
     right = weight + outputs.to(tl.int64)[None, :] * NUM_INPUTS + columns[:, None]
     total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
     gated = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
@@ -309,7 +290,9 @@ def _wide_product(
     if IS_NORMED:
         part = tl.arange(0, PARTS)
         mask = is_row[:, None] & (part < NUM_PARTS)[None, :]
-        square = tl.load(squares + rows[:, None] * NUM_PARTS + part[None, :], mask=mask, other=0.0)
+        square = tl.load(
+            squares + rows[:, None] * PART_STRIDE + part[None, :], mask=mask, other=0.0
+        )
         divisor = tl.rsqrt(tl.sum(square, axis=1) / NUM_INPUTS + epsilon)[:, None]
         total = total * divisor
         if IS_GATED:

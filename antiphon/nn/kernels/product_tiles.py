@@ -1,0 +1,152 @@
+"""How a product of few rows is cut into programs, by its shape and by what a device has.
+
+On tensor cores a program makes some outputs of a block of rows. Few rows get a small block: what
+a program does not keep of shared memory lets the next kernel begin beside it. How many loads are
+under way at a time follows from the shared memory that a program may have on a device, and changes
+no result.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from torch import Tensor
+
+_HOPPER_BYTES = 227 * 1024
+_SPARE_BYTES = 2048  # for sums across the warps of a program
+_MIN_STAGES = 2
+_MIN_INPUTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ThinTile:
+    """A program of a product of a handful of rows, all of which it makes.
+
+    Attributes:
+        outputs: that it makes.
+        inputs: that are multiplied at a time.
+        num_warps: of a program.
+    """
+
+    outputs: int
+    inputs: int
+    num_warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class WideTile:
+    """A program of a product on tensor cores.
+
+    Attributes:
+        rows: at least 16, which a matrix instruction wants.
+        outputs: that it makes of each of them; of both halves if the product is gated.
+        inputs: that are multiplied at a time.
+        num_warps: of a program.
+        num_stages: blocks of inputs that are loaded ahead, and the one in use.
+    """
+
+    rows: int
+    outputs: int
+    inputs: int
+    num_warps: int
+    num_stages: int
+
+    def shared_bytes(self, num_halves: int, itemsize: int) -> int:
+        """Return the most shared memory that a program takes."""
+        return self.num_stages * self.inputs * (self.rows + self.outputs * num_halves) * itemsize
+
+    def within(self, num_bytes: int, num_halves: int, itemsize: int) -> "WideTile":
+        """Return a tile that takes so much shared memory at most, with fewer loads ahead."""
+        tile = self
+        while tile.shared_bytes(num_halves, itemsize) > num_bytes:
+            if tile.num_stages > _MIN_STAGES:
+                tile = replace(tile, num_stages=tile.num_stages - 1)
+            elif tile.inputs > _MIN_INPUTS:
+                tile = replace(tile, inputs=tile.inputs // 2)
+            else:
+                break
+        return tile
+
+
+@dataclass(frozen=True, slots=True)
+class ProductShape:
+    """What is multiplied.
+
+    Attributes:
+        num_outputs: of one half, if the product is gated.
+        num_inputs: of each output.
+        num_halves: 2 if it is gated.
+        itemsize: bytes of a number of the weight.
+    """
+
+    num_outputs: int
+    num_inputs: int
+    num_halves: int
+    itemsize: int
+
+
+_INVARIANT_ROWS = 64  # of a tile, whatever the number of rows is
+_THIN_NUMBERS = 8192  # of the weight, held by a program
+_THIN_WARPS = 4
+_THIN_INPUTS = 2048
+_FEW_OUTPUTS = 2048  # so few need small tiles, or many multiprocessors have none
+
+
+def thin_tile(shape: ProductShape) -> ThinTile:
+    """Return the tile of a product of a handful of rows."""
+    wanted = max(1, _THIN_NUMBERS // shape.num_inputs // shape.num_halves)
+    return ThinTile(
+        largest_power(shape.num_outputs, wanted),
+        largest_power(shape.num_inputs, _THIN_INPUTS),
+        _THIN_WARPS,
+    )
+
+
+def wide_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> WideTile:
+    """Return the tile of a product of some rows, as a device has room for it."""
+    if shape.itemsize > 2:
+        tile = _tile_of_64(shape, num_stages=2)
+    elif num_rows <= 16:
+        tile = WideTile(16, 16, 128, 4, 8)
+    elif num_rows <= 32:
+        tile = WideTile(32, 16, 128, 4, 8)
+    else:
+        tile = _tile_of_64(shape)
+    return _fitting(tile, shape, max_shared_bytes)
+
+
+def invariant_tile(shape: ProductShape, max_shared_bytes: int) -> WideTile:
+    """Return the tile of a product whose rows come out the same in any company.
+
+    All numbers of rows get the same instructions over a sum in the same order.
+    """
+    num_stages = 6 if shape.itemsize == 2 else 2
+    return _fitting(_tile_of_64(shape, num_stages=num_stages), shape, max_shared_bytes)
+
+
+def _tile_of_64(shape: ProductShape, num_stages: int = 6) -> WideTile:
+    outputs = 16 if shape.num_outputs <= _FEW_OUTPUTS else 32
+    return WideTile(_INVARIANT_ROWS, outputs, 128, 4, num_stages)
+
+
+def _fitting(tile: WideTile, shape: ProductShape, max_shared_bytes: int) -> WideTile:
+    tile = replace(tile, outputs=largest_power(shape.num_outputs, tile.outputs))
+    return tile.within(max_shared_bytes - _SPARE_BYTES, shape.num_halves, shape.itemsize)
+
+
+def largest_power(number: int, most: int) -> int:
+    """Return the largest power of two that divides ``number`` and is not above ``most``."""
+    return min(number & -number, 1 << (most.bit_length() - 1))
+
+
+def max_shared_bytes(tensor: Tensor) -> int:
+    """Return the shared memory that a program may have where a tensor is."""
+    return _max_shared_bytes(tensor.device.index or 0) if tensor.is_cuda else _HOPPER_BYTES
+
+
+@cache
+def _max_shared_bytes(index: int) -> int:
+    import triton
+
+    properties = triton.runtime.driver.active.utils.get_device_properties(index)
+    num_bytes: int = properties["max_shared_mem"]
+    return num_bytes

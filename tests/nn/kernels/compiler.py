@@ -1,0 +1,114 @@
+"""Compiles launches of kernels for a GPU that is not there, instead of running them."""
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from antiphon.nn import kernels
+
+TYPES = {
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.bool: "*i1",
+}
+_EARLY_LAUNCH = 90  # the first compute capability that has it
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU.
+
+    Attributes:
+        capability: compute capability, times ten.
+        shared_bytes: that a program may have.
+    """
+
+    name: str
+    capability: int
+    shared_bytes: int
+
+    @property
+    def overlaps(self) -> bool:
+        return self.capability >= _EARLY_LAUNCH
+
+
+H200 = Card("H200", 90, 227 * 1024)
+CARDS = (
+    Card("A100", 80, 163 * 1024),
+    Card("RTX 3090", 86, 99 * 1024),
+    Card("RTX 4090", 89, 99 * 1024),
+    H200,
+    Card("RTX 5090", 120, 99 * 1024),
+)
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Stands in for the launching of kernels.
+
+    Attributes:
+        shared_bytes: of each kernel, by its name and what it was compiled for.
+    """
+
+    card: Card
+    shared_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        """Of all kernels so far."""
+        return {name for name, _ in self.shared_bytes}
+
+    def too_large(self) -> list[str]:
+        """Return the kernels that take more shared memory than the card has."""
+        most = self.card.shared_bytes
+        return [f"{key} takes {size}" for key, size in self.shared_bytes.items() if size > most]
+
+    def run(self, kernel: Any, *values: Any, grid: Any, warmup: bool, **named: Any) -> None:
+        options = {name: named.pop(name) for name in [*named] if name not in kernel.arg_names}
+        given = {**dict(zip(kernel.arg_names, values, strict=False)), **named}
+        signature: dict[str, str] = {}
+        constants: dict[tuple[int], Any] = {}
+        attributes: dict[tuple[int], list[list[Any]]] = {}
+        for index, parameter in enumerate(kernel.params):
+            value = given.get(parameter.name)
+            if parameter.is_constexpr or value is None:
+                signature[parameter.name], constants[(index,)] = "constexpr", value
+            elif isinstance(value, Tensor):
+                signature[parameter.name] = TYPES[value.dtype]
+                attributes[(index,)] = [["tt.divisibility", 16]]
+            else:
+                signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
+        key = (kernel.fn.__name__, str((signature, constants, options)))
+        if key not in self.shared_bytes:
+            source = ASTSource(kernel, signature, constexprs=constants, attrs=attributes)
+            target = GPUTarget("cuda", self.card.capability, 32)
+            compiled = triton.compile(source, target=target, options=options)
+            self.shared_bytes[key] = compiled.metadata.shared
+
+
+def compiling(monkeypatch: pytest.MonkeyPatch, card: Card) -> Compiler:
+    """Compile for a card, from now on, whatever is launched; nothing is computed."""
+    found = Compiler(card)
+    monkeypatch.setattr(JITFunction, "run", lambda kernel, *a, **k: found.run(kernel, *a, **k))
+    monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    stands_in = {
+        "overlaps": lambda tensor: card.overlaps,
+        "max_shared_bytes": lambda tensor: card.shared_bytes,
+    }
+    for module in pkgutil.iter_modules(kernels.__path__):
+        loaded = importlib.import_module(f"{kernels.__name__}.{module.name}")
+        for name in stands_in.keys() & vars(loaded).keys():
+            monkeypatch.setattr(loaded, name, stands_in[name])
+    return found

@@ -1,0 +1,144 @@
+"""Kernels of full-size models, for every card that is served: they compile and fit its programs.
+
+Tensors have shapes and no numbers (PyTorch's meta device), and launches are compiled instead of
+run; a limit of shared memory is the card's own.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from antiphon.engine.model_runner.ar_model import Frames
+from antiphon.models.qwen3_tts.checkpoint_schema import Layout, codec_layout, main_layout
+from antiphon.models.qwen3_tts.codec import CodecDecoder
+from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
+from antiphon.models.qwen3_tts.language_model import FusedLanguageModel
+from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
+from antiphon.models.qwen3_tts.random_configs import Size
+from antiphon.models.qwen3_tts.talker import Talker, load_predictor
+from antiphon.nn.attention import DecodeAttention, PagedCache, PrefillAttention, Tokens
+from antiphon.nn.kernels.fused_linear import FusedLinear, scale
+from tests.nn.kernels.compiler import CARDS, Card, compiling
+
+META = torch.device("meta")
+NUM_SLOTS, MAX_POSITIONS, BLOCK_POSITIONS = 256, 2048, 16
+ROWS = (1, 4, 8, 32, 64, 256)
+FRAMES = ((1, 1), (16, 1), (4, 4), (16, 4), (64, 16))
+pytestmark = pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
+by_card = pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.zeros(shape, dtype=dtype, device=META)
+
+
+def weights_of(layout: Layout, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {name: meta(*shape, dtype=dtype) for name, shape in layout.items()}
+
+
+def full_config(path: Path, size: Size) -> Qwen3TTSConfig:
+    return write_all_but_weights(path, size=size, task="custom_voice", dtype="bfloat16")
+
+
+def language_model(
+    config: Qwen3TTSConfig, dtype: torch.dtype, *, is_invariant: bool = False
+) -> FusedLanguageModel:
+    weights = weights_of(main_layout(config), dtype)
+    talker = Talker.of(weights, config.talker, MAX_POSITIONS, is_batch_invariant=is_invariant)
+    predictor = load_predictor(
+        weights, config.predictor, talker.frame_table, is_batch_invariant=is_invariant
+    )
+    return FusedLanguageModel(
+        config, talker, predictor, num_slots=NUM_SLOTS, max_positions=MAX_POSITIONS
+    )
+
+
+def paged_cache(model: FusedLanguageModel) -> PagedCache:
+    table = meta(NUM_SLOTS + 1, MAX_POSITIONS // BLOCK_POSITIONS, dtype=torch.int32)
+    shape = model.talker.transformer.kv_shape
+    return PagedCache.zeros(shape, NUM_SLOTS, BLOCK_POSITIONS, table, like=model.like)
+
+
+def make_frames(model: FusedLanguageModel, num_rows: int, num_visible: int) -> None:
+    """Go through a step of some rows."""
+    inputs = model.embed(meta(num_rows, dtype=torch.int64))
+    attend = DecodeAttention(paged_cache(model), inputs.slots, inputs.positions, num_visible)
+    places = inputs.slots[:, None], inputs.positions[:, None]
+    hidden = model.forward(inputs.states, *places, [attend])[:, 0]
+    frames: Frames = model.sample(hidden, inputs, model.sampling_shape(()))
+    model.commit(frames, inputs, is_replay=False)
+
+
+def read_prompt(model: FusedLanguageModel, num_positions: int) -> None:
+    slots = meta(num_positions, dtype=torch.int64)
+    attend = PrefillAttention(
+        paged_cache(model), Tokens(slots, slots, meta(num_positions // 32, 4, dtype=torch.int64))
+    )
+    states = meta(1, num_positions, model.width, dtype=model.like.dtype)
+    model.forward(states, slots[None], slots[None], [attend])
+
+
+def test_products_compile_for_a_card_of_little_shared_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    card = next(card for card in CARDS if card.capability == 89)
+    compiler = compiling(monkeypatch, card)
+    product, weight = FusedLinear(), meta(2 * 6144, 2048)
+    for num_rows in (8, 64):
+        states = scale(meta(num_rows, 2048), meta(2048))
+        assert product.normed(states, weight, 1e-6, is_gated=True).shape == (num_rows, 6144)
+    assert "_wide_product" in compiler.names
+    assert not compiler.too_large()
+
+
+@pytest.mark.slow  # some hundred kernels are compiled
+@by_card
+@pytest.mark.parametrize("size", ["1.7b", "0.6b"])
+def test_frames_compile_at_full_size(
+    card: Card, size: Size, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, compiler = full_config(tmp_path, size), compiling(monkeypatch, card)
+    model = language_model(config, torch.bfloat16)
+    for num_rows in ROWS:
+        make_frames(model, num_rows, 256)
+    make_frames(model, 8, 1024)
+    read_prompt(model, 512)
+    expected = {"_thin_product", "_wide_product", "_decode", "decode_short", "_sample", "_draw"}
+    expected |= {"_join_splits", "_noise", "_embed", "_commit", "_add_rms_norm", "_silu_product"}
+    assert expected <= compiler.names
+    assert not compiler.too_large()
+
+
+@pytest.mark.slow  # likewise
+@by_card
+def test_reproducible_frames_compile_at_full_size(
+    card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, compiler = full_config(tmp_path, "1.7b"), compiling(monkeypatch, card)
+    model = language_model(config, torch.bfloat16, is_invariant=True)
+    for num_rows in (1, 64):
+        make_frames(model, num_rows, 256)
+    assert "_thin_product" not in compiler.names, "its sums are not those of the other"
+    assert not compiler.too_large()
+
+
+@pytest.mark.slow  # likewise
+@by_card
+def test_the_codec_compiles_at_full_size(
+    card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, compiler = full_config(tmp_path, "1.7b"), compiling(monkeypatch, card)
+    from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
+
+    weights = weights_of(codec_layout(config), torch.float32)
+    decoder = FusedDecoder.of(CodecDecoder.of(weights, config.codec.decoder))
+    state = decoder.open(NUM_SLOTS)
+    for num_rows, num_frames in FRAMES:
+        codes = meta(num_rows, num_frames, config.codec.num_quantizers, dtype=torch.int64)
+        decoder.decode(codes, meta(num_rows, dtype=torch.int64), state)
+    assert {"_causal_conv", "_residual_unit"} <= compiler.names
+    assert not compiler.too_large()

@@ -1,0 +1,56 @@
+"""How products are cut: tiles fit the device, and keep to what a row's result may depend on."""
+
+from itertools import product
+
+import pytest
+
+from antiphon.nn.kernels.product_tiles import (
+    ProductShape,
+    invariant_tile,
+    largest_power,
+    thin_tile,
+    wide_tile,
+)
+
+SHARED_BYTES = (227 * 1024, 163 * 1024, 99 * 1024)
+SHAPES = tuple(
+    ProductShape(num_outputs, num_inputs, num_halves, itemsize)
+    for (num_outputs, num_inputs), num_halves, itemsize in product(
+        ((4096, 2048), (2048, 2048), (6144, 2048), (2048, 6144), (1024, 3072), (96, 48)),
+        (1, 2),
+        (2, 4),
+    )
+)
+
+
+@pytest.mark.parametrize("num_bytes", SHARED_BYTES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_tiles_fit_and_divide_the_outputs(shape: ProductShape, num_bytes: int) -> None:
+    tiles = [wide_tile(shape, num_rows, num_bytes) for num_rows in (5, 8, 16, 17, 32, 33, 64)]
+    for tile in (*tiles, invariant_tile(shape, num_bytes)):
+        assert tile.shared_bytes(shape.num_halves, shape.itemsize) < num_bytes
+        assert shape.num_outputs % tile.outputs == 0
+        assert tile.rows >= 16
+        assert tile.num_stages >= 2
+    thin = thin_tile(shape)
+    assert shape.num_outputs % thin.outputs == 0
+    assert shape.num_inputs % thin.inputs == 0
+
+
+def test_few_rows_get_small_blocks() -> None:
+    shape = ProductShape(2048, 2048, 1, 2)
+    rows = [wide_tile(shape, num_rows, SHARED_BYTES[0]).rows for num_rows in (5, 16, 17, 32, 33)]
+    assert rows == [16, 16, 32, 32, 64]
+
+
+def test_a_small_device_changes_only_how_far_loads_are_ahead() -> None:
+    for shape in SHAPES:
+        if shape.itemsize > 2:
+            continue
+        large, small = (invariant_tile(shape, each) for each in (SHARED_BYTES[0], SHARED_BYTES[-1]))
+        assert (large.rows, large.outputs, large.inputs) == (small.rows, small.outputs, 128)
+
+
+@pytest.mark.parametrize(("number", "most", "power"), [(96, 64, 32), (96, 17, 16), (7, 8, 1)])
+def test_largest_power(number: int, most: int, power: int) -> None:
+    assert largest_power(number, most) == power
