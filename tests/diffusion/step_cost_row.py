@@ -2,7 +2,8 @@
 
     python -m tests.diffusion.step_cost_row '{"subject": "wan", "row": "eager", ...}'
 
-It imports what it needs, waits for a line of its standard input, and prints its result as JSON.
+It makes all ready that needs no device, waits for a line of its standard input, and prints its
+result as JSON.
 """
 
 import json
@@ -290,31 +291,36 @@ _MEASURES: dict[str, Callable[[Row], float]] = {
 }
 
 
-def measured(given: dict[str, Any]) -> dict[str, Any]:
-    """Return a row's result: milliseconds, memory in GiB, and notes.
+def measured(given: dict[str, Any], wait: Callable[[], object] = lambda: None) -> dict[str, Any]:
+    """Return a row's result: milliseconds, memory in GiB, notes, and where it was measured.
 
     Args:
         given: the row's ``subject``, ``row``, ``device``, ``steps`` and ``is_tiny``.
+        wait: called when all is ready that needs no device.
     """
     subject = SUBJECTS[given["subject"]]
     if given["is_tiny"]:
         subject = subject.tiny()
-    if given["device"] == "cpu":
-        torch.set_num_threads(1)
     with TemporaryDirectory() as folder:
         write_folder(Path(folder), subject)
+        wait()
+        if given["device"] == "cpu":
+            torch.set_num_threads(1)
         row = Row(subject, given["row"], Path(folder), given["device"], given["steps"])
         seconds = _MEASURES.get(row.name, by_us)(row)
     is_here = row.is_on_gpu and row.name not in PARALLEL_ROWS
-    peak = torch.cuda.max_memory_allocated() / 2**30 if is_here else None
-    return {"ms": 1000 * seconds, "peak_gib": peak, "notes": row.notes}
+    return {
+        "ms": 1000 * seconds,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if is_here else None,
+        "notes": row.notes,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if row.is_on_gpu else row.device,
+    }
 
 
 def main() -> None:
-    import diffusers  # noqa: F401 - while others measure, not when it is this row's turn
-
-    sys.stdin.readline()
-    sys.stdout.write(f"{json.dumps(measured(json.loads(sys.argv[1])))}\n")
+    result = measured(json.loads(sys.argv[1]), sys.stdin.readline)
+    sys.stdout.write(f"{json.dumps(result)}\n")
 
 
 if __name__ == "__main__":
