@@ -15,11 +15,23 @@ from antiphon.models.base import Piece, Prompt
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _ROW_BUCKET_STEP = 128  # beyond the last
 
+TOKEN_BUCKETS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024)
+_TOKEN_BUCKET_STEP = 512  # beyond the last
+
 
 def row_buckets(most: int) -> tuple[int, ...]:
     """Return the numbers of rows, up to ``most``, that a device's work is rounded up to."""
     sizes = [*ROW_BUCKETS, *range(ROW_BUCKETS[-1] + _ROW_BUCKET_STEP, most, _ROW_BUCKET_STEP)]
     return (*(size for size in sizes if size < most), most)
+
+
+def token_buckets(num_slots: int) -> tuple[int, ...]:
+    """Return the sizes that a pass over prompts and rows is rounded up to.
+
+    The last has room for a row of every slot, and a thousand positions of prompts beside them.
+    """
+    most, last = TOKEN_BUCKETS[-1] + num_slots, TOKEN_BUCKETS[-1]
+    return (*TOKEN_BUCKETS, *range(last + _TOKEN_BUCKET_STEP, most, _TOKEN_BUCKET_STEP), most)
 
 
 class PendingStep(Protocol):

@@ -106,13 +106,13 @@ class Tokens:
     tiles: Tensor
 
 
-def cut_tiles(pieces: Sequence[tuple[int, int, int]]) -> NDArray[np.int64]:
+def cut_tiles(pieces: Sequence[tuple[int, int, int]], first_token: int = 0) -> NDArray[np.int64]:
     """Cut pieces, ``(slot, first position, number of positions)`` token after token, into tiles.
 
     Returns:
         ``[num_tiles, 4]``: slot, first token, its position, and number of tokens.
     """
-    tiles, token = [], 0
+    tiles, token = [], first_token
     for slot, start, count in pieces:
         for done in range(0, count, TILE_POSITIONS):
             tiles.append((slot, token + done, start + done, min(TILE_POSITIONS, count - done)))
@@ -154,6 +154,36 @@ class DecodeAttention:
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         new = (joined, heads, rotation)
         return self._cache.backend.decode(self._cache, layer, new, self._places, self._num_visible)
+
+
+class MixedAttention:
+    """One pass over both: rows of a step of decoding, then positions of prompts.
+
+    A row sees what its slot's prompt adds in the same pass, and is computed as `DecodeAttention`
+    would.
+    """
+
+    def __init__(
+        self, cache: PagedCache, tokens: Tokens, places: tuple[Tensor, Tensor], num_visible: int
+    ) -> None:
+        """Prepare a pass.
+
+        Args:
+            cache: of all slots.
+            tokens: of the pass, the rows in front; tiles name all others.
+            places: slots and positions of the rows, int64 ``[num_rows]``. There may be more than
+                stand in front, of the slot for padding: tiles have precedence.
+            num_visible: at least the largest position of a row plus one.
+        """
+        self._cache = cache
+        self._tokens = tokens
+        self._places = places
+        self._num_visible = num_visible
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        new = (joined, heads, rotation)
+        backend = self._cache.backend
+        return backend.mixed(self._cache, layer, new, self._tokens, self._places, self._num_visible)
 
 
 @dataclass(frozen=True, slots=True)

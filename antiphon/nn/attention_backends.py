@@ -4,6 +4,7 @@ The PyTorch lines read what the kernels read and no more: nothing beyond a row's
 that what another request has left there does not matter, not even NaN.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -35,6 +36,16 @@ class AttentionBackend(Protocol):
         num_visible: int,
     ) -> Tensor: ...
 
+    def mixed(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        new: "NewPositions",
+        tokens: "Tokens",
+        places: tuple[Tensor, Tensor],
+        num_visible: int,
+    ) -> Tensor: ...
+
     def frame(
         self, cache: "FrameCache", layer: int, new: "NewPositions", num_rows: int, start: int
     ) -> Tensor: ...
@@ -50,18 +61,9 @@ class TorchAttention:
     def prefill(
         self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens"
     ) -> Tensor:
-        joined, heads, rotation = new
-        queries, keys, values = heads(joined, rotation)
-        blocks, offsets = cache.places(tokens.slots, tokens.positions)
-        cache.tensor[layer, 0, blocks, offsets] = keys[0]
-        cache.tensor[layer, 1, blocks, offsets] = values[0]
+        queries = self._keep(cache, layer, new, tokens)
         attended = torch.zeros_like(queries[0]).flatten(1)
-        for slot, token, start, count in tokens.tiles.tolist():
-            if count:  # else it fills up the tiles
-                attended[token : token + count] = self._attend_tile(
-                    cache, layer, queries[:, token : token + count], slot, start
-                )
-        return attended[None]
+        return self._attend_tiles(cache, layer, queries, tokens, attended)
 
     def decode(
         self,
@@ -83,6 +85,25 @@ class TorchAttention:
         keys, values = keys.masked_fill(is_hidden, 0), values.masked_fill(is_hidden, 0)
         return _attend_one(queries, keys, values, is_visible[:, None, None])
 
+    def mixed(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        new: NewPositions,
+        tokens: "Tokens",
+        places: tuple[Tensor, Tensor],
+        num_visible: int,
+    ) -> Tensor:
+        """Attend from all that may be rows, then from all that are prompts, which overwrites."""
+        joined, heads, rotation = new
+        queries, num_rows = self._keep(cache, layer, new, tokens), len(places[0])
+        parts = (rotation.cosines, rotation.sines)
+        turned = Rotation(*(part[0, :num_rows, None] for part in parts))
+        rows = (joined[0, :num_rows, None], heads, turned)
+        attended = torch.zeros_like(queries[0]).flatten(1)
+        attended[:num_rows] = self.decode(cache, layer, rows, places, num_visible)[:, 0]
+        return self._attend_tiles(cache, layer, queries, tokens, attended)
+
     def frame(
         self, cache: "FrameCache", layer: int, new: NewPositions, num_rows: int, start: int
     ) -> Tensor:
@@ -95,6 +116,31 @@ class TorchAttention:
         if start == 0:
             return _causal(queries, keys, values)
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
+
+    def _keep(self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens") -> Tensor:
+        """Put keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
+        joined, heads, rotation = new
+        queries, keys, values = heads(joined, rotation)
+        blocks, offsets = cache.places(tokens.slots, tokens.positions)
+        cache.tensor[layer, 0, blocks, offsets] = keys[0]
+        cache.tensor[layer, 1, blocks, offsets] = values[0]
+        return queries
+
+    def _attend_tiles(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        queries: Tensor,
+        tokens: "Tokens",
+        attended: Tensor,
+    ) -> Tensor:
+        """Write what tiles attend to into ``[tokens, width]``; return it as one row."""
+        for slot, token, start, count in tokens.tiles.tolist():
+            if count:  # else it fills up the tiles
+                attended[token : token + count] = self._attend_tile(
+                    cache, layer, queries[:, token : token + count], slot, start
+                )
+        return attended[None]
 
     def _attend_tile(
         self, cache: "PagedCache", layer: int, queries: Tensor, slot: int, start: int
@@ -139,6 +185,28 @@ class TritonAttention:
 
         projected, kept = _projected(*new), cache.tensor[layer]
         attended = paged_attention.decode(projected, kept, cache.table, places, num_visible)
+        return attended.view(*new[0].shape[:2], -1)
+
+    def mixed(
+        self,
+        cache: "PagedCache",
+        layer: int,
+        new: NewPositions,
+        tokens: "Tokens",
+        places: tuple[Tensor, Tensor],
+        num_visible: int,
+    ) -> Tensor:
+        """Attend from all that may be rows, then from all that are prompts, which overwrites."""
+        from antiphon.nn.kernels import paged_attention, paged_prefill
+
+        projected, kept, table = _projected(*new), cache.tensor[layer], cache.table
+        queries = paged_prefill.keep(projected, kept, table, (tokens.slots, tokens.positions))
+        attended = torch.empty_like(queries)
+        num_rows = len(places[0])
+        rows = replace(projected, joined=projected.joined[:num_rows])
+        result = attended[:num_rows].flatten(1)
+        paged_attention.decode(rows, kept, table, places, num_visible, result)
+        paged_prefill.attend_tiles(queries, kept, table, tokens.tiles, attended)
         return attended.view(*new[0].shape[:2], -1)
 
     def frame(

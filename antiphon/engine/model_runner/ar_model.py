@@ -153,6 +153,10 @@ class ARModel(Protocol[RequestT]):
         """Return the inputs of a step: the fed-back frame, with the text beside the next."""
         ...
 
+    def flat(self, inputs: Inputs) -> Tensor:
+        """Return the states of `embed` in the form of `embed_prompts`, ``[num_rows, width]``."""
+        ...
+
     def forward(
         self, states: Any, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:

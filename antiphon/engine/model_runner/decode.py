@@ -1,8 +1,13 @@
-"""The autoregressive step by graphs: in buckets of rows and of visible positions."""
+"""The autoregressive step by graphs: in buckets of rows and of visible positions.
 
-from collections.abc import Hashable, Sequence
+A step without prompts is one graph. Beside prompts, the rows' hidden states come from a pass over
+both (`Prefiller.step`), and only the second half of the step is done here: the frames.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Generic
 
 import numpy as np
@@ -35,11 +40,20 @@ class DecodeShape:
     sampling: Hashable
 
 
+@dataclass(frozen=True, slots=True)
+class DrawShape:
+    """The same of the second half of a step, which makes frames of hidden states."""
+
+    num_rows: int
+    sampling: Hashable
+
+
 class DecodeSteps(Generic[RequestT]):
     """Makes a frame in each of several slots.
 
     Attributes:
         row_buckets: numbers of rows that a step is rounded up to, where there are graphs.
+        visible_buckets: the same, of visible positions.
     """
 
     def __init__(
@@ -51,27 +65,32 @@ class DecodeSteps(Generic[RequestT]):
         self._num_slots = budget.num_slots
         self._device = device = caches.table.device
         self.row_buckets = row_buckets(budget.num_slots)
-        self._visible_buckets = buckets(
+        self.visible_buckets = buckets(
             budget.max_positions, smallest=_MIN_VISIBLE, factor=_NUM_VISIBLE_STEP
         )
         self._index = torch.full((budget.num_slots,), budget.num_slots, device=device)
+        self._hidden = model.like.new_zeros(budget.num_slots, model.width)
 
     @property
-    def usual_shapes(self) -> tuple[DecodeShape, ...]:
+    def usual_visible(self) -> tuple[int, ...]:
+        """Buckets of visible positions that usual requests come to."""
+        most = max(_MAX_USUAL_VISIBLE, self.visible_buckets[0])
+        return tuple(size for size in self.visible_buckets if size <= most)
+
+    @property
+    def usual_shapes(self) -> tuple[DecodeShape | DrawShape, ...]:
         """What graphs are captured for before the first request."""
-        sampling = self._model.sampling_shape(())
-        return tuple(
-            DecodeShape(num_rows, num_visible, sampling)
-            for num_visible in self._visible_buckets
-            if num_visible <= max(_MAX_USUAL_VISIBLE, self._visible_buckets[0])
-            for num_rows in reversed(self.row_buckets)
+        sampling, rows = self._model.sampling_shape(()), self.row_buckets[::-1]
+        return (
+            *(DecodeShape(*sizes, sampling) for sizes in product(rows, self.usual_visible)),
+            *(DrawShape(num_rows, sampling) for num_rows in rows),
         )
 
-    def capture(self, shape: DecodeShape) -> None:
+    def capture(self, shape: DecodeShape | DrawShape) -> None:
         """Capture a graph, touching the row for padding alone."""
         with self._graphs.on_stream():
             self._index.fill_(self._num_slots)
-        self._graphs.capture(shape, partial(self._run, shape))
+        self._graphs.capture(shape, self._computing(shape))
 
     def step(self, slots: Sequence[int], num_visible: int) -> Tensor:
         """Make one frame in each of ``slots``.
@@ -84,12 +103,23 @@ class DecodeSteps(Generic[RequestT]):
             `Frames.codes`, int64 ``[len(slots), frame_size + 1]``, until the next step.
         """
         sampling = self._model.sampling_shape(slots)
-        shape = self._rounded(DecodeShape(len(slots), num_visible, sampling))
-        if self._graphs.is_enabled and shape not in self._graphs:
-            self.capture(shape)
-        padding = [self._num_slots] * (shape.num_rows - len(slots))
-        self._index[: shape.num_rows].copy_(upload([*slots, *padding], self._device))
-        return self._graphs.run(shape, partial(self._run, shape))[: len(slots)]
+        return self._run(self._rounded(DecodeShape(len(slots), num_visible, sampling)), slots)
+
+    def draw(self, slots: Sequence[int], hidden: Tensor) -> Tensor:
+        """Make one frame in each of ``slots``, whose rows have been through the layers.
+
+        Args:
+            slots: of the rows.
+            hidden: of each, ``[len(slots), width]``.
+
+        Returns:
+            The same as `step`.
+        """
+        num_rows = len(slots)
+        self._hidden[:num_rows].copy_(hidden)
+        if self._graphs.is_enabled:
+            num_rows = round_up(num_rows, self.row_buckets)
+        return self._run(DrawShape(num_rows, self._model.sampling_shape(slots)), slots)
 
     def replay(self, slots: Sequence[int], frames: Codes, num_visible: int) -> None:
         """Compute again what `step` has left behind of frames that are known, to the last bit.
@@ -116,14 +146,34 @@ class DecodeSteps(Generic[RequestT]):
             return shape
         return DecodeShape(
             round_up(shape.num_rows, self.row_buckets),
-            round_up(shape.num_visible, self._visible_buckets),
+            round_up(shape.num_visible, self.visible_buckets),
             shape.sampling,
         )
 
-    def _run(self, shape: DecodeShape) -> Tensor:
-        """Compute a step of the slots in the buffer; all that happens on the device."""
+    def _run(self, shape: DecodeShape | DrawShape, slots: Sequence[int]) -> Tensor:
+        """Compute a step of ``slots`` in the shape that serves them."""
+        if self._graphs.is_enabled and shape not in self._graphs:
+            self.capture(shape)
+        padding = [self._num_slots] * (shape.num_rows - len(slots))
+        self._index[: shape.num_rows].copy_(upload([*slots, *padding], self._device))
+        return self._graphs.run(shape, self._computing(shape))[: len(slots)]
+
+    def _computing(self, shape: DecodeShape | DrawShape) -> Callable[[], Tensor]:
+        """Return what computes the slots in the buffer; all that happens on the device."""
+        if isinstance(shape, DecodeShape):
+            return partial(self._decode, shape)
+        return partial(self._draw, shape)
+
+    def _decode(self, shape: DecodeShape) -> Tensor:
         inputs = self._model.embed(self._index[: shape.num_rows])
-        frames = self._model.sample(self._forward(inputs, shape), inputs, shape.sampling)
+        return self._make(self._forward(inputs, shape), inputs, shape.sampling)
+
+    def _draw(self, shape: DrawShape) -> Tensor:
+        inputs = self._model.embed(self._index[: shape.num_rows])
+        return self._make(self._hidden[: shape.num_rows], inputs, shape.sampling)
+
+    def _make(self, hidden: Tensor, inputs: Inputs, sampling: Hashable) -> Tensor:
+        frames = self._model.sample(hidden, inputs, sampling)
         self._model.commit(frames, inputs, is_replay=False)
         return frames.codes
 

@@ -20,9 +20,9 @@ from antiphon.engine.model_runner.ar_model import (
     RequestT,
     SlotStart,
 )
-from antiphon.engine.model_runner.decode import DecodeShape, DecodeSteps
+from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
-from antiphon.engine.model_runner.prefill import Prefiller, PrefillShape
+from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
@@ -49,6 +49,19 @@ class _Slot(Generic[RequestT]):
     made: Codes
     num_prompt_positions: int
     num_frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ToPrefill(Generic[RequestT]):
+    """What slots need before they make a frame.
+
+    Attributes:
+        spans: of prompts.
+        replays: by slot, positions at which frames of it were made.
+    """
+
+    spans: list[PromptSpan[RequestT]]
+    replays: dict[int, range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +122,9 @@ class ModelRunner(Generic[RequestT]):
         Args:
             model: loaded.
             budget: number of slots, and memory for their keys and values.
-            is_batched: whether a step computes all its slots together. One by one is slower, and
-                exact: then a request's codes do not depend on the others even by rounding.
+            is_batched: whether a step computes all its slots together, and prompts with them. One
+                by one, each prompt in passes of its own, is slower, and exact: then a request's
+                codes do not depend on the others even by rounding.
                 Default: together on a GPU, one by one on the CPU.
             is_deterministic: whether the model is exact in a batch too.
             uses_graphs: on a GPU; without them a step is exact in its shapes, and slow.
@@ -125,13 +139,15 @@ class ModelRunner(Generic[RequestT]):
             graphs_enabled = uses_graphs and model.uses_kernels
             self._graphs = Graphs(device, is_enabled=graphs_enabled, priority=-1)
             self._steps = DecodeSteps(model, self._caches, self._graphs, budget)
-            self._prefiller = Prefiller(model, self._caches, self._graphs)
+            self._prefiller = Prefiller(
+                model, self._caches, self._graphs, self._steps.visible_buckets
+            )
             if device.type == "cuda":
                 torch.cuda.synchronize(device)  # what loading has put on other streams
             self._warm_up(progress)
         self._caches.log_memory()
         is_batched = device.type != "cpu" if is_batched is None else is_batched
-        self._num_rows = self.num_slots if is_batched else 1
+        self._is_batched = is_batched
         self._is_exact = not is_batched or is_deterministic
         self.row_buckets = self._steps.row_buckets
         self.cache = CacheShape(
@@ -163,8 +179,11 @@ class ModelRunner(Generic[RequestT]):
                 self._append(plan.appends)
             if plan.blocks:
                 self._caches.extend(plan.blocks)
-            for group in self._groups(plan.prefills):
-                self._prefill(group)
+            work = [self._to_prefill(group) for group in self._groups(plan.prefills)]
+            if self._is_batched and work and plan.decode_slots and not work[0].replays:
+                return self._step(plan.decode_slots, work[0].spans)
+            for each in work:
+                self._prefill(each)
             return self._step(plan.decode_slots)
 
     def collect(self, launched: Sequence[_Launched], rows: Codes) -> StepOutput:
@@ -194,13 +213,13 @@ class ModelRunner(Generic[RequestT]):
         """Capture the graphs that ordinary requests need; does nothing without graphs."""
         if not self._graphs.is_enabled:
             return
-        steps, prefills = self._steps.usual_shapes, self._prefiller.shapes
-        shapes: list[DecodeShape | PrefillShape] = [*steps, *prefills]
+        passes = self._prefiller.usual_shapes(self._steps.usual_visible)
+        shapes = (*self._steps.usual_shapes, *passes)
         for number, shape in enumerate(shapes, start=1):
-            if isinstance(shape, DecodeShape):
-                self._steps.capture(shape)
-            else:
+            if isinstance(shape, PassShape):
                 self._prefiller.capture(shape)
+            else:
+                self._steps.capture(shape)
             if progress is not None:
                 progress(number, len(shapes))
         self._graphs.settle()
@@ -236,19 +255,25 @@ class ModelRunner(Generic[RequestT]):
             [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
         )
 
-    def _prefill(self, prefills: Sequence[Prefill]) -> None:
-        """Compute positions; those of frames as they were computed at first, if that is exact."""
+    def _to_prefill(self, prefills: Sequence[Prefill]) -> _ToPrefill[RequestT]:
+        """Part prompts from frames that must be computed as they were at first, to be exact."""
         spans: list[PromptSpan[RequestT]] = []
         replays: dict[int, range] = {}
         for each in prefills:
             state, end = self._slots[each.slot], each.end
             if self._is_exact:
                 end = min(each.end, state.num_prompt_positions)
-                replays[each.slot] = range(max(each.start, end), each.end)
+                if each.end > (start := max(each.start, end)):
+                    replays[each.slot] = range(start, each.end)
             if each.start < end:
                 spans.append(PromptSpan(each.slot, state.request, each.start, end))
-        if spans:
-            self._prefiller.prefill(spans, by_block=self._num_rows == 1)
+        return _ToPrefill(spans, replays)
+
+    def _prefill(self, work: _ToPrefill[RequestT]) -> None:
+        """Compute positions in passes of their own."""
+        if work.spans:
+            self._prefiller.prefill(work.spans, by_block=not self._is_batched)
+        replays = work.replays
         for number in range(max(map(len, replays.values()), default=0)):
             self._replay(
                 {slot: each[number] for slot, each in replays.items() if number < len(each)}
@@ -262,8 +287,8 @@ class ModelRunner(Generic[RequestT]):
             frames.append(state.made[position - state.num_prompt_positions])
         self._steps.replay([*positions], np.stack(frames), max(positions.values()) + 1)
 
-    def _step(self, slots: Sequence[int]) -> _Step:
-        """Launch one frame in each of ``slots``."""
+    def _step(self, slots: Sequence[int], spans: Sequence[PromptSpan[RequestT]] = ()) -> _Step:
+        """Launch one frame in each of ``slots``, with prompts in the same pass if all are one."""
         results, launched, limit = [], [], self._max_positions
         for group in self._groups(slots):
             num_visible = 0
@@ -274,12 +299,16 @@ class ModelRunner(Generic[RequestT]):
                 num_visible = max(num_visible, min(num_positions, limit))
                 is_full = num_positions >= limit
                 launched.append(_Launched(slot, state.request, state.num_frames, is_full))
-            results.append(self._steps.step(group, num_visible))
+            if spans:
+                hidden = self._prefiller.step(spans, group, num_visible)
+                results.append(self._steps.draw(group, hidden))
+            else:
+                results.append(self._steps.step(group, num_visible))
         # Without frames too, a download tells when the device has come so far.
         rows = results or [self.frame_store.new_empty((0, 1))]
         return _Step(self, launched, Download(rows[0] if len(rows) == 1 else torch.cat(rows)))
 
     def _groups(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         """Split into what is computed together."""
-        size = self._num_rows
+        size = max(1, len(items)) if self._is_batched else 1
         return [items[start : start + size] for start in range(0, len(items), size)]

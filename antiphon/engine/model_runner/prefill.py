@@ -1,12 +1,16 @@
-"""Packed prefill: positions of any slots, laid end to end and computed in one pass.
+"""Passes over prompts: positions of any slots, laid end to end, and the rows of a step before them.
 
 A span may begin anywhere, since keys and values of what comes before it are in the cache. So a pass
 takes as many positions as there are, up to a limit, of any slots, and graphs differ in sizes only.
+
+The rows that make a frame go through the layers with the prompts, also those whose prompt ends in
+the same pass: a step reads the weights once, however many requests have arrived.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any, Generic
 
 import numpy as np
@@ -16,51 +20,84 @@ from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import ARModel, PromptSpan, RequestT
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVCaches
-from antiphon.nn.attention import TILE_POSITIONS, PrefillAttention, Tokens, cut_tiles
-from antiphon.nn.graphs import Graphs, buckets, round_up
+from antiphon.engine.runner import token_buckets
+from antiphon.nn.attention import (
+    TILE_POSITIONS,
+    MixedAttention,
+    PrefillAttention,
+    Tokens,
+    cut_tiles,
+)
+from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import upload
-
-_MIN_TOKENS = 16
-_MAX_TOKENS = 1024
 
 _Piece = tuple[int, int, int]
 """Slot, first position, number of positions."""
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillShape:
-    """All that the host decides in a pass over prompts: a graph's key."""
+class PassShape:
+    """All that the host decides in a pass: a graph's key.
+
+    Attributes:
+        num_tokens: rows and positions of prompts together.
+        num_visible: at least the positions that the fullest slot of a row will then hold.
+    """
 
     num_tokens: int
+    num_visible: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a pass finds what it computes, on the device.
+
+    Attributes:
+        index: slots of the rows, int64 ``[most rows]``; the slot for padding where prompts begin.
+        tokens: all; of rows the positions are not in it.
+    """
+
+    index: Tensor
+    tokens: Tokens
 
 
 class Prefiller(Generic[RequestT]):
-    """Fills the caches of a model with prompts."""
+    """Fills the caches of a model with prompts, and runs rows through its layers beside them."""
 
-    def __init__(self, model: ARModel[RequestT], caches: KVCaches, graphs: Graphs) -> None:
+    def __init__(
+        self,
+        model: ARModel[RequestT],
+        caches: KVCaches,
+        graphs: Graphs,
+        visible_buckets: Sequence[int],
+    ) -> None:
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
         self._caches = caches
         self._graphs = graphs
+        self._visible_buckets = visible_buckets
         self._padding_slot = len(caches.table) - 1
-        self._sizes = buckets(_MAX_TOKENS, smallest=_MIN_TOKENS)
+        self._sizes = token_buckets(self._padding_slot)
         self._device = device = caches.table.device
         if graphs.is_enabled:
-            self._states = model.like.new_zeros(_MAX_TOKENS, model.width)
-            num_numbers = 2 * _MAX_TOKENS + 4 * self._max_tiles(_MAX_TOKENS)
-            self._numbers = torch.zeros(num_numbers, dtype=torch.int64, device=device)
+            most = self._sizes[-1]
+            self._states = model.like.new_zeros(most, model.width)
+            self._numbers = torch.zeros(self._num_numbers(most), dtype=torch.int64, device=device)
 
-    @property
-    def shapes(self) -> tuple[PrefillShape, ...]:
-        """What graphs are captured for, largest first."""
-        return tuple(PrefillShape(size) for size in reversed(self._sizes))
+    def usual_shapes(self, visible: Sequence[int]) -> tuple[PassShape, ...]:
+        """Return what graphs are captured for before the first request, largest first.
 
-    def capture(self, shape: PrefillShape) -> None:
+        Args:
+            visible: buckets of positions that usual requests come to.
+        """
+        return tuple(PassShape(*sizes) for sizes in product(reversed(self._sizes), visible))
+
+    def capture(self, shape: PassShape) -> None:
         """Capture a graph, touching the slot for padding alone."""
-        numbers = self._laid_out([], shape.num_tokens)
+        numbers = self._laid_out((), (), shape.num_tokens, self._most_rows(shape.num_tokens))
         with self._graphs.on_stream():
             self._numbers[: len(numbers)].copy_(upload(numbers, self._device))
-        self._graphs.capture(shape, partial(self._compute_buffered, shape.num_tokens))
+        self._graphs.capture(shape, partial(self._compute_buffered, shape))
 
     def prefill(self, spans: Sequence[PromptSpan[RequestT]], *, by_block: bool = False) -> None:
         """Compute keys and values of prompts, or of parts of them.
@@ -71,61 +108,128 @@ class Prefiller(Generic[RequestT]):
                 its prompt is split, as long as spans begin and end where blocks do.
         """
         states = self._model.embed_prompts(spans)
-        for first, pieces in _blocks(spans) if by_block else _passes(spans):
-            num_tokens = sum(count for _, _, count in pieces)
-            part = states[first : first + num_tokens]
-            if self._graphs.is_enabled:
-                self._replay(part, pieces)
-            else:
-                places = upload(_places(pieces), self._device)
-                tiles = upload(cut_tiles(pieces), self._device)
-                self._compute(part, Tokens(places[0], places[1], tiles))
+        for first, pieces in _blocks(spans) if by_block else _passes(spans, self._sizes[-1]):
+            self._run(states[first : first + _num_tokens(pieces)], pieces)
 
-    def _replay(self, states: Tensor, pieces: Sequence[_Piece]) -> None:
-        num_tokens = len(states)
-        shape = PrefillShape(round_up(num_tokens, self._sizes))
+    def step(
+        self, spans: Sequence[PromptSpan[RequestT]], slots: Sequence[int], num_visible: int
+    ) -> Tensor:
+        """Prefill, and run a row of each of ``slots`` through the layers; in one pass, if it fits.
+
+        Args:
+            spans: which positions, of at least one prompt; then all prompts of ``slots`` are there.
+            slots: that make a frame.
+            num_visible: at least the number of positions that the fullest of them will then hold.
+
+        Returns:
+            Hidden states of the rows, ``[len(slots), width]``, until the next pass.
+        """
+        states = self._model.embed_prompts(spans)
+        *before, last = _passes(spans, self._sizes[-1] - len(slots))
+        for first, pieces in before:
+            self._run(states[first : first + _num_tokens(pieces)], pieces)
+        first, pieces = last
+        return self._run(states[first:], pieces, slots, num_visible)[: len(slots)]
+
+    def _run(
+        self,
+        states: Tensor,
+        pieces: Sequence[_Piece],
+        slots: Sequence[int] = (),
+        num_visible: int = 1,
+    ) -> Tensor:
+        """Run one pass; return hidden states of the rows, and of some more tokens by a graph."""
+        num_rows, num_tokens = len(slots), len(slots) + len(states)
+        if not self._graphs.is_enabled:
+            laid_out = self._laid_out(pieces, slots, num_tokens, num_rows)
+            layout = self._layout(upload(laid_out, self._device), num_tokens, num_rows)
+            padded = states.new_zeros(num_tokens, states.shape[1])
+            padded[num_rows:] = states
+            return self._compute(padded, layout, num_visible)
+        size = round_up(num_tokens, self._sizes)
+        shape = PassShape(size, round_up(num_visible, self._visible_buckets))
         if shape not in self._graphs:
             self.capture(shape)
-        numbers = self._laid_out(pieces, shape.num_tokens)
+        numbers = self._laid_out(pieces, slots, size, self._most_rows(size))
         self._numbers[: len(numbers)].copy_(upload(numbers, self._device))
-        self._states[:num_tokens].copy_(states)
-        self._states[num_tokens : shape.num_tokens].zero_()
-        self._graphs.run(shape, partial(self._compute_buffered, shape.num_tokens))
+        self._states[num_rows:num_tokens].copy_(states)
+        self._states[num_tokens:size].zero_()
+        return self._graphs.run(shape, partial(self._compute_buffered, shape))
+
+    def _most_rows(self, num_tokens: int) -> int:
+        """Return how many of the tokens can be rows."""
+        return min(num_tokens, self._padding_slot)
 
     def _max_tiles(self, num_tokens: int) -> int:
         """Return into how many tiles so many tokens of all slots, padded, can be cut at most."""
         return num_tokens // TILE_POSITIONS + min(num_tokens, self._padding_slot) + 1
 
-    def _laid_out(self, pieces: Sequence[_Piece], num_tokens: int) -> NDArray[np.int64]:
-        """Return slots, positions and tiles of a pass padded to ``num_tokens``, end to end."""
-        num_missing = num_tokens - sum(count for _, _, count in pieces)
+    def _num_numbers(self, num_tokens: int) -> int:
+        return self._most_rows(num_tokens) + 2 * num_tokens + 4 * self._max_tiles(num_tokens)
+
+    def _laid_out(
+        self, pieces: Sequence[_Piece], slots: Sequence[int], num_tokens: int, most_rows: int
+    ) -> NDArray[np.int64]:
+        """Return the numbers of a `_Layout` padded to ``num_tokens``, end to end."""
+        num_rows = len(slots)
+        num_missing = num_tokens - num_rows - _num_tokens(pieces)
         size = min(TILE_POSITIONS, self._caches.table.shape[1] * BLOCK_POSITIONS)
         padding = [
             (self._padding_slot, 0, min(size, num_missing - done))
             for done in range(0, num_missing, size)
         ]
         pieces = [*pieces, *padding]
+        index = np.full(most_rows, self._padding_slot, np.int64)
+        index[:num_rows] = slots
+        rows = np.stack((index[:num_rows], np.zeros(num_rows, np.int64)))
         tiles = np.zeros((self._max_tiles(num_tokens), 4), np.int64)
-        cut = cut_tiles(pieces)
+        cut = cut_tiles(pieces, num_rows)
         tiles[: len(cut)] = cut
-        return np.concatenate((_places(pieces).ravel(), tiles.ravel()))
+        places = np.concatenate((rows, _places(pieces)), axis=1)
+        return np.concatenate((index, places.ravel(), tiles.ravel()))
 
-    def _compute_buffered(self, num_tokens: int) -> Tensor:
-        slots, positions, tiles = torch.split(
-            self._numbers[: 2 * num_tokens + 4 * self._max_tiles(num_tokens)],
-            [num_tokens, num_tokens, 4 * self._max_tiles(num_tokens)],
-        )
-        return self._compute(self._states[:num_tokens], Tokens(slots, positions, tiles.view(-1, 4)))
+    def _layout(self, numbers: Tensor, num_tokens: int, most_rows: int) -> _Layout:
+        sizes = [most_rows, num_tokens, num_tokens, 4 * self._max_tiles(num_tokens)]
+        index, slots, positions, tiles = torch.split(numbers, sizes)
+        return _Layout(index, Tokens(slots, positions, tiles.view(-1, 4)))
 
-    def _compute(self, states: Tensor, tokens: Tokens) -> Tensor:
-        attends = [PrefillAttention(stack, tokens) for stack in self._caches.stacks]
+    def _compute_buffered(self, shape: PassShape) -> Tensor:
+        size = shape.num_tokens
+        numbers = self._numbers[: self._num_numbers(size)]
+        layout = self._layout(numbers, size, self._most_rows(size))
+        return self._compute(self._states[:size], layout, shape.num_visible)
+
+    def _compute(self, states: Tensor, layout: _Layout, num_visible: int) -> Tensor:
+        """Return hidden states of as many tokens as can be rows; ``states`` lacks those of rows."""
+        index, tokens, stacks = layout.index, layout.tokens, self._caches.stacks
+        attends: list[MixedAttention] | list[PrefillAttention]
+        if len(index):
+            inputs = self._model.embed(index)
+            is_row = index != self._padding_slot
+            states = _with_front(is_row[:, None], self._model.flat(inputs), states)
+            positions = _with_front(is_row, inputs.positions, tokens.positions)
+            tokens = replace(tokens, positions=positions)
+            places = (index, inputs.positions)
+            attends = [MixedAttention(stack, tokens, places, num_visible) for stack in stacks]
+        else:
+            attends = [PrefillAttention(stack, tokens) for stack in stacks]
         slots, positions = tokens.slots[None], tokens.positions[None]
-        return self._model.forward(states[None], slots, positions, attends)
+        return self._model.forward(states[None], slots, positions, attends)[0, : len(index)]
 
 
-def _passes(spans: Sequence[PromptSpan[Any]]) -> Iterator[tuple[int, list[_Piece]]]:
-    """Yield first token and pieces of each pass."""
-    first, pieces, room = 0, list[_Piece](), _MAX_TOKENS
+def _with_front(is_new: Tensor, new: Tensor, whole: Tensor) -> Tensor:
+    """Put the first entries of ``new``, as many as there are, in front of those of ``whole``."""
+    num_new = len(new)
+    return torch.cat((torch.where(is_new, new, whole[:num_new]), whole[num_new:]))
+
+
+def _num_tokens(pieces: Sequence[_Piece]) -> int:
+    return sum(count for _, _, count in pieces)
+
+
+def _passes(spans: Sequence[PromptSpan[Any]], most: int) -> Iterator[tuple[int, list[_Piece]]]:
+    """Yield first token and pieces of each pass over at most so many tokens."""
+    first, pieces, room = 0, list[_Piece](), most
     for each in spans:
         start, end = each.start, each.end
         while start < end:
@@ -134,7 +238,7 @@ def _passes(spans: Sequence[PromptSpan[Any]]) -> Iterator[tuple[int, list[_Piece
             start, room = start + count, room - count
             if not room:
                 yield first, pieces
-                first, pieces, room = first + _MAX_TOKENS, [], _MAX_TOKENS
+                first, pieces, room = first + most, [], most
     if pieces:
         yield first, pieces
 
@@ -155,6 +259,8 @@ def _blocks(spans: Sequence[PromptSpan[Any]]) -> Iterator[tuple[int, list[_Piece
 
 def _places(pieces: Sequence[_Piece]) -> NDArray[np.int64]:
     """Return slot and position of every token, ``[2, num_tokens]``."""
+    if not pieces:
+        return np.zeros((2, 0), np.int64)
     slots = [np.full(count, slot, np.int64) for slot, _, count in pieces]
     positions = [np.arange(start, start + count) for _, start, count in pieces]
     return np.stack((np.concatenate(slots), np.concatenate(positions)))

@@ -116,6 +116,10 @@ class PriorModel:
         states = F.embedding(self._next_ids[slots], self.like)[:, None]
         return Inputs(slots, states, positions, self.slots.frames[slots])
 
+    def flat(self, inputs: Inputs) -> Tensor:
+        states: Tensor = inputs.states
+        return states[:, 0]
+
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:

@@ -173,6 +173,10 @@ class LanguageModel:
         text = F.embedding(self._text[slots, frames], self.talker.text_table)
         return Inputs(slots, (self.pending[slots] + text)[:, None], positions, frames)
 
+    def flat(self, inputs: Inputs) -> Tensor:
+        states: Tensor = inputs.states
+        return states[:, 0]
+
     def forward(
         self,
         states: "Tensor | PreNormState",
@@ -236,6 +240,10 @@ class FusedLanguageModel(LanguageModel):
         )
         norm = self.talker.transformer.first_norm
         return Inputs(slots, *frame.embed(slots, self.pending, text, counts, norm))
+
+    def flat(self, inputs: Inputs) -> Tensor:
+        scaled: PreNormState = inputs.states
+        return scaled.states
 
     def _sample_first(
         self, hidden: Tensor, inputs: Inputs, frames: Frames, noise: Tensor, reach: SamplingReach

@@ -32,6 +32,7 @@ def decode(
     table: Tensor,
     places: tuple[Tensor, Tensor],
     num_visible: int,
+    result: Tensor | None = None,
 ) -> Tensor:
     """Keep the newest positions of some rows and attend with them.
 
@@ -44,6 +45,7 @@ def decode(
             a row do not reach across a split. Both were there before any kernel that may still be
             running when this one begins.
         num_visible: at least the largest position plus one.
+        result: where to write, if it is there already; contiguous.
 
     Returns:
         ``[num_tokens, num_heads * head_dim]``.
@@ -53,7 +55,8 @@ def decode(
     num_tokens, num_rows = len(projected.joined), len(slots)
     num_new = num_tokens // num_rows
     num_splits = triton.cdiv(num_visible, _SPLIT_POSITIONS)
-    result = projected.joined.new_empty(num_tokens, shape.num_heads * shape.head_dim)
+    if result is None:
+        result = projected.joined.new_empty(num_tokens, shape.num_heads * shape.head_dim)
     is_whole = num_splits == 1
     sizes = (num_tokens, shape.num_heads, num_splits)
     parts = result if is_whole else result.new_empty((*sizes, shape.head_dim), dtype=torch.float32)

@@ -48,7 +48,9 @@ def keep(
     return queries
 
 
-def attend_tiles(queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor) -> Tensor:
+def attend_tiles(
+    queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor, result: Tensor | None = None
+) -> Tensor:
     """Attend from tokens to the kept positions of their slots, each up to its own.
 
     Args:
@@ -57,13 +59,14 @@ def attend_tiles(queries: Tensor, kept: Tensor, table: Tensor, tiles: Tensor) ->
         table: see `keep`.
         tiles: int64 ``[num_tiles, 4]``: slot, first token, its position, and number of tokens, at
             most `TILE_POSITIONS`, whose positions follow on each other.
+        result: where to write, shape of the queries.
 
     Returns:
-        Shape of the queries; tokens that no tile names are left undefined.
+        Shape of the queries; tokens that no tile names are left as they are, or undefined.
     """
     _, num_heads, head_dim = queries.shape
     num_kv_heads = kept.shape[3]
-    result = torch.empty_like(queries)
+    result = torch.empty_like(queries) if result is None else result
     group = num_heads // num_kv_heads
     rows = min(triton.next_power_of_2(TILE_POSITIONS * group), max(_MAX_ROWS, group))
     part = min(rows // group, TILE_POSITIONS)

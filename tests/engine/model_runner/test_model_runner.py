@@ -87,6 +87,10 @@ class TwoStackModel:
         positions, frames = self.slots.positions[slots], self.slots.frames[slots]
         return Inputs(slots, self.pending[slots][:, None], positions, frames)
 
+    def flat(self, inputs: Inputs) -> Tensor:
+        states: Tensor = inputs.states
+        return states[:, 0]
+
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:

@@ -19,6 +19,7 @@ from antiphon.nn.attention import (
     FrameAttention,
     FrameCache,
     KVShape,
+    MixedAttention,
     PagedCache,
     PrefillAttention,
     Tokens,
@@ -186,6 +187,34 @@ def test_many_heads_share_a_key(use_kernels: Using, monkeypatch: pytest.MonkeyPa
         joined[:, :1],
         rope().at(positions[:, None]),
     )
+
+
+def test_rows_of_a_step_beside_prompts(use_kernels: Using) -> None:
+    """Each is as in a pass of its own, to the bit; the second row's prompt ends in this pass."""
+    rows = [(2, 300), (1, 33)]
+    prompts = tokens_of([(0, 70, 40), (1, 0, 33)])
+    tiles = prompts.tiles.clone()
+    tiles[:, 1] += len(rows)
+    slots, positions = torch.tensor(rows, device=DEVICE).T.contiguous()
+    tokens = Tokens(
+        torch.cat((slots, prompts.slots)), torch.cat((positions, prompts.positions)), tiles
+    )
+    joined, rotation = random(1, len(tokens.slots), WIDTH), rope().at(tokens.positions[None])
+    places = (slots, positions)
+    ours, _ = both(
+        use_kernels, lambda cache: MixedAttention(cache, tokens, places, 301), joined, rotation
+    )
+    padding = torch.tensor([(NUM_SLOTS, 0)] * 18, device=DEVICE).T
+    padded = tuple(torch.cat(each) for each in zip(places, padding, strict=True))
+    attend = MixedAttention(new_cache(), tokens, (padded[0], padded[1]), MAX_POSITIONS)
+    assert torch.equal(attend(1, joined, normed_heads(), rotation), ours)
+    cache, parts = new_cache(), (rotation.cosines, rotation.sines)
+    turned = Rotation(*(part[:, len(rows) :] for part in parts))
+    read = PrefillAttention(cache, prompts)(1, joined[:, len(rows) :], normed_heads(), turned)
+    turned = Rotation(*(part[0, : len(rows), None] for part in parts))
+    step = DecodeAttention(cache, *places, 301)
+    made = step(1, joined[0, : len(rows), None], normed_heads(), turned)
+    assert torch.equal(ours, torch.cat((made.transpose(0, 1), read), dim=1))
 
 
 def test_a_piece_is_read_alike_in_any_company(use_kernels: Using) -> None:
