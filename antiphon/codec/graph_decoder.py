@@ -1,15 +1,17 @@
 """A codec's decoder on a GPU: it reads frames where the model has put them, without waiting.
 
-A run is one CUDA graph over a number of rows and frames. Runs are padded with a row of no stream;
-a row's samples depend neither on its neighbours nor on how its frames are grouped.
+A step's chunks are decoded in one pass, whatever their sizes: their frames stand one below the
+other, and a table says whose each is. A pass is one CUDA graph over a number of frames, padded with
+frames of no stream. A row's samples depend neither on its neighbours nor on how its frames are
+grouped.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,17 +20,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
-from antiphon.engine.runner import row_buckets
+from antiphon.engine.runner import frame_buckets
+from antiphon.nn.codec_layers.frame_table import empty_table, fill, table_of
 from antiphon.nn.codec_layers.state import DoubleBufferedState
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.weights import Progress
 from antiphon.types import Samples
 
-_CHUNK_SIZES = (1, 4, 16)  # more sizes mean smaller batches of each
-_MAX_RUN_FRAMES = 512
+_MAX_CHUNK_FRAMES = 16
+_MAX_PASS_FRAMES = 512
 """Of all rows: a GPU is full long before, and each frame takes 1.5 MB while it is decoded."""
-_RUN_FRAMES_A_SLOT = 4
+_PASS_FRAMES_A_SLOT = 4
 _NUM_PRIMED = 8
 """Primed states that are kept, of a few MB each."""
 
@@ -40,11 +43,13 @@ class SlotDecoder(Protocol):
         """Return a state of fresh slots."""
         ...
 
-    def decode(self, codes: Tensor, slots: Tensor, state: DoubleBufferedState) -> Tensor:
-        """Decode ``codes``, int64 ``[k, n, num_quantizers]``, of ``slots``, int64 ``[k]``.
+    def decode(
+        self, codes: Tensor, table: Tensor, state: DoubleBufferedState, max_row_frames: int
+    ) -> Tensor:
+        """Decode ``codes``, int64 ``[n, num_quantizers]``, of the slots that ``table`` says.
 
         Returns:
-            float32 ``[k, n * samples_per_frame]``.
+            float32 ``[n, samples_per_frame]``.
         """
         ...
 
@@ -55,29 +60,35 @@ class GraphState:
 
     Attributes:
         streams: one row each, and a last one for padding.
-        graphs: by numbers of rows and frames.
-        slots: rows of a run, int64, as many as the largest run has.
-        codes: of a run, int64 ``[num_rows, n, num_quantizers]``, by number of frames.
+        graphs: by number of frames.
+        sizes: these numbers, ascending.
+        table: whose the frames of a pass are, see `antiphon.nn.codec_layers.frame_table`.
+        codes: of a pass, int64 ``[n, num_quantizers]``, as many as the largest has.
         primed: states after priming, by the frames, most recently used last.
     """
 
     streams: DoubleBufferedState
     graphs: Graphs
-    slots: Tensor
-    codes: Mapping[int, Tensor]
+    sizes: tuple[int, ...]
+    table: Tensor
+    codes: Tensor
     primed: OrderedDict[bytes, tuple[Tensor, ...]] = field(default_factory=OrderedDict)
 
     @property
     def num_slots(self) -> int:
-        """Streams; the row after theirs pads runs."""
+        """Streams; the row after theirs pads passes."""
         return len(self.streams.positions) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PendingChunks:
-    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way."""
+    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way.
 
-    downloads: tuple[tuple[tuple[int, ...], Download], ...]
+    Attributes:
+        downloads: of each pass, its rows' slots and numbers of frames, and their samples.
+    """
+
+    downloads: tuple[tuple[Sequence[tuple[int, int]], Download], ...]
 
     @property
     def is_done(self) -> bool:
@@ -88,11 +99,14 @@ class PendingChunks:
             download.wait()
 
     def result(self) -> dict[int, Samples]:
-        return {  # a view would keep the pinned memory of all of them as long
-            slot: samples.copy()
-            for slots, download in self.downloads
-            for slot, samples in zip(slots, download.wait().numpy(), strict=True)
-        }
+        chunks: dict[int, Samples] = {}
+        for rows, download in self.downloads:
+            samples = download.wait().numpy()
+            ends = np.cumsum([0, *(num_frames for _, num_frames in rows)]).tolist()
+            for (slot, _), (start, end) in zip(rows, pairwise(ends), strict=True):
+                # A view would keep the pinned memory of all of them as long.
+                chunks[slot] = samples[start:end].flatten()
+        return chunks
 
 
 class GraphDecoder:
@@ -101,7 +115,7 @@ class GraphDecoder:
     All work is put on the current stream.
     """
 
-    chunk_sizes = _CHUNK_SIZES
+    chunk_sizes = tuple(range(1, _MAX_CHUNK_FRAMES + 1))
     look_ahead_frames = 0
     group_frames = 1
 
@@ -128,21 +142,13 @@ class GraphDecoder:
         """Return fresh streams, their graphs captured."""
         streams = self._decoder.open(num_slots + 1)
         device = streams.memory.device
-        num_rows = _row_buckets(num_slots, 1)[-1]
-        codes = {
-            num_frames: torch.zeros(
-                (_row_buckets(num_slots, num_frames)[-1], num_frames, self._num_quantizers),
-                dtype=torch.int64,
-                device=device,
-            )
-            for num_frames in self.chunk_sizes
-        }
+        sizes = frame_buckets(_max_frames(num_slots))
+        codes = torch.zeros((sizes[-1], self._num_quantizers), dtype=torch.int64, device=device)
         graphs = Graphs(device, is_enabled=self._uses_graphs)
-        slots = torch.full((num_rows,), num_slots, device=device)
-        state = GraphState(streams, graphs, slots, codes)
+        state = GraphState(streams, graphs, sizes, empty_table(sizes[-1], device), codes)
         if graphs.is_enabled:
             torch.cuda.synchronize(device)
-            self._capture(state, num_slots)
+            self._capture(state)
             torch.cuda.synchronize(device)
         return state
 
@@ -182,20 +188,18 @@ class GraphDecoder:
         """Begin to decode chunks; see the protocol."""
         downloads = []
         num_kept = frame_store.shape[1]
-        by_size = sorted(chunks, key=lambda chunk: chunk.num_frames)
-        for num_frames, same_size in groupby(by_size, key=lambda chunk: chunk.num_frames):
-            group, most = list(same_size), _max_rows(state.num_slots, num_frames)
-            for part in (group[first : first + most] for first in range(0, len(group), most)):
-                slots = np.array([chunk.slot for chunk in part])
-                starts = np.array([chunk.start for chunk in part])
-                kept = (starts[:, None] + np.arange(num_frames)) % num_kept
-                if isinstance(frame_store, np.ndarray):
-                    places = np.arange(kept.size).reshape(kept.shape)
-                    frames = upload(frame_store[slots[:, None], kept], state.slots.device)
-                else:
-                    places, frames = slots[:, None] * num_kept + kept, frame_store
-                audio = self._run(slots, places, frames.flatten(0, 1), state)
-                downloads.append((tuple(slots.tolist()), Download(audio)))
+        for part in _passes(chunks, state.sizes[-1]):
+            rows = [(chunk.slot, chunk.num_frames) for chunk in part]
+            kept = np.concatenate(
+                [np.arange(each.start, each.start + each.num_frames) % num_kept for each in part]
+            )
+            slots = np.repeat(*np.array(rows).T)
+            if isinstance(frame_store, np.ndarray):
+                places = np.arange(len(kept))
+                frames = upload(frame_store[slots, kept], state.table.device)
+            else:
+                places, frames = slots * num_kept + kept, frame_store.flatten(0, 1)
+            downloads.append((rows, Download(self._run(rows, places, frames, state))))
         return PendingChunks(tuple(downloads))
 
     def close(self) -> None:
@@ -203,57 +207,69 @@ class GraphDecoder:
 
     def _advance(self, slot: int, frames: NDArray[Any], state: GraphState) -> None:
         """Decode frames of the host, ``[n, num_quantizers]``, whose audio is not used."""
-        store, at = upload(frames, state.slots.device), 0
-        for size in self._sizes(len(frames)):
-            self._run(np.array([slot]), np.arange(at, at + size)[None], store, state)
-            at += size
-
-    def _sizes(self, num_frames: int) -> Iterable[int]:
-        """Cut a number of frames into chunks that there are graphs for."""
-        for size in reversed(self.chunk_sizes):
-            while num_frames >= size:
-                yield size
-                num_frames -= size
+        store, num_frames = upload(frames, state.table.device), len(frames)
+        for start in range(0, num_frames, _MAX_CHUNK_FRAMES):
+            end = min(start + _MAX_CHUNK_FRAMES, num_frames)
+            self._run([(slot, end - start)], np.arange(start, end), store, state)
 
     def _run(
-        self, slots: NDArray[Any], places: NDArray[Any], frames: Tensor, state: GraphState
+        self,
+        rows: Sequence[tuple[int, int]],
+        places: NDArray[Any],
+        frames: Tensor,
+        state: GraphState,
     ) -> Tensor:
-        """Decode ``frames[places]``, int ``[k, n]``; the result holds until the next run."""
-        num_rows, num_frames = places.shape
-        sizes = _row_buckets(state.num_slots, num_frames)
-        key = (round_up(num_rows, sizes), num_frames)
-        both = np.zeros((key[0], 1 + num_frames), np.int64)
-        both[:, 0] = state.num_slots  # the padding row
-        both[:num_rows, 0], both[:num_rows, 1:] = slots, places
-        chosen = upload(both, state.slots.device)
-        state.slots[: key[0]].copy_(chosen[:, 0])
-        state.codes[num_frames][: key[0]].copy_(frames[chosen[:, 1:]])
-        return state.graphs.run(key, partial(self._decode_buffered, state, *key))[:num_rows]
+        """Decode ``frames[places]``, int ``[n]``, of rows; the result holds until the next pass."""
+        size = self._fill(rows, places, frames, state)
+        return state.graphs.run(size, partial(self._decode_buffered, state, size))[: len(places)]
 
-    def _decode_buffered(self, state: GraphState, num_rows: int, num_frames: int) -> Tensor:
-        codes = state.codes[num_frames][:num_rows]
-        return self._decoder.decode(codes, state.slots[:num_rows], state.streams)
+    def _fill(
+        self,
+        rows: Sequence[tuple[int, int]],
+        places: NDArray[Any],
+        frames: Tensor,
+        state: GraphState,
+    ) -> int:
+        """Fill the buffers that a pass reads; return its number of frames."""
+        size = round_up(len(places), state.sizes)
+        table = table_of(rows, size, state.num_slots, _MAX_CHUNK_FRAMES)
+        padded = np.zeros((1, size + 1), np.int64)
+        padded[0, : len(places)] = places
+        given = upload(np.concatenate((table, padded)), state.table.device)
+        fill(state.table, given[:-1])
+        state.codes[:size].copy_(frames[given[-1, :size]])
+        return size
 
-    def _capture(self, state: GraphState, num_slots: int) -> None:
-        keys = [
-            (num_rows, num_frames)
-            for num_frames in self.chunk_sizes
-            for num_rows in _row_buckets(num_slots, num_frames)
-        ]
-        largest_first = sorted(keys, key=lambda key: -key[0] * key[1])  # others fit in its memory
-        for number, key in enumerate(largest_first, start=1):
-            state.graphs.capture(key, partial(self._decode_buffered, state, *key))
+    def _decode_buffered(self, state: GraphState, size: int) -> Tensor:
+        return self._decoder.decode(
+            state.codes[:size], state.table, state.streams, _MAX_CHUNK_FRAMES
+        )
+
+    def _capture(self, state: GraphState) -> None:
+        for number, size in enumerate(reversed(state.sizes), start=1):  # others fit in its memory
+            padding = table_of([], size, state.num_slots, _MAX_CHUNK_FRAMES)
+            fill(state.table, upload(padding, state.table.device))
+            torch.cuda.synchronize(state.table.device)
+            state.graphs.capture(size, partial(self._decode_buffered, state, size))
             if self._progress is not None:
-                self._progress(number, len(keys))
+                self._progress(number, len(state.sizes))
         state.graphs.settle()
 
 
-def _row_buckets(num_slots: int, num_frames: int) -> tuple[int, ...]:
-    """Return the numbers of rows that runs are padded to."""
-    return row_buckets(_max_rows(num_slots, num_frames))
+def _max_frames(num_slots: int) -> int:
+    """Return how many frames a pass has at most; few slots shall not take memory for many."""
+    return min(_MAX_PASS_FRAMES, max(_MAX_CHUNK_FRAMES, _PASS_FRAMES_A_SLOT * num_slots))
 
 
-def _max_rows(num_slots: int, num_frames: int) -> int:
-    """Return how many rows a run has at most; few slots shall not take memory for many."""
-    max_frames = min(_MAX_RUN_FRAMES, max(_CHUNK_SIZES[-1], _RUN_FRAMES_A_SLOT * num_slots))
-    return min(num_slots, max_frames // num_frames)
+def _passes(chunks: Sequence[CodecChunk], max_frames: int) -> Iterator[Sequence[CodecChunk]]:
+    """Part chunks, as few times as their order allows."""
+    part: list[CodecChunk] = []
+    num_frames = 0
+    for chunk in chunks:
+        if num_frames + chunk.num_frames > max_frames:
+            yield part
+            part, num_frames = [], 0
+        part.append(chunk)
+        num_frames += chunk.num_frames
+    if part:
+        yield part

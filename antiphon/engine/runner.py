@@ -15,6 +15,12 @@ from antiphon.models.base import Piece, Prompt
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _ROW_BUCKET_STEP = 128  # beyond the last
 
+FRAME_BUCKETS = (
+    *(1, 2, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256),
+    *(320, 384, 448, 512),
+)
+"""Frames that a pass of a codec on a GPU is rounded up to; more take several passes."""
+
 TOKEN_BUCKETS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024)
 _TOKEN_BUCKET_STEP = 512  # beyond the last
 
@@ -32,6 +38,11 @@ def token_buckets(num_slots: int) -> tuple[int, ...]:
     """
     most, last = TOKEN_BUCKETS[-1] + num_slots, TOKEN_BUCKETS[-1]
     return (*TOKEN_BUCKETS, *range(last + _TOKEN_BUCKET_STEP, most, _TOKEN_BUCKET_STEP), most)
+
+
+def frame_buckets(most: int) -> tuple[int, ...]:
+    """Return the numbers of frames, up to ``most``, that passes of a codec are rounded up to."""
+    return (*(size for size in FRAME_BUCKETS if size < most), most)
 
 
 class PendingStep(Protocol):

@@ -22,7 +22,7 @@ from antiphon.nn.layers import Snake
 
 @dataclass(frozen=True, slots=True)
 class FusedDecoder:
-    """Decodes frames of any slots, at most `max_frames` at a time."""
+    """Decodes frames of any slots, at most `max_frames` of each at a time."""
 
     tables: Tensor
     radians: Tensor
@@ -82,21 +82,27 @@ class FusedDecoder:
             self.tables.new_zeros(num_slots, dtype=torch.int64),
         )
 
-    def decode(self, codes: Tensor, slots: Tensor, state: DoubleBufferedState) -> Tensor:
+    def decode(
+        self, codes: Tensor, table: Tensor, state: DoubleBufferedState, max_row_frames: int
+    ) -> Tensor:
         """Decode the next frames of some slots and advance them.
 
         Args:
-            codes: int64 ``[k, n, num_quantizers]``, ``n`` from 1 to `max_frames`; ids outside the
-                codebooks are clamped into them.
-            slots: int64 ``[k]``; if one is there twice, its audio and state mean nothing.
+            codes: int64 ``[num_frames, num_quantizers]``; ids outside the codebooks are clamped
+                into them.
+            table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`; if a slot has
+                two rows, its audio and state mean nothing.
             state: updated in place.
+            max_row_frames: that a row has, from 1 to `max_frames`.
 
         Returns:
-            float32 ``[k, n * samples_per_frame]`` in [-1, 1].
+            float32 ``[num_frames, samples_per_frame]`` in [-1, 1].
         """
-        assert 1 <= codes.shape[1] <= self.max_frames
+        assert 1 <= max_row_frames <= self.max_frames
         streams = (state.memory, state.turns, state.positions)
-        hidden, rows = begin_frames(codes.contiguous(), self.tables, self.radians, slots, streams)
+        hidden, rows = begin_frames(
+            codes, self.tables, self.radians, table, streams, max_row_frames
+        )
         hidden = convolve(convolve(hidden, self.pre_conv, rows), self.input, rows)
         for layer in self.layers:
             hidden = layer(hidden, rows)
@@ -106,4 +112,4 @@ class FusedDecoder:
         hidden = convolve_snake(hidden, self.widen, rows, self.first_snake)
         for block in self.blocks:
             hidden = block(hidden, rows)
-        return samples(hidden, self.last_conv, rows)
+        return samples(hidden, self.last_conv, rows).view(len(codes), -1)

@@ -189,7 +189,7 @@ class FusedUpsamplingBlock:
 
     def __call__(self, active: Tensor, rows: Rows) -> Tensor:
         """Take the activated input; return the activated output."""
-        config = config_of(self.upsample, active.shape[0] * active.shape[1])
+        config = config_of(self.upsample, active.shape[0])
         both = causal_conv(active, self.upsample, rows, config, snake=self.snakes[0])
         x, active = (_split_columns(each, self.stride) for each in both)
         for unit, snake in zip(self.units, self.snakes[1:], strict=True):
@@ -199,8 +199,8 @@ class FusedUpsamplingBlock:
 
 
 def _split_columns(x: Tensor, stride: int) -> Tensor:
-    """Turn ``[B, t, stride * channels]`` into ``[B, t * stride, channels]``."""
-    return x.view(x.shape[0], x.shape[1] * stride, -1)
+    """Turn ``[t, stride * channels]`` into ``[t * stride, channels]``."""
+    return x.view(x.shape[0] * stride, -1)
 
 
 def convolve(
@@ -212,8 +212,7 @@ def convolve(
     norm_epsilon: float | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    num_columns = x.shape[0] * x.shape[1]
-    config = config_of(conv, num_columns) if norm_epsilon is None else NORM_CONFIG
+    config = config_of(conv, x.shape[0]) if norm_epsilon is None else NORM_CONFIG
     return causal_conv(
         x,
         conv,
@@ -226,7 +225,7 @@ def convolve(
 
 
 def convolve_snake(x: Tensor, conv: ConvWeights, rows: Rows, snake: Snake) -> Tensor:
-    config = config_of(conv, x.shape[0] * x.shape[1])
+    config = config_of(conv, x.shape[0])
     return causal_conv(x, conv, rows, config, snake=snake, keeps_sum=False)[1]
 
 
@@ -234,7 +233,7 @@ def _residual_unit(
     x: Tensor, active: Tensor, unit: UnitWeights, rows: Rows, snake: Snake, *, keeps_sum: bool
 ) -> tuple[Tensor, Tensor]:
     """Run a residual unit on ``x`` and its snake."""
-    num_columns, width = x.shape[0] * x.shape[1], x.shape[2]
+    num_columns, width = x.shape
     config = unit_config(width, num_columns)
     if is_fusible(width) and config is not None:
         return residual_unit(active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum)

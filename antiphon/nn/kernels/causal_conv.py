@@ -1,8 +1,9 @@
 """Causal convolutions of many streams as matrix products that read their state in place.
 
-Columns of all rows stand one below the other; what a tap reads before a row's first column comes
-out of the row's slot. A slot keeps two copies of the columns that came before: all programs read
-the one whose turn it is, and some write the other. Nothing is joined, gathered or put back.
+Columns of all rows stand one below the other, of each row as many as it has frames times the rate
+of the layer. A table says of each frame whose it is; what a tap reads before a row's first column
+comes out of the row's slot. A slot keeps two copies of the columns that came before: all programs
+read the one whose turn it is, and some write the other. Nothing is joined, gathered or put back.
 
 However a product is cut into tiles, a sum runs over taps and channels in the same order in the
 same instructions: a row's result is the same, bit for bit, in any company and in any grouping.
@@ -22,26 +23,37 @@ from antiphon.nn.layers import Snake
 KEPT_CHANNELS = 64
 """Of a program that keeps columns."""
 _MIN_WIDTH = 16  # of a matrix instruction
+_MAX_KEPT_ROWS = 64  # at a time: a pass of many frames may have as many rows, and has few
+
+
+_MAX_KEPT_ROWS = 64  # at a time: a pass of many frames may have as many rows, and has few
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The streams of a call and where they keep what came before.
+    """The frames of a pass: those of one stream after those of another, any number of each.
 
     Attributes:
-        memory: ``[num_slots, row_size]``.
-        slots: of the rows, int64 ``[num_rows]``.
-        turns: which of two copies each row is to read, int32 ``[num_rows]``.
-        starts: frames that each row has decoded before, int64 ``[num_rows]``.
-        rotation: of the frames of the call, float32 ``[num_rows, n, head_dim]``: cosines of half a
-            head, then sines.
+        memory: what streams keep of what came before, ``[num_slots, row_size]``.
+        table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`.
+        rotation: of the frames, float32 ``[num_frames, head_dim]``: cosines of half a head, then
+            sines.
+        max_row_frames: that a row has.
     """
 
     memory: Tensor
-    slots: Tensor
-    turns: Tensor
-    starts: Tensor
+    table: Tensor
     rotation: Tensor
+    max_row_frames: int
+
+    @property
+    def num_frames(self) -> int:
+        return self.rotation.shape[0]
+
+    def num_keepers(self, num_channels: int) -> int:
+        """Return how many programs keep columns of so many channels."""
+        parts = -(-num_channels // KEPT_CHANNELS)
+        return min(self.num_frames, _MAX_KEPT_ROWS) * parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,7 @@ def causal_conv(
     """Convolve, activate, add; and keep the last columns for the next call.
 
     Args:
-        x: ``[num_rows, t, num_in]``.
+        x: ``[num_frames * rate, num_in]``.
         conv: the convolution.
         rows: of ``x``.
         config: how to cut it.
@@ -113,24 +125,24 @@ def causal_conv(
         keeps_sum: whether the sum itself is wanted beside what ``snake`` makes of it.
 
     Returns:
-        The sum and the activated sum, ``[num_rows, t, num_out]`` (half of that with "gate"); one
-        that is not wanted is the other.
+        The sum and the activated sum, ``[num_frames * rate, num_out]`` (half of that with "gate");
+        one that is not wanted is the other.
     """
-    num_rows, length, num_in = x.shape
+    num_columns, num_in = x.shape
     assert x.is_contiguous()
     assert num_in == conv.num_in
     width = conv.num_out // 2 if activation == "gate" else conv.num_out
-    result = x.new_empty(num_rows, length, width)
+    result = x.new_empty(num_columns, width)
     active = torch.empty_like(result) if snake is not None and keeps_sum else result
-    num_columns = num_rows * length
     num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)
-    num_keepers = num_rows * triton.cdiv(num_in, KEPT_CHANNELS) if conv.num_before else 0
+    num_keepers = rows.num_keepers(num_in) if conv.num_before else 0
     is_early = overlaps(x)
     frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
     _causal_conv[(num_tiles + num_keepers,)](
-        x, rows.memory, rows.slots, rows.turns, conv.weight, conv.bias, residual,
+        x, rows.memory, rows.table, conv.weight, conv.bias, residual,
         frequency, amplitude, result, active,
-        num_columns, length, rows.memory.stride(0), conv.offset, norm_epsilon or 0.0,
+        num_columns, num_columns // rows.num_frames, rows.table.stride(0), rows.memory.stride(0),
+        conv.offset, norm_epsilon or 0.0,
         NUM_IN=num_in, NUM_OUT=conv.num_out, NUM_TAPS=conv.num_taps, DILATION=conv.dilation,
         ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=conv.bias is not None,
         HAS_RESIDUAL=residual is not None, HAS_SNAKE=snake is not None,
@@ -151,49 +163,92 @@ def _inputs_of(config: KernelConfig, num_in: int) -> int:
 
 
 @triton.jit
+def slots_of(table, size) -> tl.tensor:
+    """Return where the frames' slots are in a table."""
+    return table
+
+
+@triton.jit
+def places_of(table, size) -> tl.tensor:
+    """Return where the frames' places in their rows are."""
+    return table + size
+
+
+@triton.jit
+def offsets_of(table, size) -> tl.tensor:
+    """Return where the rows' first frames are."""
+    return table + 2 * size
+
+
+@triton.jit
+def num_rows_of(table, size) -> tl.tensor:
+    """Return the number of rows."""
+    return tl.load(table + 3 * size)
+
+
+@triton.jit
+def turns_of(table, size) -> tl.tensor:
+    """Return where it is which of two copies a frame's row is to read."""
+    return table + 4 * size
+
+
+@triton.jit
+def positions_of(table, size) -> tl.tensor:
+    """Return where the frames' positions in their streams are."""
+    return table + 5 * size
+
+
+@triton.jit
 def keep_columns(
-    x, memory, slots, turns, keeper, length, row_size, offset,
+    x, memory, table, keeper, num_keepers, rate, size, row_size, offset,
     WIDTH: tl.constexpr, BEFORE: tl.constexpr, KEPT: tl.constexpr,
 ) -> None:  # fmt: skip
     """Put the last columns of the past and ``x`` into the copy that is not read in this call.
 
-    One of ``ceil(WIDTH / KEPT)`` keepers of a row keeps some of its channels.
+    One of ``ceil(WIDTH / KEPT)`` keepers of a row keeps some of its channels. If there are fewer
+    keepers than that for all rows, they go on to others.
     """
     NUM_PARTS: tl.constexpr = (WIDTH + KEPT - 1) // KEPT
-    row = keeper // NUM_PARTS
-    turn = tl.load(turns + row)
-    copies = memory + tl.load(slots + row) * row_size + offset
-    before = copies + turn * (BEFORE * WIDTH)
-    after = copies + (1 - turn) * (BEFORE * WIDTH)
     column = tl.arange(0, triton.next_power_of_2(BEFORE))
     channel = (keeper % NUM_PARTS) * KEPT + tl.arange(0, KEPT)
     inside = (column < BEFORE)[:, None] & (channel < WIDTH)[None, :]
-    source = column + length - BEFORE
-    present = x + row.to(tl.int64) * length * WIDTH + source * WIDTH
-    start = tl.where(source >= 0, present, before + (column + length) * WIDTH)
-    value = tl.load(start[:, None] + channel[None, :], mask=inside, other=0.0)
-    tl.store(after + column[:, None] * WIDTH + channel[None, :], value, mask=inside)
+    for row in range(keeper // NUM_PARTS, num_rows_of(table, size), num_keepers // NUM_PARTS):
+        frame = tl.load(offsets_of(table, size) + row)
+        length = (tl.load(offsets_of(table, size) + row + 1) - frame) * rate
+        turn = tl.load(turns_of(table, size) + frame)
+        slot = tl.load(slots_of(table, size) + frame).to(tl.int64)
+        copies = memory + slot * row_size + offset
+        before = copies + turn * (BEFORE * WIDTH)
+        after = copies + (1 - turn) * (BEFORE * WIDTH)
+        source = column + length - BEFORE
+        present = x + frame.to(tl.int64) * rate * WIDTH + source * WIDTH
+        start = tl.where(source >= 0, present, before + (column + length) * WIDTH)
+        value = tl.load(start[:, None] + channel[None, :], mask=inside, other=0.0)
+        tl.store(after + column[:, None] * WIDTH + channel[None, :], value, mask=inside)
 
 
 @triton.jit
 def column_sources(
-    x, memory, slots, turns, columns, length, row_size, offset,
+    x, memory, table, columns, rate, size, row_size, offset,
     NUM_IN: tl.constexpr, BEFORE: tl.constexpr,
 ) -> tuple[tl.tensor, ...]:  # fmt: skip
-    """Return where columns are, where they would be in the past, and their places in a row."""
-    row = columns // length
-    place = columns % length
+    """Return where columns are, where they would be in the past, and their places in a row.
+
+    The latter two mean nothing if nothing is read of the past.
+    """
     present = x + columns.to(tl.int64) * NUM_IN
     if BEFORE == 0:
-        return present, present, place
-    slot = tl.load(slots + row)
-    first = (tl.load(turns + row) * BEFORE + BEFORE + place) * NUM_IN
+        return present, present, columns
+    frame = columns // rate
+    place = tl.load(places_of(table, size) + frame) * rate + columns % rate
+    slot = tl.load(slots_of(table, size) + frame).to(tl.int64)
+    first = (tl.load(turns_of(table, size) + frame) * BEFORE + BEFORE + place) * NUM_IN
     return present, memory + slot * row_size + offset + first, place
 
 
 @triton.jit
 def _multiply(
-    x, memory, slots, turns, weight, columns, is_column, outputs, length, row_size, offset, epsilon,
+    x, memory, table, weight, columns, is_column, outputs, rate, size, row_size, offset, epsilon,
     NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, NUM_TAPS: tl.constexpr, DILATION: tl.constexpr,
     HAS_NORM: tl.constexpr, COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
 ):  # fmt: skip
@@ -202,7 +257,7 @@ def _multiply(
     NUM_STEPS: tl.constexpr = (NUM_IN + INPUTS - 1) // INPUTS
     inputs = tl.arange(0, INPUTS)
     present, past, place = column_sources(
-        x, memory, slots, turns, columns, length, row_size, offset, NUM_IN, BEFORE
+        x, memory, table, columns, rate, size, row_size, offset, NUM_IN, BEFORE
     )
     present, past = present[:, None] + inputs[None, :], past[:, None] + inputs[None, :]
     place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # a loop converts no layouts
@@ -237,10 +292,10 @@ def _multiply(
     return total
 
 
-@triton.jit(do_not_specialize=["num_columns", "length"])
+@triton.jit(do_not_specialize=["num_columns", "rate"])
 def _causal_conv(
-    x, memory, slots, turns, weight, bias, residual, frequency, amplitude, result, active,
-    num_columns, length, row_size, offset, epsilon,
+    x, memory, table, weight, bias, residual, frequency, amplitude, result, active,
+    num_columns, rate, size, row_size, offset, epsilon,
     NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, NUM_TAPS: tl.constexpr, DILATION: tl.constexpr,
     ACTIVATION: tl.constexpr, HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr,
     HAS_RESIDUAL: tl.constexpr, HAS_SNAKE: tl.constexpr, KEEPS_SUM: tl.constexpr,
@@ -257,17 +312,17 @@ def _causal_conv(
     num_tiles = tl.cdiv(num_columns, COLUMNS) * NUM_PARTS
     if program >= num_tiles:
         if BEFORE > 0:
-            keeper = program - num_tiles
             keep_columns(
-                x, memory, slots, turns, keeper, length, row_size, offset, NUM_IN, BEFORE, KEPT
-            )
+                x, memory, table, program - num_tiles, tl.num_programs(0) - num_tiles,
+                rate, size, row_size, offset, NUM_IN, BEFORE, KEPT,
+            )  # fmt: skip
     else:
         columns = (program // NUM_PARTS) * COLUMNS + tl.arange(0, COLUMNS)
         is_column = columns < num_columns
         columns = tl.minimum(columns, num_columns - 1)
         outputs = (program % NUM_PARTS) * OUTPUTS + tl.arange(0, OUTPUTS)
         total = _multiply(
-            x, memory, slots, turns, weight, columns, is_column, outputs, length, row_size, offset,
+            x, memory, table, weight, columns, is_column, outputs, rate, size, row_size, offset,
             epsilon, NUM_IN, NUM_OUT, NUM_TAPS, DILATION, HAS_NORM, COLUMNS, OUTPUTS, INPUTS,
         )  # fmt: skip
         if HAS_BIAS:
@@ -285,7 +340,7 @@ def _causal_conv(
         if KEEPS_SUM:
             tl.store(result + spots, narrowed(total, result.dtype.element_ty), mask=inside)
         if HAS_SNAKE:
-            rate = tl.load(frequency + channels, mask=channels < WIDTH, other=0.0)
-            size = tl.load(amplitude + channels, mask=channels < WIDTH, other=0.0)
-            total = snake_of(total, rate[None, :], size[None, :])
+            rates = tl.load(frequency + channels, mask=channels < WIDTH, other=0.0)
+            sizes = tl.load(amplitude + channels, mask=channels < WIDTH, other=0.0)
+            total = snake_of(total, rates[None, :], sizes[None, :])
             tl.store(active + spots, narrowed(total, active.dtype.element_ty), mask=inside)

@@ -11,6 +11,10 @@ from antiphon.nn.kernels.causal_conv import (
     Rows,
     column_sources,
     keep_columns,
+    offsets_of,
+    positions_of,
+    slots_of,
+    turns_of,
 )
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed
@@ -23,38 +27,33 @@ def begin_frames(
     codes: Tensor,
     tables: Tensor,
     radians: Tensor,
-    slots: Tensor,
+    table: Tensor,
     streams: tuple[Tensor, Tensor, Tensor],
+    max_row_frames: int,
 ) -> tuple[Tensor, Rows]:
     """Sum up the vectors of each frame's codes, and move the streams on by these frames.
 
     Args:
-        codes: int64 ``[num_rows, n, num_tables]``; ids outside the tables are clamped into them.
+        codes: int64 ``[num_frames, num_tables]``; ids outside the tables are clamped into them.
         tables: ``[num_tables, table_size, width]``.
         radians: by which each position turns halves of a head on, float32 ``[head_dim // 2]``.
-        slots: of the rows, int64 ``[num_rows]``.
+        table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`; filled in.
         streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
             ``[num_slots]``; the last two are updated.
+        max_row_frames: that a row has.
 
     Returns:
-        The sums, ``[num_rows, n, width]``, and where the streams were before.
+        The sums, ``[num_frames, width]``, and where the streams were before.
     """
     memory, turns, positions = streams
-    num_rows, num_frames, num_tables = codes.shape
+    num_frames, num_tables = codes.shape
     _, table_size, width = tables.shape
     half = len(radians)
-    rows = Rows(
-        memory,
-        slots,
-        turns=torch.empty_like(slots, dtype=torch.int32),
-        starts=torch.empty_like(slots),
-        rotation=radians.new_empty(num_rows, num_frames, 2 * half),
-    )
-    sums = tables.new_empty(num_rows, num_frames, width)
+    rows = Rows(memory, table, radians.new_empty(num_frames, 2 * half), max_row_frames)
+    sums = tables.new_empty(num_frames, width)
     is_early = overlaps(codes)
-    _begin_frames[(num_rows * num_frames,)](
-        codes, tables, radians, slots, turns, positions, rows.turns, rows.starts, rows.rotation,
-        sums, num_frames,
+    _begin_frames[(num_frames,)](
+        codes, tables, radians, table, turns, positions, rows.rotation, sums, table.stride(0),
         NUM_TABLES=num_tables, TABLE_SIZE=table_size, WIDTH=width, HALF=half,
         BLOCK=triton.next_power_of_2(width), OVERLAPS=is_early,
         launch_pdl=is_early, num_warps=4,
@@ -68,7 +67,7 @@ def depthwise_norm(
     """Convolve each channel with its own taps, then norm each column; keep the last columns.
 
     Args:
-        x: ``[num_rows, t, channels]``.
+        x: ``[num_frames * rate, channels]``.
         conv: weight ``[num_taps, channels]`` (so ``num_out`` is the channels), undilated.
         rows: of ``x``.
         norm: weight and bias of a LayerNorm, float32.
@@ -77,15 +76,15 @@ def depthwise_norm(
     Returns:
         Shape of ``x``.
     """
-    num_rows, length, width = x.shape
+    num_columns, width = x.shape
     assert x.is_contiguous()
     result = torch.empty_like(x)
-    num_columns = num_rows * length
-    num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
+    num_keepers = rows.num_keepers(width)
     is_early = overlaps(x)
     _depthwise_norm[(num_columns + num_keepers,)](
-        x, rows.memory, rows.slots, rows.turns, conv.weight, conv.bias, *norm, result, num_columns,
-        length, rows.memory.stride(0), conv.offset, epsilon,
+        x, rows.memory, rows.table, conv.weight, conv.bias, *norm, result, num_columns,
+        num_columns // rows.num_frames, rows.table.stride(0), rows.memory.stride(0), conv.offset,
+        epsilon,
         WIDTH=width, BEFORE=conv.weight.shape[0] - 1, BLOCK=triton.next_power_of_2(width),
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
         launch_pdl=is_early, num_warps=4,
@@ -97,23 +96,22 @@ def samples(x: Tensor, conv: ConvWeights, rows: Rows) -> Tensor:
     """Convolve to one channel and clamp to [-1, 1]; keep the last columns for the next call.
 
     Args:
-        x: ``[num_rows, t, channels]``.
+        x: ``[num_frames * rate, channels]``.
         conv: weight float32 ``[num_taps * channels, 1]``, undilated.
         rows: of ``x``.
 
     Returns:
-        float32 ``[num_rows, t]``.
+        float32 ``[num_frames * rate]``.
     """
-    num_rows, length, width = x.shape
+    num_columns, width = x.shape
     assert x.is_contiguous()
     assert conv.dilation == 1
-    result = x.new_empty(num_rows, length, dtype=torch.float32)
-    num_columns = num_rows * length
-    num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
+    result = x.new_empty(num_columns, dtype=torch.float32)
+    num_keepers = rows.num_keepers(width)
     is_early = overlaps(x)
     _samples[(triton.cdiv(num_columns, _SAMPLES) + num_keepers,)](
-        x, rows.memory, rows.slots, rows.turns, conv.weight, conv.bias, result, num_columns, length,
-        rows.memory.stride(0), conv.offset,
+        x, rows.memory, rows.table, conv.weight, conv.bias, result, num_columns,
+        num_columns // rows.num_frames, rows.table.stride(0), rows.memory.stride(0), conv.offset,
         WIDTH=width, BEFORE=conv.num_before, COLUMNS=_SAMPLES, CHANNELS=_SAMPLE_CHANNELS,
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
         launch_pdl=is_early, num_warps=4,
@@ -121,9 +119,9 @@ def samples(x: Tensor, conv: ConvWeights, rows: Rows) -> Tensor:
     return result
 
 
-@triton.jit(do_not_specialize=["num_frames"])
+@triton.jit
 def _begin_frames(
-    codes, tables, radians, slots, turns, positions, row_turns, starts, rotation, sums, num_frames,
+    codes, tables, radians, table, turns, positions, rotation, sums, size,
     NUM_TABLES: tl.constexpr, TABLE_SIZE: tl.constexpr, WIDTH: tl.constexpr, HALF: tl.constexpr,
     BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
@@ -132,47 +130,51 @@ def _begin_frames(
     channels = tl.arange(0, BLOCK)
     inside = channels < WIDTH
     total = tl.zeros((BLOCK,), tl.float32)
-    for table in range(NUM_TABLES):
-        code = tl.load(codes + frame * NUM_TABLES + table)
+    for each in range(NUM_TABLES):
+        code = tl.load(codes + frame * NUM_TABLES + each)
         code = tl.minimum(tl.maximum(code, 0), TABLE_SIZE - 1)
-        places = tables + (table * TABLE_SIZE + code) * WIDTH + channels
+        places = tables + (each * TABLE_SIZE + code) * WIDTH + channels
         total += tl.load(places, mask=inside, other=0.0).to(tl.float32)
     tl.store(sums + frame * WIDTH + channels, narrowed(total, sums.dtype.element_ty), mask=inside)
-    if frame % num_frames == 0:
-        row = frame // num_frames
-        slot = tl.load(slots + row)
+    first = tl.load(offsets_of(table, size) + frame)  # of the row of the same number, if any
+    end = tl.load(offsets_of(table, size) + frame + 1)
+    if first < end:
+        slot = tl.load(slots_of(table, size) + first).to(tl.int64)
         turn = tl.load(turns + slot)
         start = tl.load(positions + slot)
-        tl.store(row_turns + row, turn)
-        tl.store(starts + row, start)
         tl.store(turns + slot, 1 - turn)
-        tl.store(positions + slot, start + num_frames)
+        tl.store(positions + slot, start + end - first)
         number = tl.arange(0, HALF)
         rate = tl.load(radians + number)
-        for later in range(num_frames):
-            angle = (start + later).to(tl.float32) * rate
-            places = rotation + (frame + later) * (2 * HALF) + number
-            tl.store(places, tl.cos(angle))
-            tl.store(places + HALF, tl.sin(angle))
+        for later in range(first, end):
+            position = start + later - first
+            tl.store(turns_of(table, size) + later, turn)
+            tl.store(positions_of(table, size) + later, position.to(tl.int32))
+            angle = position.to(tl.float32) * rate
+            spots = rotation + later * (2 * HALF) + number
+            tl.store(spots, tl.cos(angle))
+            tl.store(spots + HALF, tl.sin(angle))
 
 
-@triton.jit(do_not_specialize=["num_columns", "length"])
+@triton.jit(do_not_specialize=["num_columns", "rate"])
 def _depthwise_norm(
-    x, memory, slots, turns, weight, bias, norm_weight, norm_bias, result,
-    num_columns, length, row_size, offset, epsilon,
+    x, memory, table, weight, bias, norm_weight, norm_bias, result,
+    num_columns, rate, size, row_size, offset, epsilon,
     WIDTH: tl.constexpr, BEFORE: tl.constexpr, BLOCK: tl.constexpr, KEPT: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     await_others(OVERLAPS)
     program = tl.program_id(0)
     if program >= num_columns:
-        keeper = program - num_columns
-        keep_columns(x, memory, slots, turns, keeper, length, row_size, offset, WIDTH, BEFORE, KEPT)
+        keep_columns(
+            x, memory, table, program - num_columns, tl.num_programs(0) - num_columns,
+            rate, size, row_size, offset, WIDTH, BEFORE, KEPT,
+        )  # fmt: skip
     else:
         channels = tl.arange(0, BLOCK)
         inside = channels < WIDTH
         present, past, place = column_sources(
-            x, memory, slots, turns, program, length, row_size, offset, WIDTH, BEFORE
+            x, memory, table, program, rate, size, row_size, offset, WIDTH, BEFORE
         )
         total = tl.load(bias + channels, mask=inside, other=0.0)
         for tap in tl.static_range(BEFORE + 1):
@@ -191,9 +193,9 @@ def _depthwise_norm(
         tl.store(places, narrowed(normed, result.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["num_columns", "length"])
+@triton.jit(do_not_specialize=["num_columns", "rate"])
 def _samples(
-    x, memory, slots, turns, weight, bias, result, num_columns, length, row_size, offset,
+    x, memory, table, weight, bias, result, num_columns, rate, size, row_size, offset,
     WIDTH: tl.constexpr, BEFORE: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
     KEPT: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
@@ -201,14 +203,16 @@ def _samples(
     program = tl.program_id(0)
     num_tiles = tl.cdiv(num_columns, COLUMNS)
     if program >= num_tiles:
-        keeper = program - num_tiles
-        keep_columns(x, memory, slots, turns, keeper, length, row_size, offset, WIDTH, BEFORE, KEPT)
+        keep_columns(
+            x, memory, table, program - num_tiles, tl.num_programs(0) - num_tiles,
+            rate, size, row_size, offset, WIDTH, BEFORE, KEPT,
+        )  # fmt: skip
     else:
         columns = program * COLUMNS + tl.arange(0, COLUMNS)
         is_column = columns < num_columns
         columns = tl.minimum(columns, num_columns - 1)
         present, past, place = column_sources(
-            x, memory, slots, turns, columns, length, row_size, offset, WIDTH, BEFORE
+            x, memory, table, columns, rate, size, row_size, offset, WIDTH, BEFORE
         )
         total = tl.zeros((COLUMNS, CHANNELS), tl.float32)
         for tap in tl.static_range(BEFORE + 1):

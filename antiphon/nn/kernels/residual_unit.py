@@ -70,7 +70,7 @@ def residual_unit(
     """Convolve twice, add, activate; and keep the last columns for the next call.
 
     Args:
-        active: what goes into the unit's first convolution, ``[num_rows, t, channels]``.
+        active: what goes into the unit's first convolution, ``[num_frames * rate, channels]``.
         residual: what it is a snake of, of the same shape.
         unit: the weights.
         rows: of ``active``.
@@ -81,23 +81,23 @@ def residual_unit(
     Returns:
         The sum and the activated sum; a sum that is not wanted is the other.
     """
-    num_rows, length, width = active.shape
+    num_columns, width = active.shape
     assert active.is_contiguous()
     assert residual.is_contiguous()
     assert is_fusible(width)
     result = torch.empty_like(active)
     following = torch.empty_like(active) if keeps_sum else result
-    num_columns = num_rows * length
     large = triton.next_power_of_2(width) // 2
     num_tiles = triton.cdiv(num_columns, config.columns)
-    num_keepers = num_rows * triton.cdiv(width, KEPT_CHANNELS)
+    num_keepers = rows.num_keepers(width)
     dilated, pointwise = unit.dilated, unit.pointwise
     is_early = overlaps(active)
     _residual_unit[(num_tiles + num_keepers,)](
-        active, residual, rows.memory, rows.slots, rows.turns, dilated.weight, dilated.bias,
+        active, residual, rows.memory, rows.table, dilated.weight, dilated.bias,
         unit.snake.frequency, unit.snake.amplitude, pointwise.weight, pointwise.bias,
         snake.frequency, snake.amplitude, result, following,
-        num_columns, length, rows.memory.stride(0), dilated.offset,
+        num_columns, num_columns // rows.num_frames, rows.table.stride(0), rows.memory.stride(0),
+        dilated.offset,
         NUM_TAPS=dilated.num_taps, DILATION=dilated.dilation,
         BY_INPUT=pointwise.weight.stride(0), BY_OUTPUT=pointwise.weight.stride(1),
         LARGE=large, SMALL=width - large, KEEPS_SUM=keeps_sum,
@@ -119,21 +119,21 @@ def _end(
     total += tl.load(residual + spots, mask=inside, other=0.0).to(tl.float32)
     if KEEPS_SUM:
         tl.store(result + spots, narrowed(total, result.dtype.element_ty), mask=inside)
-    rate, size = tl.load(frequency + channels), tl.load(amplitude + channels)
-    total = snake_of(total, rate[None, :], size[None, :])
+    rates, sizes = tl.load(frequency + channels), tl.load(amplitude + channels)
+    total = snake_of(total, rates[None, :], sizes[None, :])
     tl.store(following + spots, narrowed(total, following.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _between(total, channels, bias, frequency, amplitude, dtype: tl.constexpr):
     total += tl.load(bias + channels)[None, :]
-    rate, size = tl.load(frequency + channels), tl.load(amplitude + channels)
-    return narrowed(snake_of(total, rate[None, :], size[None, :]), dtype)
+    rates, sizes = tl.load(frequency + channels), tl.load(amplitude + channels)
+    return narrowed(snake_of(total, rates[None, :], sizes[None, :]), dtype)
 
 
 @triton.jit
 def _multiply(
-    active, memory, slots, turns, dilated, columns, is_column, length, row_size, offset, low, high,
+    active, memory, table, dilated, columns, is_column, rate, size, row_size, offset, low, high,
     NUM_TAPS: tl.constexpr, DILATION: tl.constexpr, LARGE: tl.constexpr, SMALL: tl.constexpr,
     COLUMNS: tl.constexpr, INPUTS: tl.constexpr,
 ):  # fmt: skip
@@ -143,7 +143,7 @@ def _multiply(
     NUM_STEPS: tl.constexpr = WIDTH // INPUTS
     inputs = tl.arange(0, INPUTS)
     present, past, place = column_sources(
-        active, memory, slots, turns, columns, length, row_size, offset, WIDTH, BEFORE
+        active, memory, table, columns, rate, size, row_size, offset, WIDTH, BEFORE
     )
     present, past = present[:, None] + inputs[None, :], past[:, None] + inputs[None, :]
     place = place[:, None] + tl.zeros((1, INPUTS), tl.int32)  # a loop converts no layouts
@@ -162,11 +162,11 @@ def _multiply(
     return lower, upper
 
 
-@triton.jit(do_not_specialize=["num_columns", "length"])
+@triton.jit(do_not_specialize=["num_columns", "rate"])
 def _residual_unit(
-    active, residual, memory, slots, turns, dilated, dilated_bias, frequency, amplitude,
+    active, residual, memory, table, dilated, dilated_bias, frequency, amplitude,
     pointwise, pointwise_bias, next_frequency, next_amplitude, result, following,
-    num_columns, length, row_size, offset,
+    num_columns, rate, size, row_size, offset,
     NUM_TAPS: tl.constexpr, DILATION: tl.constexpr, BY_INPUT: tl.constexpr, BY_OUTPUT: tl.constexpr,
     LARGE: tl.constexpr, SMALL: tl.constexpr, KEEPS_SUM: tl.constexpr,
     COLUMNS: tl.constexpr, INPUTS: tl.constexpr, KEPT: tl.constexpr, OVERLAPS: tl.constexpr,
@@ -177,8 +177,8 @@ def _residual_unit(
     num_tiles = tl.cdiv(num_columns, COLUMNS)
     if program >= num_tiles:
         keep_columns(
-            active, memory, slots, turns, program - num_tiles, length, row_size, offset,
-            WIDTH, (NUM_TAPS - 1) * DILATION, KEPT,
+            active, memory, table, program - num_tiles, tl.num_programs(0) - num_tiles,
+            rate, size, row_size, offset, WIDTH, (NUM_TAPS - 1) * DILATION, KEPT,
         )  # fmt: skip
     else:
         columns = program * COLUMNS + tl.arange(0, COLUMNS)
@@ -186,7 +186,7 @@ def _residual_unit(
         columns = tl.minimum(columns, num_columns - 1)
         low, high = tl.arange(0, LARGE), LARGE + tl.arange(0, SMALL)
         lower, upper = _multiply(
-            active, memory, slots, turns, dilated, columns, is_column, length, row_size, offset,
+            active, memory, table, dilated, columns, is_column, rate, size, row_size, offset,
             low, high, NUM_TAPS, DILATION, LARGE, SMALL, COLUMNS, INPUTS,
         )  # fmt: skip
         dtype: tl.constexpr = active.dtype.element_ty

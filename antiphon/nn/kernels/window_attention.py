@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.causal_conv import Rows
+from antiphon.nn.kernels.causal_conv import Rows, offsets_of, positions_of, slots_of
 from antiphon.nn.kernels.pdl import await_others, overlaps
 
 _MIN_QUERIES = 16  # rows that a matrix instruction wants
@@ -39,26 +39,26 @@ def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
     """Attend from new frames, and keep their keys and values.
 
     Args:
-        joined: ``[num_rows, n, (num_heads + 2 * num_kv_heads) * head_dim]``: queries, keys, values,
+        joined: ``[num_frames, (num_heads + 2 * num_kv_heads) * head_dim]``: queries, keys, values,
             not rotated yet.
         ring: of the layer.
         rows: of ``joined``.
 
     Returns:
-        ``[num_rows, n, num_heads * head_dim]``.
+        ``[num_frames, num_heads * head_dim]``.
     """
-    num_rows, num_frames, _ = joined.shape
-    assert num_frames <= ring.num_keys - ring.window + 1
+    num_frames = joined.shape[0]
+    assert rows.max_row_frames <= ring.num_keys - ring.window + 1
     group = ring.num_heads // ring.num_kv_heads
-    result = joined.new_empty(num_rows, num_frames, ring.num_heads * ring.head_dim)
+    result = joined.new_empty(num_frames, ring.num_heads * ring.head_dim)
     is_early = overlaps(joined)
-    _attend_window[(num_rows, ring.num_kv_heads)](
-        joined, rows.memory, rows.slots, rows.starts, rows.rotation, result, num_frames,
-        rows.memory.stride(0), ring.offset, ring.head_dim**-0.5,
+    _attend_window[(num_frames, ring.num_kv_heads)](
+        joined, rows.memory, rows.table, rows.rotation, result,
+        rows.table.stride(0), rows.memory.stride(0), ring.offset, ring.head_dim**-0.5,
         NUM_HEADS=ring.num_heads, NUM_KV_HEADS=ring.num_kv_heads, HEAD_DIM=ring.head_dim,
         WINDOW=ring.window, NUM_KEYS=ring.num_keys, KEYS=triton.next_power_of_2(ring.num_keys),
-        QUERIES=max(_MIN_QUERIES, triton.next_power_of_2(num_frames * group)), OVERLAPS=is_early,
-        launch_pdl=is_early, num_warps=4,
+        QUERIES=max(_MIN_QUERIES, triton.next_power_of_2(rows.max_row_frames * group)),
+        OVERLAPS=is_early, launch_pdl=is_early, num_warps=4,
     )  # fmt: skip
     return result
 
@@ -78,9 +78,9 @@ def _rotated(start, rotation, frame, is_new, mask, HEAD_DIM: tl.constexpr):
     return (value.to(tl.float32) * cosine + other * sine).to(value.dtype)
 
 
-@triton.jit(do_not_specialize=["num_frames"])
+@triton.jit
 def _attend_window(
-    joined, memory, slots, starts, rotation, result, num_frames, row_size, offset, scale,
+    joined, memory, table, rotation, result, size, row_size, offset, scale,
     NUM_HEADS: tl.constexpr, NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
     WINDOW: tl.constexpr, NUM_KEYS: tl.constexpr, KEYS: tl.constexpr, QUERIES: tl.constexpr,
     OVERLAPS: tl.constexpr,
@@ -89,10 +89,15 @@ def _attend_window(
     GROUP: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
     NUM_JOINED: tl.constexpr = NUM_HEADS + 2 * NUM_KV_HEADS
     row, kv_head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(starts + row)
+    first = tl.load(offsets_of(table, size) + row)
+    num_frames = tl.load(offsets_of(table, size) + row + 1) - first
+    if num_frames == 0:  # a pass has at most as many rows as frames
+        return
+    start = tl.load(positions_of(table, size) + first)
+    slot = tl.load(slots_of(table, size) + first).to(tl.int64)
     number = tl.arange(0, HEAD_DIM)
-    frames = joined + row.to(tl.int64) * num_frames * NUM_JOINED * HEAD_DIM
-    rotation += row * num_frames * HEAD_DIM
+    frames = joined + first.to(tl.int64) * NUM_JOINED * HEAD_DIM
+    rotation += first * HEAD_DIM
 
     query = tl.arange(0, QUERIES)
     is_query = query < num_frames * GROUP
@@ -108,7 +113,7 @@ def _attend_window(
     is_new = is_key & (held >= start)
     frame = tl.where(is_new, held - start, 0)
     new_key = frames + (frame * NUM_JOINED + NUM_HEADS + kv_head) * HEAD_DIM
-    ring = memory + tl.load(slots + row) * row_size + offset
+    ring = memory + slot * row_size + offset
     kept_key = ring + (key * (2 * NUM_KV_HEADS) + kv_head) * HEAD_DIM
     key_start = tl.where(is_new, new_key, kept_key)
     keys = _rotated(key_start, rotation, frame, is_new, is_key, HEAD_DIM)
@@ -123,7 +128,7 @@ def _attend_window(
     scores = tl.where(is_visible, scores, -1e30)
     weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
     attended = tl.dot(weights.to(values.dtype), values) / tl.sum(weights, axis=1)[:, None]
-    places = result + row.to(tl.int64) * num_frames * NUM_HEADS * HEAD_DIM
+    places = result + first.to(tl.int64) * NUM_HEADS * HEAD_DIM
     places += ((query // GROUP) * NUM_HEADS + head) * HEAD_DIM
     spots = places[:, None] + number[None, :]
     tl.store(spots, attended.to(result.dtype.element_ty), mask=is_query[:, None])

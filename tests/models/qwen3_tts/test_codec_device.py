@@ -110,17 +110,40 @@ def test_audio_is_that_of_the_exact_decoder_in_any_grouping_and_company() -> Non
     assert_same(decode_in([1, 1, 1], [1], state)[0], together[1, :24])
 
 
-def test_chunks_of_several_sizes_are_launched_at_once() -> None:
+def test_chunks_of_any_sizes_are_decoded_in_one_pass() -> None:
     state = codec().open(NUM_SLOTS)
-    expected = decode_in([4], range(NUM_SLOTS), state)
+    expected = decode_in([5], range(NUM_SLOTS), state)
     for slot in range(NUM_SLOTS):
         codec().reset(state, slot)
-    decodes = [CodecChunk(2, FIRST_FRAME, 1), CodecChunk(0, FIRST_FRAME, 4)]
-    chunks = codec().launch(decodes, frame_store(), state).result()
-    assert sorted(chunks) == [0, 2]
-    assert all(each.base is None for each in chunks.values()), "it keeps the others' memory"
-    assert_same(chunks[0], expected[0])
-    assert_same(chunks[2], expected[2, :8])
+    store = frame_store()
+    heard: dict[int, list[Samples]] = {slot: [] for slot in range(NUM_SLOTS)}
+    for sizes in ({2: 1, 0: 3}, {1: 4, 2: 2, 0: 1}, {0: 1, 2: 2, 1: 1}):
+        starts = {slot: FIRST_FRAME + sum(map(len, heard[slot])) // 8 for slot in sizes}
+        decodes = [CodecChunk(slot, starts[slot], size) for slot, size in sizes.items()]
+        pending = codec().launch(decodes, store, state)
+        assert len(pending.downloads) == 1, "it takes more than one pass"
+        chunks = pending.result()
+        assert {slot: len(each) for slot, each in chunks.items()} == {
+            slot: 8 * size for slot, size in sizes.items()
+        }
+        assert all(each.base is None for each in chunks.values()), "it keeps the others' memory"
+        for slot, chunk in chunks.items():
+            heard[slot].append(chunk)
+    for slot in range(NUM_SLOTS):
+        assert_same(np.concatenate(heard[slot]), expected[slot])
+
+
+def test_more_frames_than_a_pass_has_take_several() -> None:
+    state = codec().open(NUM_SLOTS)
+    assert state.sizes[-1] == 16
+    store = frame_store()
+    chunks = [CodecChunk(slot, FIRST_FRAME, 7) for slot in range(NUM_SLOTS)]
+    pending = codec().launch(chunks, store, state)
+    assert [len(rows) for rows, _ in pending.downloads] == [2, 1]
+    heard = pending.result()
+    expected = decode_in([1, 4], range(NUM_SLOTS), codec().open(NUM_SLOTS))
+    for slot in range(NUM_SLOTS):
+        assert_same(heard[slot][: 8 * NUM_FRAMES], expected[slot])
 
 
 def test_frames_of_the_host_are_decoded_like_those_of_the_device() -> None:

@@ -1,5 +1,6 @@
 """The codec's kernels against PyTorch lines in float64, on a GPU or in Triton's interpreter."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
+from antiphon.nn.codec_layers.frame_table import empty_table, fill, table_of
 from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, Rows, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
 from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
@@ -32,30 +34,65 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
 
-def rows_of(num_rows: int, num_before: int, width: int, seed: int = 9) -> Rows:
-    """Return rows out of order, each with something in both copies of its past."""
-    slots = torch.arange(num_rows, 0, -1, device=DEVICE)
-    memory = random(num_rows + 2, OFFSET + 2 * num_before * width, seed=seed).to(HALF)
-    turns = (torch.arange(num_rows, device=DEVICE) % 2).int()
-    return Rows(memory, slots, turns, torch.zeros_like(slots), torch.empty(0, device=DEVICE))
+def table_for(lengths: Sequence[int], turns: Sequence[int], positions: Sequence[int]) -> Tensor:
+    """Return a whole table of rows out of order; the slot of row ``k`` of ``n`` is ``n - k``."""
+    num_frames = sum(lengths)
+    slots = range(len(lengths), 0, -1)
+    table = empty_table(num_frames, DEVICE)
+    given = table_of([*zip(slots, lengths, strict=True)], num_frames, 0, max(lengths))
+    fill(table, torch.from_numpy(given).to(DEVICE))
+    places = table[1, :num_frames]
+    repeats = torch.tensor(lengths, device=DEVICE)
+    for field, values in ((4, turns), (5, positions)):
+        of_rows = torch.tensor(values, dtype=torch.int32, device=DEVICE)
+        table[field, :num_frames] = of_rows.repeat_interleave(repeats)
+    table[5, :num_frames] += places
+    return table
 
 
-def past_of(rows: Rows, num_before: int, width: int, *, is_next: bool = False) -> Tensor:
-    """Return one of the copies of each row, ``[num_rows, num_before, width]``."""
-    copies = rows.memory[rows.slots, OFFSET:].view(len(rows.slots), 2, num_before, width)
-    turns = rows.turns.long()
-    return copies[torch.arange(len(turns)), 1 - turns if is_next else turns]
+def rows_of(
+    lengths: Sequence[int], num_before: int, width: int, *, turns: Sequence[int] | None = None
+) -> Rows:
+    """Return rows of as many frames, each with something in both copies of its past."""
+    memory = random(len(lengths) + 2, OFFSET + 2 * num_before * width, seed=9).to(HALF)
+    turns = [row % 2 for row in range(len(lengths))] if turns is None else turns
+    table = table_for(lengths, turns, [0] * len(lengths))
+    rotation = torch.empty(sum(lengths), 0, device=DEVICE)
+    return Rows(memory, table, rotation, max(lengths))
 
 
-def convolved(x: Tensor, conv: ConvWeights) -> Tensor:
-    """Return what is convolved without padding, ``[B, t - num_before, num_out]``, in float64."""
-    length = x.shape[1] - conv.num_before
+def pasts_of(
+    rows: Rows, lengths: Sequence[int], num_before: int, width: int, *, is_next: bool = False
+) -> list[Tensor]:
+    """Return one of the two copies of each row, ``[num_before, width]``."""
+    slots = range(len(lengths), 0, -1)
+    first = torch.tensor([0, *lengths[:-1]]).cumsum(0)
+    turns = rows.table[4, first.to(DEVICE)].tolist()
+    return [
+        rows.memory[slot, OFFSET:].view(2, num_before, width)[1 - turn if is_next else turn].clone()
+        for slot, turn in zip(slots, turns, strict=True)
+    ]
+
+
+def joined_of(x: Tensor, pasts: Sequence[Tensor], lengths: Sequence[int]) -> list[Tensor]:
+    """Return the columns of each row behind its past."""
+    rate = len(x) // sum(lengths)
+    parts = torch.split(x, [rate * length for length in lengths])
+    return [torch.cat(each) for each in zip(pasts, parts, strict=True)]
+
+
+def convolved(joined: Sequence[Tensor], conv: ConvWeights) -> Tensor:
+    """Return what rows are convolved to without padding, one below the other, in float64."""
     weight = conv.weight.double().view(conv.num_taps, conv.num_in, conv.num_out)
-    total = sum(
-        x.double()[:, tap * conv.dilation : tap * conv.dilation + length] @ weight[tap]
-        for tap in range(conv.num_taps)
-    )
-    assert isinstance(total, Tensor)
+    results = []
+    for x in joined:
+        length = len(x) - conv.num_before
+        taps = (
+            x.double()[tap * conv.dilation : tap * conv.dilation + length] @ weight[tap]
+            for tap in range(conv.num_taps)
+        )
+        results.append(torch.stack([*taps]).sum(0))
+    total = torch.cat(results)
     return total if conv.bias is None else total + conv.bias.double()
 
 
@@ -81,37 +118,56 @@ def assert_close(actual: Tensor, expected: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_taps", "dilation", "widths", "length"),
-    [(7, 3, (32, 48), 5), (7, 1, (24, 40), 70), (2, 1, (16, 32), 3), (1, 1, (48, 16), 9)],
+    ("num_taps", "dilation", "widths", "lengths", "rate"),
+    [
+        (7, 3, (32, 48), (2, 5, 1), 2),
+        (7, 1, (24, 40), (70, 3), 1),
+        (2, 1, (16, 32), (1, 1, 1), 3),
+        (1, 1, (48, 16), (4, 5), 1),
+    ],
 )
 def test_a_convolution_reads_and_keeps_its_past(
-    num_taps: int, dilation: int, widths: tuple[int, int], length: int
+    num_taps: int, dilation: int, widths: tuple[int, int], lengths: tuple[int, ...], rate: int
 ) -> None:
-    x = random(3, length, widths[0]).to(HALF)
-    conv, snake = conv_of(num_taps, *widths, dilation=dilation), snake_of(widths[1])
-    rows = rows_of(3, conv.num_before, widths[0])
-    before = past_of(rows, conv.num_before, widths[0]) if conv.num_before else x[:, :0]
-    joined = torch.cat((before, x), dim=1)
-    residual = random(3, length, widths[1], seed=5).to(HALF)
+    num_in, num_out = widths
+    x = random(sum(lengths) * rate, num_in).to(HALF)
+    conv, snake = conv_of(num_taps, *widths, dilation=dilation), snake_of(num_out)
+    rows = rows_of(lengths, conv.num_before, num_in)
+    pasts = pasts_of(rows, lengths, conv.num_before, num_in)
+    joined = joined_of(x, pasts, lengths)
+    residual = random(len(x), num_out, seed=5).to(HALF)
     result, active = causal_conv(x, conv, rows, CONFIG, residual=residual, snake=snake)
     expected = convolved(joined, conv) + residual
     assert_close(result, expected)
     assert_close(active, snaked(expected, snake))
     if conv.num_before:
-        kept = past_of(rows, conv.num_before, widths[0], is_next=True)
-        assert torch.equal(kept, joined[:, -conv.num_before :])
-        assert torch.equal(past_of(rows, conv.num_before, widths[0]), before)
+        kept = pasts_of(rows, lengths, conv.num_before, num_in, is_next=True)
+        for each, row in zip(kept, joined, strict=True):
+            assert torch.equal(each, row[-conv.num_before :])
+        again = pasts_of(rows, lengths, conv.num_before, num_in)
+        assert all(torch.equal(*each) for each in zip(again, pasts, strict=True))
+
+
+def test_more_rows_than_are_kept_at_a_time() -> None:
+    lengths = [1, 2] * 40
+    x, conv = random(sum(lengths), 16).to(HALF), conv_of(3, 16, 16)
+    rows = rows_of(lengths, conv.num_before, 16)
+    joined = joined_of(x, pasts_of(rows, lengths, conv.num_before, 16), lengths)
+    result, _ = causal_conv(x, conv, rows, CONFIG)
+    assert_close(result, convolved(joined, conv))
+    kept = pasts_of(rows, lengths, conv.num_before, 16, is_next=True)
+    assert all(torch.equal(each, row[-2:]) for each, row in zip(kept, joined, strict=True))
 
 
 @pytest.mark.parametrize("activation", ["", "gelu", "gate"])
 def test_activations_of_normed_columns(activation: str) -> None:
-    x, conv = random(2, 5, 32).to(HALF), conv_of(1, 32, 64)
+    x, conv = random(10, 32).to(HALF), conv_of(1, 32, 64)
     conv = replace(conv, bias=None)
     result, _ = causal_conv(
-        x, conv, rows_of(2, 0, 32), CONFIG, activation=activation, norm_epsilon=1e-5
+        x, conv, rows_of([7, 3], 0, 32), CONFIG, activation=activation, norm_epsilon=1e-5
     )
     wide = x.double()
-    expected = convolved(wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5), conv)
+    expected = convolved([wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)], conv)
     if activation == "gelu":
         expected = F.gelu(expected)
     elif activation == "gate":
@@ -123,93 +179,104 @@ def test_activations_of_normed_columns(activation: str) -> None:
     "config", [KernelConfig(64, 16, 16, 4, 2), KernelConfig(128, 64, 32, 4, 3)]
 )
 def test_neither_tile_nor_grouping_nor_company_changes_a_bit(config: KernelConfig) -> None:
-    x, conv = random(3, 12, 32).to(HALF), conv_of(7, 32, 48)
-    rows = rows_of(3, conv.num_before, 32)
-    whole, _ = causal_conv(x, conv, rows, CONFIG)
-    alone = rows_of(3, conv.num_before, 32)
+    lengths, num_columns = (4, 12, 5), 12
+    x, conv = random(21, 32).to(HALF), conv_of(7, 32, 48)
+    rows = rows_of(lengths, conv.num_before, 32)
+    expected = causal_conv(x, conv, rows, CONFIG)[0][4:16]
+    memory = rows_of(lengths, conv.num_before, 32).memory[1:].contiguous()  # of slot 2 is 1 now
     parts = []
-    for part in torch.split(x[1:2], [1, 4, 7], dim=1):
-        row = replace(alone, slots=alone.slots[1:2], turns=alone.turns[1:2])
+    for number, part in enumerate(torch.split(x[4:16], [1, 4, 7])):
+        row = rows_of([len(part)], conv.num_before, 32, turns=[(1 + number) % 2])
+        row = replace(row, memory=memory)
         parts.append(causal_conv(part.contiguous(), conv, row, config)[0])
-        alone = replace(alone, turns=1 - alone.turns)
+    assert sum(len(part) for part in parts) == num_columns
     if DEVICE.type == "cuda":  # the interpreter adds as NumPy does, by shape
-        assert torch.equal(torch.cat(parts, dim=1)[0], whole[1])
-    assert_close(torch.cat(parts, dim=1)[0], whole[1].double())
+        assert torch.equal(torch.cat(parts), expected)
+    assert_close(torch.cat(parts), expected.double())
 
 
 @pytest.mark.parametrize("width", [48, 96, 192])
 @pytest.mark.parametrize("keeps_sum", [True, False])
 def test_a_residual_unit_is_two_convolutions(width: int, keeps_sum: bool) -> None:
     assert is_fusible(width)
-    active, x = random(2, 9, width).to(HALF), random(2, 9, width, seed=1).to(HALF)
+    lengths = (2, 1, 6)
+    active, x = random(18, width).to(HALF), random(18, width, seed=1).to(HALF)
     unit = UnitWeights(
         conv_of(7, width, width, dilation=9),
         snake_of(width),
         unit_layout(conv_of(1, width, width, seed=7)),
     )
     snake = snake_of(width, seed=11)
-    rows = rows_of(2, unit.dilated.num_before, width)
-    joined = torch.cat((past_of(rows, unit.dilated.num_before, width), active), dim=1)
+    rows = rows_of(lengths, unit.dilated.num_before, width)
+    pasts = pasts_of(rows, lengths, unit.dilated.num_before, width)
+    joined = joined_of(active, pasts, lengths)
     config = KernelConfig(64, 0, 32, 4, 3)
     result, following = residual_unit(
         active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum
     )
     hidden = snaked(convolved(joined, unit.dilated), unit.snake).to(HALF)
-    expected = convolved(hidden, unit.pointwise) + x
+    expected = convolved([hidden], unit.pointwise) + x
     assert_close(following, snaked(expected, snake))
     if keeps_sum:
         assert_close(result, expected)
-    kept = past_of(rows, unit.dilated.num_before, width, is_next=True)
-    assert torch.equal(kept, joined[:, -unit.dilated.num_before :])
+    kept = pasts_of(rows, lengths, unit.dilated.num_before, width, is_next=True)
+    for each, row in zip(kept, joined, strict=True):
+        assert torch.equal(each, row[-unit.dilated.num_before :])
 
 
 def test_what_float16_cannot_hold_is_cut_off() -> None:
-    x = torch.full((1, 2, 32), 6e4, device=DEVICE, dtype=HALF)
+    x = torch.full((2, 32), 6e4, device=DEVICE, dtype=HALF)
     conv = ConvWeights(torch.ones(32, 16, device=DEVICE, dtype=HALF), None)
-    result, _ = causal_conv(x, conv, rows_of(1, 0, 32), CONFIG)
+    result, _ = causal_conv(x, conv, rows_of([2], 0, 32), CONFIG)
     assert (result == torch.finfo(HALF).max).all()
 
 
 def test_depthwise_convolution_and_norm() -> None:
-    x, kernel, bias = random(2, 4, 40).to(HALF), random(7, 40, seed=1), random(40, seed=2)
+    lengths = (3, 8)
+    x, kernel, bias = random(22, 40).to(HALF), random(7, 40, seed=1), random(40, seed=2)
     norm = random(40, seed=3), random(40, seed=4)
-    rows = rows_of(2, 6, 40)
-    joined = torch.cat((past_of(rows, 6, 40), x), dim=1)
+    rows = rows_of(lengths, 6, 40)
+    joined = joined_of(x, pasts_of(rows, lengths, 6, 40), lengths)
     conv = ConvWeights(kernel.to(HALF), bias, offset=OFFSET)
     result = depthwise_norm(x, conv, rows, norm, 1e-6)
-    channels = F.conv1d(
-        joined.double().transpose(1, 2), conv.weight.double().T[:, None], bias.double(), groups=40
+    taps = conv.weight.double().T[:, None]
+    channels = torch.cat(
+        [F.conv1d(row.double().T, taps, bias.double(), groups=40).T for row in joined]
     )
     weight, shift = (each.double() for each in norm)
-    assert_close(result, F.layer_norm(channels.transpose(1, 2), (40,), weight, shift, 1e-6))
-    assert torch.equal(past_of(rows, 6, 40, is_next=True), joined[:, -6:])
+    assert_close(result, F.layer_norm(channels, (40,), weight, shift, 1e-6))
+    kept = pasts_of(rows, lengths, 6, 40, is_next=True)
+    assert all(torch.equal(each, row[-6:]) for each, row in zip(kept, joined, strict=True))
 
 
 def test_samples() -> None:
-    x = random(2, 70, 40).to(HALF)
+    lengths = (1, 34)
+    x = random(140, 40).to(HALF)
     conv = replace(conv_of(7, 40, 1), weight=random(280, 1, seed=6) * 0.05)
-    rows = rows_of(2, 6, 40)
-    joined = torch.cat((past_of(rows, 6, 40), x), dim=1)
+    rows = rows_of(lengths, 6, 40)
+    joined = joined_of(x, pasts_of(rows, lengths, 6, 40), lengths)
     expected = convolved(joined, conv)[..., 0].clamp(-1, 1)
     torch.testing.assert_close(samples(x, conv, rows).double(), expected, rtol=0, atol=1e-5)
 
 
 def test_frames_begin_where_their_streams_are() -> None:
-    codes = torch.tensor([[[0, 3], [9, -1]], [[2, 2], [1, 0]]], device=DEVICE)
+    codes = torch.tensor([[0, 3], [9, -1], [2, 2], [1, 0]], device=DEVICE)
     tables, radians = random(2, 4, 24).to(HALF), random(8, seed=1).abs()
-    slots = torch.tensor([2, 0], device=DEVICE)
-    turns = torch.tensor([1, 0, 0], dtype=torch.int32, device=DEVICE)
-    positions = torch.tensor([7, 5, 0], device=DEVICE)
-    memory = torch.zeros(3, 64, device=DEVICE)
-    sums, rows = begin_frames(codes, tables, radians, slots, (memory, turns, positions))
+    table = empty_table(4, DEVICE)
+    given = table_of([(2, 1), (0, 2)], 4, padding_slot=3, max_row_frames=2)
+    fill(table, torch.from_numpy(given).to(DEVICE))
+    turns = torch.tensor([1, 0, 0, 0], dtype=torch.int32, device=DEVICE)
+    positions = torch.tensor([7, 5, 0, 30], device=DEVICE)
+    streams = (torch.zeros(4, 64, device=DEVICE), turns, positions)
+    sums, rows = begin_frames(codes, tables, radians, table, streams, 2)
     clamped = codes.clamp(0, 3)
     expected = tables[0].double()[clamped[..., 0]] + tables[1].double()[clamped[..., 1]]
     assert_close(sums, expected)
-    assert rows.turns.tolist() == [0, 1]
-    assert rows.starts.tolist() == [0, 7]
-    assert turns.tolist() == [0, 0, 1]
-    assert positions.tolist() == [9, 5, 2]
-    angles = (rows.starts[:, None] + torch.arange(2, device=DEVICE))[..., None] * radians
+    assert rows.table[4, :4].tolist() == [0, 1, 1, 0]
+    assert rows.table[5, :4].tolist() == [0, 7, 8, 30]
+    assert turns.tolist() == [0, 0, 1, 1]
+    assert positions.tolist() == [9, 5, 1, 31]
+    angles = rows.table[5, :4, None] * radians
     rotation = torch.cat((angles.cos(), angles.sin()), dim=-1)
     torch.testing.assert_close(rows.rotation, rotation, rtol=0, atol=1e-5)
 
@@ -218,28 +285,47 @@ def test_frames_begin_where_their_streams_are() -> None:
 def test_a_window_of_keys_is_the_same_in_any_grouping(num_heads: int, num_kv_heads: int) -> None:
     head_dim, window, num_keys, num_frames = 16, 6, 16, 23
     ring = KVRing(0, num_keys, window, num_heads, num_kv_heads, head_dim)
-    joined = random(1, num_frames, (num_heads + 2 * num_kv_heads) * head_dim).to(HALF)
+    width = (num_heads + 2 * num_kv_heads) * head_dim
+    streams = random(2, num_frames, width).to(HALF)
     angles = torch.arange(num_frames, device=DEVICE)[:, None] * random(8, seed=2).abs()
-    rotation = torch.cat((angles.cos(), angles.sin()), dim=-1)[None]
-    memory = random(2, num_keys * 2 * num_kv_heads * head_dim, seed=3).to(HALF)
-    slots, turns = torch.tensor([1], device=DEVICE), torch.zeros(1, dtype=torch.int32)
-    parts, start = [], 0
-    for size in (1, 8, 3, 11):
-        starts = torch.tensor([start], device=DEVICE)
-        end = start + size
-        now = Rows(memory, slots, turns, starts, rotation[:, start:end].contiguous())
-        parts.append(attend_window(joined[:, start:end].contiguous(), ring, now))
-        start = end
-    heads = joined[0].double().view(num_frames, -1, head_dim)
-    cosines, sines = (each.double()[:, None].repeat(1, 1, 2) for each in rotation[0].chunk(2, -1))
+    rotation = torch.cat((angles.cos(), angles.sin()), dim=-1)
+    memory = random(3, num_keys * 2 * num_kv_heads * head_dim, seed=3).to(HALF)
+    parts: list[list[Tensor]] = [[], []]
+    starts = [0, 0]
+    for lengths in ((1, 8), (8, 1), (3, 11), (11, 3)):
+        ends = [sum(each) for each in zip(starts, lengths, strict=True)]
+        spans = [slice(*each) for each in zip(starts, ends, strict=True)]
+        now = Rows(
+            memory,
+            table_for(lengths, [0, 0], starts),
+            torch.cat([rotation[span] for span in spans]),
+            max(lengths),
+        )
+        joined = torch.cat([stream[span] for stream, span in zip(streams, spans, strict=True)])
+        results = torch.split(attend_window(joined, ring, now), lengths)
+        for part, row in zip(parts, results, strict=True):
+            part.append(row)
+        starts = ends
+    for stream, part in zip(streams, parts, strict=True):
+        expected = attended(stream, rotation, num_heads, num_kv_heads, window)
+        assert_close(torch.cat(part), expected)
+
+
+def attended(
+    stream: Tensor, rotation: Tensor, num_heads: int, num_kv_heads: int, window: int
+) -> Tensor:
+    """Return what a whole stream attends to, ``[n, num_heads * 16]``, in float64."""
+    num_frames = len(stream)
+    heads = stream.double().view(num_frames, -1, 16)
+    cosines, sines = (each.double()[:, None].repeat(1, 1, 2) for each in rotation.chunk(2, -1))
     turned = torch.cat((-heads[..., 8:], heads[..., :8]), dim=-1) * sines + heads * cosines
     queries, keys = turned[:, :num_heads], turned[:, num_heads : num_heads + num_kv_heads]
     distance = torch.arange(num_frames)[:, None] - torch.arange(num_frames)
-    expected = F.scaled_dot_product_attention(
+    result = F.scaled_dot_product_attention(
         queries.transpose(0, 1)[None],
         keys.transpose(0, 1)[None],
         heads[:, num_heads + num_kv_heads :].transpose(0, 1)[None],
         attn_mask=((distance >= 0) & (distance < window)).to(DEVICE),
         enable_gqa=num_heads != num_kv_heads,
     )
-    assert_close(torch.cat(parts, dim=1)[0], expected[0].transpose(0, 1).flatten(1))
+    return result[0].transpose(0, 1).flatten(1)
