@@ -24,15 +24,8 @@ FRAME, STOP, FAULT = 0, 1, 2
 """Outcome of a row in a step: a frame, the end of speech, or NaN in what was computed."""
 
 
-class ARRequest(Protocol):
-    """What a model keeps on the host of one request."""
-
-    def observe(self, frame: Codes, number: int) -> bool:
-        """Take in frame ``number``, from 1, in order; return whether it has to be the last."""
-        ...
-
-
-RequestT = TypeVar("RequestT", bound=ARRequest)
+RequestT = TypeVar("RequestT")
+"""What a model keeps on the host of one request."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +124,22 @@ class ARModel(Protocol[RequestT]):
 
     def open(self, prompt: Prompt, frames: Codes) -> RequestT:
         """Take a request in on the host, with the frames that it made before."""
+        ...
+
+    def close(self, request: RequestT) -> None:
+        """Let go of a request of `open`, of which no frame is left to be observed."""
+        ...
+
+    def observe(
+        self, requests: Sequence[RequestT], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Take in a frame of each request, in order; return which have to be the last ones.
+
+        Args:
+            requests: all different.
+            frames: ``[len(requests), frame_size]``.
+            numbers: of the frames, from 1.
+        """
         ...
 
     def start(self, starts: Sequence[SlotStart[RequestT]]) -> None:

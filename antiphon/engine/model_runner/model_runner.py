@@ -1,6 +1,7 @@
 """Carries out the scheduler's plans with an autoregressive model: one frame a slot comes out."""
 
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -8,13 +9,14 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
     FAULT,
+    FRAME,
     STOP,
     ARModel,
-    ARRequest,
     Codes,
     PromptSpan,
     RequestT,
@@ -42,13 +44,11 @@ class _Slot(Generic[RequestT]):
     Attributes:
         made: frames from before the request lost its slot.
         num_prompt_positions: before the one that the first frame is made from.
-        num_frames: made before, and launched since.
     """
 
     request: RequestT
     made: Codes
     num_prompt_positions: int
-    num_frames: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +65,25 @@ class _ToPrefill(Generic[RequestT]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Launched:
-    """A frame that is being made."""
+class _Launched(Generic[RequestT]):
+    """Frames that are being made, one of each slot.
 
-    slot: int
-    request: ARRequest
-    number: int  # from 1
-    is_slot_full: bool
+    Attributes:
+        numbers: of the frames, from 1.
+        num_positions: that the slots then hold.
+    """
+
+    slots: Sequence[int]
+    requests: Sequence[RequestT]
+    numbers: NDArray[np.int64]
+    num_positions: NDArray[np.int64]
 
 
 class _Step:
     """A step in flight; see `antiphon.engine.runner.PendingStep`."""
 
     def __init__(
-        self, runner: "ModelRunner[Any]", frames: Sequence[_Launched], download: Download
+        self, runner: "ModelRunner[Any]", frames: _Launched[Any], download: Download
     ) -> None:
         self._runner = runner
         self._frames = frames
@@ -157,6 +162,11 @@ class ModelRunner(Generic[RequestT]):
             replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
         )
         self._slots: dict[int, _Slot[RequestT]] = {}
+        self._num_prompt_positions = np.zeros(self.num_slots, np.int64)
+        self._num_frames = np.zeros(self.num_slots, np.int64)  # made before, and launched since
+        self._num_launched = self._num_collected = 0  # steps
+        # Requests that are gone, and the number of steps that may have frames of them.
+        self._leaving: deque[tuple[int, RequestT]] = deque()
 
     @property
     def frame_store(self) -> Tensor:
@@ -172,7 +182,7 @@ class ModelRunner(Generic[RequestT]):
         """Begin a step; see `antiphon.engine.runner.Runner`."""
         with self.on_stream():
             for slot in plan.releases:
-                del self._slots[slot]
+                self._leaving.append((self._num_launched, self._slots.pop(slot).request))
             if plan.starts:
                 self._start(plan.starts)
             if plan.appends:
@@ -186,22 +196,31 @@ class ModelRunner(Generic[RequestT]):
                 self._prefill(each)
             return self._step(plan.decode_slots)
 
-    def collect(self, launched: Sequence[_Launched], rows: Codes) -> StepOutput:
+    def collect(self, launched: _Launched[RequestT], rows: Codes) -> StepOutput:
         """Sort a step's frames by outcome, one row each; a frame of a gone request counts too."""
-        frames: dict[int, Codes] = {}
-        stopped, lengths, faults = set(), set(), set()
-        for each, row in zip(launched, rows, strict=True):
-            slot, codes, outcome = each.slot, row[:-1], int(row[-1])
-            if outcome == FAULT:
-                logger.error("slot %d: the model computed NaN; its request ends", slot)
-                faults.add(slot)
-            elif outcome == STOP:
-                stopped.add(slot)
-            else:
-                frames[slot] = codes.copy()  # a view would keep all of the step's pinned memory
-                if each.request.observe(codes, each.number) or each.is_slot_full:
-                    lengths.add(slot)
-        return StepOutput(frames, frozenset(stopped), frozenset(lengths), frozenset(faults))
+        slots, outcomes, codes = np.array(launched.slots, np.int64), rows[:, -1], rows[:, :-1]
+        requests, numbers = launched.requests, launched.numbers
+        is_last = launched.num_positions >= self._max_positions
+        is_frame = outcomes == FRAME
+        if not is_frame.all():
+            requests = [requests[row] for row in np.flatnonzero(is_frame).tolist()]
+            numbers, is_last, codes = numbers[is_frame], is_last[is_frame], codes[is_frame]
+        if requests:
+            is_last = is_last | self._model.observe(requests, codes, numbers)
+        faults = slots[outcomes == FAULT].tolist()
+        for slot in faults:
+            logger.error("slot %d: the model computed NaN; its request ends", slot)
+        made = slots[is_frame]
+        self._num_collected += 1
+        while self._leaving and self._leaving[0][0] <= self._num_collected:
+            self._model.close(self._leaving.popleft()[1])
+        return StepOutput(
+            # A view would keep all of the step's pinned memory, or its other rows.
+            {slot: frame.copy() for slot, frame in zip(made.tolist(), codes, strict=True)},
+            stopped=frozenset(slots[outcomes == STOP].tolist()),
+            lengths=frozenset(made[is_last].tolist()),
+            faults=frozenset(faults),
+        )
 
     def close(self) -> None:
         """Free what loading took."""
@@ -236,7 +255,9 @@ class ModelRunner(Generic[RequestT]):
                 start.prompt.num_positions,
             )
             assert num_positions < self._max_positions, "the prompt is too long"
-            self._slots[start.slot] = _Slot(request, made, num_positions, len(made))
+            self._slots[start.slot] = _Slot(request, made, num_positions)
+            self._num_prompt_positions[start.slot] = num_positions
+            self._num_frames[start.slot] = len(made)
             next_frame = 0 if self._is_exact else len(made)  # exactly: all frames are replayed
             opened.append(SlotStart(start.slot, start.prompt, request, made, next_frame))
         index = self._model.slots.start(
@@ -289,24 +310,27 @@ class ModelRunner(Generic[RequestT]):
 
     def _step(self, slots: Sequence[int], spans: Sequence[PromptSpan[RequestT]] = ()) -> _Step:
         """Launch one frame in each of ``slots``, with prompts in the same pass if all are one."""
-        results, launched, limit = [], [], self._max_positions
-        for group in self._groups(slots):
-            num_visible = 0
-            for slot in group:
-                state = self._slots[slot]
-                state.num_frames += 1
-                num_positions = state.num_prompt_positions + state.num_frames
-                num_visible = max(num_visible, min(num_positions, limit))
-                is_full = num_positions >= limit
-                launched.append(_Launched(slot, state.request, state.num_frames, is_full))
+        launched, results = self._count(slots), []
+        num_visible = np.minimum(launched.num_positions, self._max_positions).tolist()
+        for group, visible in zip(self._groups(slots), self._groups(num_visible), strict=True):
             if spans:
-                hidden = self._prefiller.step(spans, group, num_visible)
+                hidden = self._prefiller.step(spans, group, max(visible))
                 results.append(self._steps.draw(group, hidden))
             else:
-                results.append(self._steps.step(group, num_visible))
+                results.append(self._steps.step(group, max(visible)))
         # Without frames too, a download tells when the device has come so far.
         rows = results or [self.frame_store.new_empty((0, 1))]
         return _Step(self, launched, Download(rows[0] if len(rows) == 1 else torch.cat(rows)))
+
+    def _count(self, slots: Sequence[int]) -> _Launched[RequestT]:
+        """Count a frame in each of ``slots``."""
+        index = np.array(slots, np.int64)
+        self._num_frames[index] += 1
+        numbers = self._num_frames[index]
+        num_positions = self._num_prompt_positions[index] + numbers
+        requests = [self._slots[slot].request for slot in slots]
+        self._num_launched += 1
+        return _Launched(slots, requests, numbers, num_positions)
 
     def _groups(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         """Split into what is computed together."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
@@ -88,6 +89,16 @@ class PriorModel:
         data = prompt.data
         assert isinstance(data, GlmImagePrompt)
         return PriorRequest.of(data.prior, frames)
+
+    def close(self, request: PriorRequest) -> None:
+        """Nothing is kept of it elsewhere."""
+
+    def observe(
+        self, requests: Sequence[PriorRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        num_codes = np.array([each.prompt.num_codes for each in requests])
+        is_last: NDArray[np.bool_] = numbers >= num_codes
+        return is_last
 
     def start(self, starts: Sequence[SlotStart[PriorRequest]]) -> None:
         numbers = []

@@ -42,7 +42,7 @@ class PriorPrompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorRequest:
-    """An `antiphon.engine.model_runner.ar_model.ARRequest`.
+    """A request in a slot.
 
     Attributes:
         ids: of the prompt, and the codes that were drawn before the slot was taken.
@@ -55,6 +55,3 @@ class PriorRequest:
     def of(cls, prompt: PriorPrompt, made: Codes) -> "PriorRequest":
         """Begin a request, or go on after the codes that it has drawn."""
         return cls(prompt, np.concatenate((np.array(prompt.ids, np.int64), made[:, 0])))
-
-    def observe(self, frame: Codes, number: int) -> bool:
-        return number >= self.prompt.num_codes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
@@ -30,6 +31,7 @@ from antiphon.models.qwen3_tts.input_ids import InputIds
 from antiphon.models.qwen3_tts.prompt_layout import FRAME as FRAME_COLUMN
 from antiphon.models.qwen3_tts.prompt_layout import SPEAKER, Qwen3TTSPrompt
 from antiphon.models.qwen3_tts.request import Qwen3TTSRequest
+from antiphon.models.qwen3_tts.stopping import LoopDetectors
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
@@ -86,6 +88,7 @@ class LanguageModel:
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
         self._predictor_sampling = SamplingTable(num_rows, config.predictor.vocab_size, device)
         self._frame_cache: FrameCache = predictor.new_cache(num_slots)
+        self._loops = LoopDetectors(vocab_size)
         groups = torch.arange(num_groups, device=device)
         self._group_0, self._later_groups = groups[:1], groups[1:]
 
@@ -96,7 +99,17 @@ class LanguageModel:
     def open(self, prompt: Prompt, frames: Codes) -> Qwen3TTSRequest:
         data = prompt.data
         assert isinstance(data, Qwen3TTSPrompt)
-        return Qwen3TTSRequest.of(data, frames)
+        return Qwen3TTSRequest.of(data, frames, self._loops.open(frames[:, 0]))
+
+    def close(self, request: Qwen3TTSRequest) -> None:
+        self._loops.close(request.row)
+
+    def observe(
+        self, requests: Sequence[Qwen3TTSRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        rows = np.array([each.row for each in requests], np.int64)
+        limits = np.array([each.frames_limit for each in requests], np.int64)
+        return self._loops.observe(rows, frames[:, 0]) | (numbers >= limits)
 
     def start(self, starts: Sequence[SlotStart[Qwen3TTSRequest]]) -> None:
         talker, num_groups = self.talker, self.slots.frame_store.shape[2]

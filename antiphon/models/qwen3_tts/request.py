@@ -1,45 +1,46 @@
 """What the host keeps of a request while its frames are made: prompt, text so far, limits."""
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass
 
 from antiphon.engine.model_runner.ar_model import Codes
 from antiphon.models.base import Piece
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.models.qwen3_tts.input_ids import InputIds, columns_between, lead_frames
 from antiphon.models.qwen3_tts.prompt_layout import Ids, MoreText, Qwen3TTSPrompt
-from antiphon.models.qwen3_tts.stopping import LoopDetector
+
+_NO_LIMIT = sys.maxsize
 
 
 @dataclass(slots=True, eq=False)
 class Qwen3TTSRequest:
-    """An `antiphon.engine.model_runner.ar_model.ARRequest`.
+    """A request in a slot.
 
     Attributes:
+        row: in which its speech is watched, see `LoopDetectors`.
         lead: the reference's frames, and those made before the slot was taken.
         text: the text track as it is by now.
         max_frames: that the text may take.
         is_open: whether more text will come.
     """
 
+    row: int
     prompt: Qwen3TTSPrompt
     lead: Codes
     text: list[int]
     max_frames: int
     is_open: bool
-    loop_detector: LoopDetector = field(default_factory=LoopDetector)
 
     @classmethod
-    def of(cls, prompt: Qwen3TTSPrompt, made: Codes) -> "Qwen3TTSRequest":
+    def of(cls, prompt: Qwen3TTSPrompt, made: Codes, row: int) -> "Qwen3TTSRequest":
         """Begin a request, or go on after the frames that it has made."""
         lead = lead_frames(prompt, made)
-        request = cls(prompt, lead, [*prompt.text], prompt.max_frames, prompt.is_open)
-        for code in made[:, 0].tolist():
-            request.loop_detector.observe(code)
-        return request
+        return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, prompt.is_open)
 
-    def observe(self, frame: Codes, number: int) -> bool:
-        is_looping = self.loop_detector.observe(int(frame[0]))
-        return is_looping or (not self.is_open and number >= self.max_frames)
+    @property
+    def frames_limit(self) -> int:
+        """Frames that it makes at most, as far as it is known."""
+        return _NO_LIMIT if self.is_open else self.max_frames
 
     def append(self, piece: Piece) -> tuple[int, Ids]:
         """Take in text; return what is beside frames to be made, and the first one's number."""

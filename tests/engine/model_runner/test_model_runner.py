@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
@@ -21,7 +22,7 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.model_runner.slot_state import SlotState
-from antiphon.engine.plan import FRAME_STORE_FRAMES, Start
+from antiphon.engine.plan import FRAME_STORE_FRAMES, Start, StepPlan
 from antiphon.models.base import Piece, Prompt
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.sampler import gumbel_noise
@@ -38,9 +39,8 @@ class OneCodeRequest:
     """A prompt of codes, and those made before."""
 
     codes: Codes
-
-    def observe(self, frame: Codes, number: int) -> bool:
-        return number >= MAX_FRAMES
+    num_observed: int = 0
+    is_closed: bool = False
 
 
 class TwoStackModel:
@@ -67,6 +67,19 @@ class TwoStackModel:
 
     def open(self, prompt: Prompt, frames: Codes) -> OneCodeRequest:
         return OneCodeRequest(np.concatenate((prompt.data, frames[:, 0])))
+
+    def close(self, request: OneCodeRequest) -> None:
+        assert not request.is_closed
+        request.is_closed = True
+
+    def observe(
+        self, requests: Sequence[OneCodeRequest], frames: Codes, numbers: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        for request in requests:
+            assert not request.is_closed
+            request.num_observed += 1
+        is_last: NDArray[np.bool_] = numbers >= MAX_FRAMES
+        return is_last
 
     def start(self, starts: Sequence[SlotStart[OneCodeRequest]]) -> None:
         for each in starts:
@@ -163,3 +176,26 @@ def test_requests_go_on_after_a_preemption(is_batched: bool) -> None:
         for number in range(1, len(whole)):
             before = tuple(np.array([code]) for code in whole[:number])
             assert made(driven, [Start(2, prompt, before)])[2] == whole
+
+
+def test_a_request_is_let_go_once_its_frames_in_flight_are_observed() -> None:
+    driven = runner()
+    opened: list[OneCodeRequest] = []
+    begin = driven._model.open
+
+    def open_and_note(prompt: Prompt, frames: Codes) -> OneCodeRequest:
+        opened.append(begin(prompt, frames))
+        return opened[-1]
+
+    driven._model.open = open_and_note  # type: ignore[method-assign]
+    drive = Drive(driven)
+    drive.step([0], starts=[Start(0, PROMPTS[0])])
+    late = driven.launch(StepPlan(decode_slots=(0,)))
+    later = driven.launch(StepPlan(releases=(0,)))
+    last = driven.launch(StepPlan())
+    assert not opened[0].is_closed
+    late.result()
+    assert opened[0].num_observed == 2
+    assert opened[0].is_closed
+    later.result()
+    last.result()

@@ -1,22 +1,77 @@
 """Guards end speech that goes nowhere, and let slow, silent or playful speech pass."""
 
 import random
+from collections import deque
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.models.qwen3_tts.stopping import LoopDetector, frame_budget, slow_frames
+from antiphon.models.qwen3_tts.stopping import LoopDetectors, frame_budget, slow_frames
+
+
+def alarms(codes: list[list[int]], num_made: int = 0) -> list[int | None]:
+    """Return the first alarm of each request, all watched side by side from ``num_made`` on."""
+    detectors = LoopDetectors(2048)
+    rows = np.array([detectors.open(np.array(each[:num_made], np.int64)) for each in codes])
+    found: list[int | None] = [None] * len(codes)
+    for at in range(num_made, max(map(len, codes))):
+        there = [index for index, each in enumerate(codes) if at < len(each)]
+        now = np.array([codes[index][at] for index in there])
+        for index, is_alarm in zip(there, detectors.observe(rows[there], now), strict=True):
+            if is_alarm and found[index] is None:
+                found[index] = at
+    return found
 
 
 def first_alarm(codes: list[int]) -> int | None:
-    detector = LoopDetector()
-    return next((at for at, code in enumerate(codes) if detector.observe(code)), None)
+    return alarms([codes])[0]
+
+
+def reference_alarm(codes: list[int], num_made: int) -> int | None:
+    """Find the first alarm by the definition: what the last 100 and 132 codes are."""
+    recent: deque[int] = deque(maxlen=132)
+    for at, code in enumerate(codes):
+        recent.append(code)
+        window, known = [*recent][-100:], [*recent]
+        is_stuck = len(window) == 100 and len({*window}) <= 4
+        is_looping = any(
+            known[-100 - period : -period] == window for period in range(1, len(known) - 99)
+        )
+        if at >= num_made and (is_stuck or is_looping):
+            return at
+    return None
 
 
 def speech(num_frames: int, seed: int = 0) -> list[int]:
     rng = random.Random(seed)
     return [rng.randrange(2048) for _ in range(num_frames)]
+
+
+made_codes = st.lists(
+    st.tuples(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(1, 150)),
+    max_size=5,
+).map(lambda parts: [code for codes, number in parts for code in (codes * number)[:160]])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(made_codes, min_size=1, max_size=4), st.integers(0, 200))
+def test_rows_side_by_side_are_watched_as_one_alone(codes: list[list[int]], made: int) -> None:
+    num_made = min(made, *(len(each) for each in codes), 10**6)
+    expected = [reference_alarm(each, num_made) for each in codes]
+    assert alarms(codes, num_made) == expected
+
+
+def test_a_row_is_used_again_from_the_beginning() -> None:
+    detectors = LoopDetectors(10)
+    rows = [detectors.open(np.full(150, 7)) for _ in range(40)]
+    assert len({*rows}) == 40
+    for row in rows:
+        detectors.close(row)
+    again = [detectors.open(np.array([], np.int64)) for _ in range(40)]
+    assert {*again} == {*rows}
+    assert not detectors.observe(np.array(again), np.full(40, 7)).any()
 
 
 def test_speech_passes() -> None:
