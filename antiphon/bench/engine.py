@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from antiphon.bench.bound import measure_bound
+from antiphon.bench.host import HostTime, host_seconds, host_times
 from antiphon.bench.machine import provenance
 from antiphon.bench.playback import underrun_s
 from antiphon.bench.random_model import CHARACTERS_PER_TOKEN
@@ -77,6 +78,8 @@ class Result:
         first_audio_ms: from the request to its first chunk, all streams beginning at once.
         chunk_gap_ms: between two chunks of a stream.
         playback: what listeners would have heard who began with the first chunk.
+        host_ms: what a step takes of the host, by what it does: ``schedule``, ``launch``,
+            ``update``, and ``gap``, what the device waited for a step while there was work.
         first_audio_ms_p50: the median once more, by its older name.
         first_audio_ms_p95: likewise.
     """
@@ -92,6 +95,7 @@ class Result:
     playback: PlaybackSummary
     first_audio_ms_p50: float
     first_audio_ms_p95: float
+    host_ms: dict[str, HostTime] = field(default_factory=dict)
 
 
 def text_for(num_frames: int, *, has_real_tokens: bool) -> str:
@@ -119,8 +123,9 @@ async def measure(model: SpeechModel, load: Load) -> Result:
         await asyncio.to_thread(model.prompter.build, request, capabilities.voices[0], seed)
         for seed in range(load.concurrency)
     ]
+    before = await host_seconds(model)
     times = await asyncio.gather(*(_stream(model, each, load.num_frames) for each in prompts))
-    return summarize(times)
+    return replace(summarize(times), host_ms=host_times(before, await host_seconds(model)))
 
 
 def summarize(times: Sequence[StreamTimes]) -> Result:

@@ -43,6 +43,13 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def since(self, before: "Histogram") -> "Histogram":
+        """Return a histogram of what was counted after ``before``, an earlier state of this one."""
+        later = Histogram(self.bounds)
+        later.counts = [now - then for now, then in zip(self.counts, before.counts, strict=True)]
+        later.total = self.total - before.total
+        return later
+
     def quantile(self, share: float) -> float | None:
         """Return what ``share`` of the values do not exceed, by straight lines within buckets.
 

@@ -37,6 +37,10 @@ def test_every_stream_makes_its_frames_even_if_its_text_is_short() -> None:
     assert second["num_frames"] >= 3 * 1000
     assert second["audio_s_per_s"] > 0
     assert report["bound"] is None
+    for kind in ("schedule", "launch", "update"):
+        host = second["host_ms"][kind]
+        assert host["num_steps"] >= 1000, "a stream makes a frame in a step"
+        assert 0 < host["p50_ms"] <= host["p99_ms"]
 
 
 @pytest.mark.slow  # checkpoints are made and measured
