@@ -101,8 +101,7 @@ class CodePredictor:
         attend = FrameAttention(cache, len(states))
         if self.projection is not None:
             states = self.projection(states)
-        first = F.embedding(codes[:, 0], self.tables[0])
-        inputs: Tensor | PreNormState = torch.stack((states, first), dim=1)
+        inputs = self._begin(states, codes[:, 0])
         for group, head in enumerate(self.heads, start=1):
             start, end = attend.num_positions, group + 1
             rotation = self.transformer.rope.between(start, end)
@@ -111,6 +110,14 @@ class CodePredictor:
             drawn = codes[:, group], scores[:, group]
             table = self.tables[min(group, len(self.tables) - 1)]  # the last is not needed
             inputs = self._draw(logits, rows, noise[:, group - 1], drawn, table)
+
+    def _begin(self, states: Tensor, codes: Tensor) -> "Tensor | PreNormState":
+        """Return the first two positions of each row: a state, and the code drawn from it."""
+        if self.heads[0].backend.has_kernels:
+            from antiphon.nn.kernels import frame
+
+            return frame.begin(states, codes, self.tables[0], self.transformer.first_norm)
+        return torch.stack((states, F.embedding(codes, self.tables[0])), dim=1)
 
     def _draw(
         self,

@@ -160,7 +160,7 @@ class Transformer:
         """Return normed states, ``[rows, positions, hidden_size]``.
 
         Args:
-            states: of the result's shape; or of one position a row, scaled by `first_norm`.
+            states: of the result's shape; or scaled by `first_norm`, a row a position.
             rotation: of the positions.
             attend: keeps keys and values.
         """
@@ -168,7 +168,8 @@ class Transformer:
             final = self._run_fused(states, rotation, attend).states
             return self.norm(final.view(-1, _num_positions(states), final.shape[1]))
         if not isinstance(states, Tensor):
-            states = states.states[:, None]
+            rows = states.states
+            states = rows.reshape(-1, states.num_positions, rows.shape[1])
         norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
         normed = self.layers[0].attention_norm(states)
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
@@ -229,4 +230,4 @@ class Transformer:
 
 
 def _num_positions(states: "Tensor | PreNormState") -> int:
-    return states.shape[1] if isinstance(states, Tensor) else 1
+    return states.shape[1] if isinstance(states, Tensor) else states.num_positions

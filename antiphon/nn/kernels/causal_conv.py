@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.shared_memory import max_shared_bytes, stages_within
 from antiphon.nn.kernels.snake import narrowed, snake_of
 from antiphon.nn.layers import Snake
 
@@ -137,6 +138,9 @@ def causal_conv(
     num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)
     num_keepers = rows.num_keepers(num_in) if conv.num_before else 0
     is_early = overlaps(x)
+    num_inputs = _inputs_of(config, num_in)
+    block_bytes = num_inputs * (config.columns + config.outputs) * x.itemsize
+    num_stages = stages_within(config.num_stages, block_bytes, max_shared_bytes(x))
     frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
     _causal_conv[(num_tiles + num_keepers,)](
         x, rows.memory, rows.table, conv.weight, conv.bias, residual,
@@ -147,9 +151,9 @@ def causal_conv(
         ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=conv.bias is not None,
         HAS_RESIDUAL=residual is not None, HAS_SNAKE=snake is not None,
         KEEPS_SUM=keeps_sum or snake is None,
-        COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=_inputs_of(config, num_in),
+        COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=num_inputs,
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
-        launch_pdl=is_early, num_warps=config.num_warps, num_stages=config.num_stages,
+        launch_pdl=is_early, num_warps=config.num_warps, num_stages=num_stages,
     )  # fmt: skip
     return result, active
 

@@ -72,6 +72,31 @@ def embed(
     return result, positions, frames
 
 
+def begin(states: Tensor, codes: Tensor, table: Tensor, norm: Tensor) -> PreNormState:
+    """Begin the run inside a frame: the state that its first code was drawn from, then that code.
+
+    Args:
+        states: ``[num_rows, width]``.
+        codes: int64 ``[num_rows]``, of any stride.
+        table: one embedding a code, ``[vocab_size, width]``.
+        norm: weight of the norm that comes next, ``[width]``.
+
+    Returns:
+        Two positions of each row, ready for the norm.
+    """
+    num_rows, width = states.shape
+    pairs = states.new_empty(2 * num_rows, width)
+    squares = torch.empty(2 * num_rows, 1, device=states.device)
+    result = PreNormState(pairs, torch.empty_like(pairs), squares, num_positions=2)
+    _begin[(num_rows, 2)](
+        states, codes, table, norm, pairs, result.scaled, squares,
+        states.stride(0), codes.stride(0), width,
+        BLOCK=triton.next_power_of_2(width), PDL=overlaps(states),
+        num_warps=4, launch_pdl=overlaps(states),
+    )  # fmt: skip
+    return result
+
+
 def sample(
     logits: Tensor,
     index: Tensor,
@@ -160,6 +185,26 @@ def _embed(
     tl.store(squares + row, tl.sum(wide * wide, axis=0))
     tl.store(positions + row, position)
     tl.store(frames + row, frame)
+
+
+@triton.jit
+def _begin(
+    states, codes, table, norm, pairs, scaled, squares, state_stride, code_stride, width,
+    BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    row, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    columns = tl.arange(0, BLOCK)
+    inside = columns < width
+    weight = tl.load(norm + columns, mask=inside, other=0.0).to(tl.float32)
+    await_others(PDL)
+    embedding = table + tl.load(codes + row * code_stride) * width
+    source = tl.where(position == 0, states + row * state_stride, embedding)
+    value = tl.load(source + columns, mask=inside, other=0.0)
+    wide = value.to(tl.float32)
+    target = row * 2 + position
+    tl.store(pairs + target * width + columns, value, mask=inside)
+    tl.store(scaled + target * width + columns, wide * weight, mask=inside)
+    tl.store(squares + target, tl.sum(wide * wide, axis=0))
 
 
 @triton.jit

@@ -26,10 +26,10 @@ from antiphon.nn.kernels.product_tiles import (
     ThinTile,
     WideTile,
     invariant_tile,
-    max_shared_bytes,
     thin_tile,
     wide_tile,
 )
+from antiphon.nn.kernels.shared_memory import max_shared_bytes
 
 MAX_THIN_ROWS = 4
 MAX_ROWS = 64
@@ -44,19 +44,20 @@ class PreNormState:
         states: ``[num_rows, width]``, rows of any stride.
         scaled: the same, times the weight of the norm.
         squares: sums of squares of parts of each row, f32 ``[num_rows, num_parts]``, likewise.
+        num_positions: rows in turn that are positions of one run.
     """
 
     states: Tensor
     scaled: Tensor
     squares: Tensor
+    num_positions: int = 1
 
     def last(self, num_positions: int) -> "PreNormState":
         """Return the last position of each run of ``num_positions`` rows."""
         if num_positions == 1:
             return self
-        start = num_positions - 1
-        parts = (self.states, self.scaled, self.squares)
-        return PreNormState(*(part[start::num_positions] for part in parts))
+        rows = slice(num_positions - 1, None, num_positions)
+        return PreNormState(self.states[rows], self.scaled[rows], self.squares[rows])
 
 
 def scale(states: Tensor, norm: Tensor) -> PreNormState:

@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from antiphon.nn.kernels.pdl import await_others, overlaps
+
 _GATE_BLOCK = 1024
 
 
@@ -26,7 +28,10 @@ def silu_product(gate_up: Tensor) -> Tensor:
     width = gate_up.shape[-1] // 2
     result = gate_up.new_empty((*gate_up.shape[:-1], width))
     grid = (result.numel() // width, triton.cdiv(width, _GATE_BLOCK))
-    _silu_product[grid](gate_up, result, width, BLOCK=_GATE_BLOCK, num_warps=4)
+    _silu_product[grid](
+        gate_up, result, width, BLOCK=_GATE_BLOCK, PDL=overlaps(gate_up),
+        num_warps=4, launch_pdl=overlaps(gate_up),
+    )  # fmt: skip
     return result
 
 
@@ -40,8 +45,8 @@ def _norm(
     block = triton.next_power_of_2(width)
     _add_rms_norm[(states.numel() // width,)](
         states, branch, weight, sums, normed, width, epsilon,
-        HAS_BRANCH=branch is not None, BLOCK=block,
-        num_warps=max(1, min(8, block // 256)),
+        HAS_BRANCH=branch is not None, BLOCK=block, PDL=overlaps(states),
+        num_warps=max(1, min(8, block // 256)), launch_pdl=overlaps(states),
     )  # fmt: skip
     return sums, normed
 
@@ -49,10 +54,12 @@ def _norm(
 @triton.jit
 def _add_rms_norm(
     states, branch, weight, sums, normed, width, epsilon,
-    HAS_BRANCH: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_BRANCH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, BLOCK)
     inside = columns < width
+    scale = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    await_others(PDL)
     places = tl.program_id(0).to(tl.int64) * width + columns
     value = tl.load(states + places, mask=inside, other=0.0)
     if HAS_BRANCH:
@@ -61,12 +68,12 @@ def _add_rms_norm(
         tl.store(sums + places, value, mask=inside)
     wide = value.to(tl.float32)
     wide = wide * tl.rsqrt(tl.sum(wide * wide, axis=0) / width + epsilon)
-    scale = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
     tl.store(normed + places, scale * wide.to(value.dtype).to(tl.float32), mask=inside)
 
 
 @triton.jit
-def _silu_product(gate_up, result, width, BLOCK: tl.constexpr):
+def _silu_product(gate_up, result, width, BLOCK: tl.constexpr, PDL: tl.constexpr):
+    await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width

@@ -7,12 +7,9 @@ no result.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
 
-from torch import Tensor
+from antiphon.nn.kernels.shared_memory import SPARE_BYTES
 
-_HOPPER_BYTES = 227 * 1024
-_SPARE_BYTES = 2048  # for sums across the warps of a program
 _MIN_STAGES = 2
 _MIN_INPUTS = 32
 
@@ -130,23 +127,9 @@ def _tile_of_64(shape: ProductShape, num_stages: int = 6) -> WideTile:
 
 def _fitting(tile: WideTile, shape: ProductShape, max_shared_bytes: int) -> WideTile:
     tile = replace(tile, outputs=largest_power(shape.num_outputs, tile.outputs))
-    return tile.within(max_shared_bytes - _SPARE_BYTES, shape.num_halves, shape.itemsize)
+    return tile.within(max_shared_bytes - SPARE_BYTES, shape.num_halves, shape.itemsize)
 
 
 def largest_power(number: int, most: int) -> int:
     """Return the largest power of two that divides ``number`` and is not above ``most``."""
     return min(number & -number, 1 << (most.bit_length() - 1))
-
-
-def max_shared_bytes(tensor: Tensor) -> int:
-    """Return the shared memory that a program may have where a tensor is."""
-    return _max_shared_bytes(tensor.device.index or 0) if tensor.is_cuda else _HOPPER_BYTES
-
-
-@cache
-def _max_shared_bytes(index: int) -> int:
-    import triton
-
-    properties = triton.runtime.driver.active.utils.get_device_properties(index)
-    num_bytes: int = properties["max_shared_mem"]
-    return num_bytes

@@ -32,7 +32,8 @@ def _launch_noise(
     grid = (num_rows, num_codebooks, triton.cdiv(vocab_size, _UNIFORM_BLOCK))
     _noise[grid](
         seeds, frames, codebooks, result, num_codebooks, vocab_size,
-        BLOCK=_UNIFORM_BLOCK, IS_GUMBEL=is_gumbel, IS_CUDA=seeds.is_cuda,
+        BLOCK=_UNIFORM_BLOCK, IS_GUMBEL=is_gumbel, IS_CUDA=seeds.is_cuda, PDL=overlaps(seeds),
+        launch_pdl=overlaps(seeds),
     )  # fmt: skip
     return result
 
@@ -121,8 +122,9 @@ def _mixed(words):
 @triton.jit
 def _noise(
     seeds, frames, codebooks, result, num_codebooks, vocab_size,
-    BLOCK: tl.constexpr, IS_GUMBEL: tl.constexpr, IS_CUDA: tl.constexpr,
+    BLOCK: tl.constexpr, IS_GUMBEL: tl.constexpr, IS_CUDA: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    await_others(PDL)
     row = tl.program_id(0)
     codebook = tl.program_id(1)
     low = _mixed(tl.load(seeds + row * 2).to(tl.uint32) ^ 0x9E3779B9)
@@ -151,6 +153,10 @@ def _draw(
     BLOCK: tl.constexpr, BITS: tl.constexpr, IS_EMBEDDING: tl.constexpr, WIDTH: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
+    places = tl.arange(0, WIDTH)
+    there = places < width
+    if IS_EMBEDDING:
+        weight = tl.load(norm + places, mask=there, other=0.0).to(tl.float32)
     await_others(PDL)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
@@ -166,11 +172,8 @@ def _draw(
     tl.store(tokens + row * token_stride, token.to(tl.int64))
     tl.store(scores + row * score_stride, tl.where(is_bad, float("nan"), best))
     if IS_EMBEDDING:
-        places = tl.arange(0, WIDTH)
-        there = places < width
         token = tl.minimum(token, vocab_size - 1)
         value = tl.load(table + token.to(tl.int64) * width + places, mask=there, other=0.0)
-        weight = tl.load(norm + places, mask=there, other=0.0).to(tl.float32)
         wide = value.to(tl.float32)
         tl.store(states + row * width + places, value, mask=there)
         tl.store(scaled + row * width + places, wide * weight, mask=there)

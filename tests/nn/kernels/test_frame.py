@@ -101,3 +101,14 @@ def test_commit_stores_frames_and_their_outcomes() -> None:
     moved = torch.tensor([1, 0, 0, 1, 1, 0], device=DEVICE)
     assert torch.equal(positions, before[0] + moved)
     assert torch.equal(made, before[1] + moved)
+
+
+def test_begin_pairs_a_state_with_the_code_drawn_from_it() -> None:
+    states, table, norm = random(3, WIDTH), random(7, WIDTH, seed=1), random(WIDTH, seed=2)
+    codes = integers(7, 3, 2, seed=3)[:, 1]
+    begun = frame.begin(states, codes, table, norm)
+    pairs = torch.stack((states, table[codes]), dim=1).flatten(0, 1)
+    assert begun.num_positions == 2
+    assert torch.equal(begun.states, pairs)
+    torch.testing.assert_close(begun.scaled, pairs * norm)
+    torch.testing.assert_close(begun.squares, pairs.square().sum(1, keepdim=True))

@@ -11,6 +11,7 @@ from antiphon.nn.kernels.product_tiles import (
     thin_tile,
     wide_tile,
 )
+from antiphon.nn.kernels.shared_memory import stages_within
 
 SHARED_BYTES = (227 * 1024, 163 * 1024, 99 * 1024)
 SHAPES = tuple(
@@ -54,3 +55,10 @@ def test_a_small_device_changes_only_how_far_loads_are_ahead() -> None:
 @pytest.mark.parametrize(("number", "most", "power"), [(96, 64, 32), (96, 17, 16), (7, 8, 1)])
 def test_largest_power(number: int, most: int, power: int) -> None:
     assert largest_power(number, most) == power
+
+
+def test_stages_follow_the_shared_memory() -> None:
+    block_bytes = 256 * (64 + 16) * 2
+    assert [stages_within(4, block_bytes, each) for each in SHARED_BYTES] == [4, 4, 3]
+    assert stages_within(8, 2**20, SHARED_BYTES[0]) == 2, "a loop without loads ahead has no room"
+    assert stages_within(3, 1, SHARED_BYTES[-1]) == 3

@@ -1,0 +1,39 @@
+"""How much a program may keep on its multiprocessor, and how far ahead it can load with that."""
+
+from functools import cache
+
+from torch import Tensor
+
+SPARE_BYTES = 2048
+"""Left over for sums across the warps of a program."""
+
+_HOPPER_BYTES = 227 * 1024
+_MIN_STAGES = 2
+
+
+def max_shared_bytes(tensor: Tensor) -> int:
+    """Return the shared memory that a program may have where a tensor is."""
+    return _max_shared_bytes(tensor.device.index or 0) if tensor.is_cuda else _HOPPER_BYTES
+
+
+@cache
+def _max_shared_bytes(index: int) -> int:
+    import triton
+
+    properties = triton.runtime.driver.active.utils.get_device_properties(index)
+    num_bytes: int = properties["max_shared_mem"]
+    return num_bytes
+
+
+def stages_within(wanted: int, block_bytes: int, num_bytes: int) -> int:
+    """Return how many blocks a loop may have under way, at most as many as are wanted.
+
+    Args:
+        wanted: where there is room for all.
+        block_bytes: of both factors of one turn of the loop.
+        num_bytes: of shared memory.
+    """
+    # Before Hopper, whose instructions read shared memory, the block in use is in registers.
+    num_in_registers = 0 if num_bytes >= _HOPPER_BYTES else 1
+    num_blocks = (num_bytes - SPARE_BYTES) // block_bytes
+    return max(_MIN_STAGES, min(wanted, num_blocks + num_in_registers))
