@@ -12,7 +12,6 @@ from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 
 _DEFAULTS = ModelSettings()
-_TYPICAL_CHUNK_FRAMES = 4
 _LENGTH_WEIGHT = 0.05
 _MIN_FRAMES_LEFT = 8  # of a request that has made more than expected
 _MIN_RETRY_AFTER_S = 1.0
@@ -147,11 +146,9 @@ def live_capacity(costs: CostModel, codec: CodecShape, num_slots: int, max_load:
     """
     if not costs.is_trusted:
         return num_slots
-    num_frames = min(_TYPICAL_CHUNK_FRAMES, codec.chunk_sizes[-1])
 
     def load(num_streams: int) -> float:
-        num_chunks = -(-num_streams // num_frames)
-        step_s = costs.rows_s(num_streams) + costs.chunks_s(num_chunks, num_frames)
+        step_s = costs.rows_s(num_streams) + costs.codec_s(num_streams)
         return (step_s + costs.mean_prefill_s) / codec.frame_s
 
     fitting = bisect_right(range(1, num_slots + 1), max_load, key=load)

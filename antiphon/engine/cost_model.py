@@ -1,12 +1,11 @@
 """How long a step takes: a guess at first, then what was measured."""
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from antiphon.engine.plan import StepPlan
-from antiphon.engine.runner import ROW_BUCKETS
+from antiphon.engine.runner import FRAME_BUCKETS, ROW_BUCKETS
 
 POSITION_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
@@ -24,19 +23,19 @@ class StepShape:
     Attributes:
         num_rows: slots that make a frame.
         num_positions: to be prefilled.
-        chunks: of each number of frames, how many chunks are decoded.
+        num_codec_frames: that the codec decodes, of all chunks and replays.
     """
 
     num_rows: int = 0
     num_positions: int = 0
-    chunks: Mapping[int, int] = field(default_factory=dict)
+    num_codec_frames: int = 0
 
     @classmethod
     def of(cls, plan: StepPlan) -> "StepShape":
         num_positions = sum(each.end - each.start for each in plan.prefills)
-        chunks = Counter(each.num_frames for each in plan.codec_chunks)
-        chunks.update(each.end - each.start for each in plan.codec_replays)
-        return cls(len(plan.decode_slots), num_positions, chunks)
+        num_codec_frames = sum(each.num_frames for each in plan.codec_chunks)
+        num_codec_frames += sum(each.end - each.start for each in plan.codec_replays)
+        return cls(len(plan.decode_slots), num_positions, num_codec_frames)
 
 
 class Curve:
@@ -101,8 +100,7 @@ class CostModel:
     def __init__(self, row_buckets: Sequence[int] = ROW_BUCKETS) -> None:
         self._rows = Curve(row_buckets, lambda rows: 2.5e-3 + 25e-6 * rows)
         self._positions = Curve(POSITION_BUCKETS, lambda positions: 1.5e-3 + 20e-6 * positions)
-        self._row_buckets = tuple(row_buckets)
-        self._chunks: dict[int, Curve] = {}
+        self._codec_frames = Curve(FRAME_BUCKETS, lambda frames: 0.6e-3 + 15e-6 * frames)
         self._num_observed = 0
         self.mean_step_s = self._rows.seconds(1)
         self.mean_prefill_s = 0.0
@@ -127,25 +125,20 @@ class CostModel:
         """Whether enough was measured to refuse requests by it."""
         return self._num_observed >= _NUM_TO_TRUST
 
-    def row_bucket(self, num_rows: int) -> int:
-        """Return the bucket of ``num_rows``: rows that a step can have in the same time."""
-        return self._rows.bucket(num_rows)
-
     def rows_s(self, num_rows: int) -> float:
         """Return how long a frame of as many slots takes."""
         return self._rows.seconds(num_rows)
 
-    def chunks_s(self, num_chunks: int, num_frames: int) -> float:
-        """Return how long decoding as many chunks of ``num_frames`` takes."""
-        return self._curve(num_frames).seconds(num_chunks)
+    def codec_s(self, num_frames: int) -> float:
+        """Return how long a codec takes for as many frames of all chunks."""
+        return self._codec_frames.seconds(num_frames)
 
     def step_s(self, shape: StepShape) -> float:
         """Return how long a step takes."""
-        chunks_s = sum(self.chunks_s(number, frames) for frames, number in shape.chunks.items())
         return (
             self._rows.seconds(shape.num_rows)
             + self._positions.seconds(shape.num_positions)
-            + chunks_s
+            + self._codec_frames.seconds(shape.num_codec_frames)
         )
 
     def observe(self, shape: StepShape, seconds: float) -> None:
@@ -164,8 +157,8 @@ class CostModel:
             self._rows.correct(shape.num_rows, ratio, first_weight=1.0)
         if shape.num_positions:
             self._positions.correct(shape.num_positions, ratio)
-        for num_frames, number in shape.chunks.items():
-            self._curve(num_frames).correct(number, ratio)
+        if shape.num_codec_frames:
+            self._codec_frames.correct(shape.num_codec_frames, ratio)
 
     def observe_arrival(self, seconds: float) -> None:
         """Take in how long after the frame before it a frame arrived from another stage.
@@ -176,10 +169,3 @@ class CostModel:
         surprise_s = seconds - self._mean_arrival_s
         self._mean_arrival_s += surprise_s * _WEIGHT
         self._arrival_deviation_s += (abs(surprise_s) - self._arrival_deviation_s) * _WEIGHT
-
-    def _curve(self, num_frames: int) -> Curve:
-        if num_frames not in self._chunks:
-            self._chunks[num_frames] = Curve(
-                self._row_buckets, lambda rows: 0.6e-3 + 15e-6 * rows * num_frames
-            )
-        return self._chunks[num_frames]

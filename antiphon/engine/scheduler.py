@@ -294,10 +294,9 @@ class Scheduler:
     def _decode(self, builder: StepPlanBuilder) -> None:
         if self._chunks is None:
             return
-        num_on_average = sum([1 / each.chunk_frames for each in builder.rows])
         requests = (*self._slots.running.values(), *self._slots.draining.values())
         builder.codec_replays += self._chunks.replay(requests, self.limits.replay_frames)
-        for request, chunk in self._chunks.plan(requests, num_on_average, builder.now_s):
+        for request, chunk in self._chunks.plan(requests, len(builder.rows), builder.now_s):
             builder.codec_chunks.append(chunk)
             builder.decoding.append(request)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
@@ -19,21 +19,21 @@ class PlaybackPolicy:
 
     The first chunk is as small as it can be without a gap after it. Each following one may be up to
     ``spacing`` times as large if making it takes no more than ``1 / growth`` of the slack and
-    leaves ``margin_s``. Sizes between are not used: chunks of one size are decoded together, and
-    one more group costs more than a few more frames.
+    leaves ``margin_s``.
 
-    A step decodes no more chunks than are due on average, those with the earliest deadlines first;
-    otherwise streams that began together would be decoded together from then on. Streams with less
-    slack than ``comfort_s`` are exempt, and those in danger get the frames there are, if that is
-    less than a chunk.
+    A step decodes hardly more frames than it makes, those with the earliest deadlines first;
+    otherwise streams that began together would be decoded together from then on, and the steps
+    between would have nothing to decode. Streams with less slack than ``comfort_s`` are exempt, and
+    those in danger get the frames there are, if that is less than a chunk.
 
     Attributes:
         start: duration of a first chunk, in steps of the longer kind.
         growth: how much faster than played a larger chunk must be made.
         margin_s: slack below which a stream is in danger.
         comfort_s: slack above which a stream can wait.
-        spacing: ratio of neighbouring chunk sizes.
-        spread: chunks that a step decodes, in proportion to the average.
+        spacing: how many times as large as the one before a chunk may be.
+        spread: frames that a step decodes, in proportion to those it makes; the last chunk may
+            exceed it.
         first_frames: of a first chunk, unless its request says otherwise.
         largest_frames: of any chunk, though not below the codec's smallest; ``None``: no limit.
     """
@@ -49,21 +49,14 @@ class PlaybackPolicy:
 
 
 class ChunkPlanner:
-    """Plans the codec chunks of all requests, and keeps their playback clocks.
-
-    Attributes:
-        sizes: frames that chunks have, of those that the codec offers; ascending.
-    """
+    """Plans the codec chunks of all requests, and keeps their playback clocks."""
 
     def __init__(self, codec: CodecShape, policy: PlaybackPolicy, costs: CostModel) -> None:
         self._codec = codec
         self._is_causal = codec.is_causal
         self._policy = policy
         self._costs = costs
-        self.sizes = [codec.chunk_sizes[0]]
-        for size in codec.chunk_sizes:
-            if size >= self.sizes[-1] * policy.spacing:
-                self.sizes.append(size)
+        self._sizes = codec.chunk_sizes
 
     def add(self, request: EngineRequest) -> None:
         """Choose the size of a first chunk: it must last until the second one, one step later.
@@ -75,18 +68,18 @@ class ChunkPlanner:
         request.num_frames_decoded = num_whole - num_whole % self._codec.group_frames
         wanted = request.prompt.first_chunk_frames or self._policy.first_frames
         if request.prompt.first_chunk_frames is None and not request.is_live:
-            wanted = self.sizes[-1]
+            wanted = self._sizes[-1]
         num_needed = self._policy.start * self._costs.long_frame_s / self._codec.frame_s
-        request.chunk_frames = round_up(max(wanted, num_needed), self._codec.chunk_sizes)
+        request.chunk_frames = round_up(max(wanted, num_needed), self._sizes)
 
     def plan(
-        self, requests: Iterable[EngineRequest], num_on_average: float, now_s: float
+        self, requests: Iterable[EngineRequest], num_frames: int, now_s: float
     ) -> list[tuple[EngineRequest, CodecChunk]]:
         """Plan the chunks of one step.
 
         Args:
             requests: that hold a slot, with the frames of this step counted as planned.
-            num_on_average: chunks of whole size that this step's frames amount to.
+            num_frames: that this step makes.
             now_s: the time.
         """
         due: list[EngineRequest] = []
@@ -103,7 +96,7 @@ class ChunkPlanner:
                 self._rest_due_s(request) <= now_s
             ):
                 rest.append(request)
-        chosen = [*self.select(due, num_on_average, now_s), *rest]
+        chosen = [*self.select(due, num_frames, now_s), *rest]
         return [(request, self._chunk(request, now_s)) for request in chosen]
 
     def replay(self, requests: Iterable[EngineRequest], max_frames: int) -> list[CodecReplay]:
@@ -157,19 +150,21 @@ class ChunkPlanner:
         return AudioChunk(samples, self._codec.sample_rate_hz, num_frames, frames=tuple(frames))
 
     def select(
-        self, due: Sequence[EngineRequest], num_on_average: float, now_s: float
+        self, due: Sequence[EngineRequest], num_frames: int, now_s: float
     ) -> Sequence[EngineRequest]:
         """Return the requests whose chunks this step decodes, of those with a complete chunk."""
-        limit = self._costs.row_bucket(max(1, ceil(num_on_average * self._policy.spread)))
-        if len(due) <= limit:
+        limit = max(1.0, num_frames * self._policy.spread)
+        if sum([each.chunk_frames for each in due]) <= limit:
             return due
         comfortable_s = now_s + self._policy.comfort_s
-        by_deadline = sorted(due, key=lambda each: each.clock.deadline_s)
-        return by_deadline[:limit] + [
-            each
-            for each in by_deadline[limit:]
-            if each.is_first_audio_due or each.clock.deadline_s < comfortable_s
-        ]
+        chosen: list[EngineRequest] = []
+        num_chosen = 0
+        for each in sorted(due, key=lambda each: each.clock.deadline_s):
+            is_waited_for = each.is_first_audio_due or each.clock.deadline_s < comfortable_s
+            if num_chosen < limit or is_waited_for:
+                chosen.append(each)
+                num_chosen += each.chunk_frames
+        return chosen
 
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
         """Return the size of the chunk that follows one of ``last`` frames.
@@ -181,7 +176,7 @@ class ChunkPlanner:
         """
         policy = self._policy
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
-        return max(self.sizes[0], round_down(longest, self.sizes))
+        return max(self._sizes[0], round_down(longest, self._sizes))
 
     def _rest_due_s(self, request: EngineRequest) -> float:
         """Return when to decode the frames that there are, be they less than a chunk.
@@ -219,7 +214,7 @@ class ChunkPlanner:
     def _chunk(self, request: EngineRequest, now_s: float) -> CodecChunk:
         num_waiting, end = self._num_ready(request), None
         if self._is_end_planned(request):
-            num_frames = round_up(num_waiting, self.sizes)
+            num_frames = round_up(num_waiting, self._sizes)
             end = None if self._is_causal else request.num_frames
         else:
             num_waiting = min(num_waiting, request.chunk_frames)

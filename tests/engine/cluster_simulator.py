@@ -118,7 +118,7 @@ class SimulatedCodec:
                 frames[slot] = 0
             else:
                 stopped.add(slot)
-        seconds = self._model.step_s(StepShape(0, 0, StepShape.of(plan).chunks))
+        seconds = self._model.step_s(StepShape(0, 0, StepShape.of(plan).num_codec_frames))
         self._free_s = max(self._free_s, self._clock.now_s) + seconds
         chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.codec_chunks}
         output = StepOutput(frames, frozenset(stopped), chunks=chunks)

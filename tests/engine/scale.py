@@ -23,7 +23,6 @@ H200 = DeviceModel(
     prefill_positions=256,
     chunk_s=0.6e-3,
     chunk_frame_s=14e-6,
-    chunk_sizes=(1, 4, 16),
 )
 """The 1.7B model on one H200, see docs/performance.md."""
 CACHE = CacheShape(20_000, 16, 1024)

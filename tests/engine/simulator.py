@@ -13,8 +13,9 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.runner import FRAME_BUCKETS
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
+from antiphon.engine.scheduling_policy import PlaybackPolicy, round_up
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Ended, Sampling
@@ -30,10 +31,10 @@ class DeviceModel:
         rows_s: seconds of a frame for so many slots.
         prefill_s: of ``prefill_positions``.
         prefill_positions: that are computed at a time.
-        chunk_s: of a chunk of one frame.
+        chunk_s: of a pass of the codec over one frame.
         chunk_frame_s: of each frame that is decoded beside it.
         host_s: that scheduling and launching take.
-        chunk_sizes: frames that are decoded together.
+        chunk_sizes: frames that a chunk may have.
     """
 
     rows_s: tuple[tuple[int, float], ...] = ((1, 2.5e-3), (64, 4e-3), (256, 9e-3), (1024, 29e-3))
@@ -42,7 +43,7 @@ class DeviceModel:
     chunk_s: float = 0.7e-3
     chunk_frame_s: float = 1.8e-3 / 127
     host_s: float = 0.6e-3
-    chunk_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    chunk_sizes: tuple[int, ...] = tuple(range(1, 17))
 
     def step_s(self, shape: StepShape) -> float:
         """Return how long a step takes."""
@@ -51,9 +52,11 @@ class DeviceModel:
             sizes, times_s = zip(*self.rows_s, strict=True)
             num_rows = next(size for size in ROW_BUCKETS if size >= shape.num_rows)
             seconds += float(np.interp(num_rows, sizes, times_s))
-        for num_frames, num_chunks in shape.chunks.items():
-            num_rows = next(size for size in ROW_BUCKETS if size >= num_chunks)
-            seconds += self.chunk_s + (num_rows * num_frames - 1) * self.chunk_frame_s
+        num_full, num_frames = divmod(shape.num_codec_frames, FRAME_BUCKETS[-1])
+        for size in (*[FRAME_BUCKETS[-1]] * num_full, num_frames):
+            if size:
+                size = round_up(size, FRAME_BUCKETS)
+                seconds += self.chunk_s + (size - 1) * self.chunk_frame_s
         return seconds
 
 

@@ -66,7 +66,7 @@ def test_capacity_is_what_fits_into_a_frame(row_s: float, num_slots: int) -> Non
     if capacity > 1:
         assert costs.rows_s(capacity) <= 0.85 * CODEC.frame_s
     if capacity < num_slots:
-        more_s = costs.rows_s(capacity + 1) + costs.chunks_s(-(-(capacity + 1) // 4), 4)
+        more_s = costs.rows_s(capacity + 1) + costs.codec_s(capacity + 1)
         assert more_s > 0.85 * CODEC.frame_s or capacity == 1
 
 

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.cost_model import CostModel, StepShape
-from antiphon.engine.plan import CodecChunk, Prefill, StepPlan
+from antiphon.engine.plan import CodecChunk, CodecReplay, Prefill, StepPlan
 
 shapes = st.builds(
     StepShape,
     st.integers(0, 300),
     st.integers(0, 600),
-    st.dictionaries(st.sampled_from([1, 4, 16]), st.integers(1, 64), max_size=3),
+    st.integers(0, 600),
 )
 
 
@@ -22,8 +22,8 @@ def test_more_work_never_takes_less_time(measured: list[tuple[StepShape, float]]
     rows_s = [times.rows_s(rows) for rows in range(1, 400, 7)]
     assert rows_s == sorted(rows_s)
     assert rows_s[0] > 0
-    chunks_s = [times.chunks_s(number, 4) for number in range(1, 200, 5)]
-    assert chunks_s == sorted(chunks_s)
+    codec_s = [times.codec_s(frames) for frames in range(1, 700, 9)]
+    assert codec_s == sorted(codec_s)
 
 
 @given(st.floats(1e-4, 0.5), st.integers(1, 256))
@@ -38,20 +38,21 @@ def test_the_same_step_again_and_again_is_learned(seconds: float, rows: int) -> 
 def test_parts_of_a_step_are_separated_by_steps_that_lack_them() -> None:
     times = CostModel()
     for number in range(2000):
-        shape = StepShape(32, 64 * (number % 3 == 0), {4: 8} if number % 2 else {})
+        shape = StepShape(32, 64 * (number % 3 == 0), 32 * (number % 2))
         seconds = 0.02 + 0.005 * (number % 3 == 0) + 0.003 * (number % 2)
         times.observe(shape, seconds)
     assert abs(times.rows_s(32) - 0.02) < 1e-3
-    assert abs(times.chunks_s(8, 4) - 0.003) < 1e-3
+    assert abs(times.codec_s(32) - 0.003) < 1e-3
 
 
 def test_a_shape_is_what_a_plan_asks_for() -> None:
     plan = StepPlan(
         prefills=(Prefill(0, 0, 10), Prefill(1, 5, 6)),
         decode_slots=(2, 3),
-        codec_chunks=(CodecChunk(2, 0, 4), CodecChunk(3, 8, 4), CodecChunk(4, 0, 1)),
+        codec_chunks=(CodecChunk(2, 0, 4), CodecChunk(3, 8, 7), CodecChunk(4, 0, 1)),
+        codec_replays=(CodecReplay(5, 3, 8),),
     )
-    assert StepShape.of(plan) == StepShape(2, 11, {4: 2, 1: 1})
+    assert StepShape.of(plan) == StepShape(2, 11, 17)
 
 
 def test_one_hiccup_does_not_change_what_is_expected_by_much() -> None:

@@ -18,7 +18,7 @@ from tests.engine.strict_device import CODEC
 
 POLICY = PlaybackPolicy()
 PLANNER = ChunkPlanner(CODEC, POLICY, CostModel())
-SIZES = PLANNER.sizes
+SIZES = CODEC.chunk_sizes
 NOW_S = 100.0
 
 
@@ -51,11 +51,11 @@ def test_a_chunk_is_made_long_before_its_listener_needs_it(
     assert size <= PLANNER.next_chunk_frames(last, slack_s + 1.0, step_s)
 
 
-@given(requests, st.floats(0.0, 30.0))
+@given(requests, st.integers(0, 100))
 def test_chunks_are_decoded_nearest_to_silence_first(
-    due: list[EngineRequest], num_on_average: float
+    due: list[EngineRequest], num_frames: int
 ) -> None:
-    chosen = PLANNER.select(due, num_on_average, NOW_S)
+    chosen = PLANNER.select(due, num_frames, NOW_S)
     left = {id(each) for each in due} - {id(each) for each in chosen}
     latest_s = max(
         (each.clock.deadline_s for each in chosen if each.num_frames_decoded), default=inf
@@ -66,9 +66,32 @@ def test_chunks_are_decoded_nearest_to_silence_first(
             assert each.clock.deadline_s >= latest_s or latest_s == inf
             assert not each.is_first_audio_due
     assert bool(chosen) == bool(due)
+    if left:
+        num_before = 0
+        for each in chosen:
+            is_exempt = each.clock.deadline_s < NOW_S + POLICY.comfort_s or each.is_first_audio_due
+            assert is_exempt or num_before < max(1.0, num_frames * POLICY.spread)
+            num_before += each.chunk_frames
 
 
 def test_sizes_round_within_what_there_is() -> None:
     assert [round_up(n, (1, 4, 16)) for n in (0.2, 1, 2, 16, 40)] == [1, 1, 4, 16, 16]
     assert [round_down(n, (2, 4)) for n in (1, 2.5, 9)] == [0, 2, 4]
-    assert SIZES == [1, 4, 16]
+
+
+def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
+    streams = [request(1.0) for _ in range(64)]
+    ready = {id(each): 0 for each in streams}
+    decoded = []
+    for each in streams:
+        each.chunk_frames = 16
+    for _ in range(200):
+        ready = {key: number + 1 for key, number in ready.items()}
+        due = [each for each in streams if ready[id(each)] >= 16]
+        chosen = PLANNER.select(due, len(streams), NOW_S)
+        for each in chosen:
+            ready[id(each)] -= 16
+            each.clock.deadline_s += 16 * CODEC.frame_s
+        decoded.append(16 * len(chosen))
+    assert max(decoded) <= 80, "a step decodes much more than it makes"
+    assert sum(decoded[100:]) >= 64 * 95, "frames are left lying"
