@@ -4,6 +4,7 @@ import torch
 
 from antiphon.errors import ModelLoadError
 
+_MIN_CAPABILITY = (8, 0)
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
@@ -15,7 +16,7 @@ def resolve_device(name: str, memory_fraction: float | None = None) -> torch.dev
         memory_fraction: of its memory that PyTorch may use in this process, if it is a GPU.
 
     Raises:
-        ModelLoadError: it is not there.
+        ModelLoadError: it is not there, or too old.
     """
     has_cuda = torch.cuda.is_available()
     if name == "auto":
@@ -27,9 +28,25 @@ def resolve_device(name: str, memory_fraction: float | None = None) -> torch.dev
     num_devices = torch.cuda.device_count() if has_cuda else 0
     if device.type == "cuda" and (device.index or 0) >= num_devices:
         raise ModelLoadError(f"There is no device '{name}': PyTorch sees {num_devices} GPUs.")
+    if device.type == "cuda":
+        _check_capability(device)
     if device.type == "cuda" and memory_fraction is not None:
         torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
     return device
+
+
+def _check_capability(device: torch.device) -> None:
+    """Refuse an NVIDIA GPU without bfloat16, such as a T4 or a V100."""
+    if torch.version.cuda is None:
+        return
+    capability = torch.cuda.get_device_capability(device)
+    if capability < _MIN_CAPABILITY:
+        have, need = (".".join(map(str, each)) for each in (capability, _MIN_CAPABILITY))
+        raise ModelLoadError(
+            f"'{device}' is a {torch.cuda.get_device_name(device)} of compute capability {have};"
+            f" {need} or more is needed, for bfloat16 and for the kernels: an A100, an L4, an RTX"
+            " 30 or later. Use such a card, or the device 'cpu'."
+        )
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:

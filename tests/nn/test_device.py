@@ -1,0 +1,43 @@
+"""Names of devices: what is not there or too old is refused with what would do."""
+
+import pytest
+import torch
+
+from antiphon.errors import ModelLoadError
+from antiphon.nn.device import resolve_device
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int]) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+
+
+@pytest.mark.parametrize("asked", ["auto", "cuda", "cuda:0"])
+@pytest.mark.parametrize(("name", "capability"), [("Tesla T4", (7, 5)), ("Tesla V100", (7, 0))])
+def test_cards_without_bfloat16_are_refused(
+    asked: str, name: str, capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, name, capability)
+    with pytest.raises(ModelLoadError, match=f"{name} .*{capability[0]}.{capability[1]}; 8.0"):
+        resolve_device(asked)
+    assert resolve_device("cpu").type == "cpu"
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (9, 0), (12, 0)])
+def test_later_cards_are_taken(
+    capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, "a card", capability)
+    assert resolve_device("auto") == torch.device("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"), [("cuda:1", "PyTorch sees 1"), ("toaster", "no device")]
+)
+def test_devices_that_are_not_there(asked: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "a card", (9, 0))
+    with pytest.raises(ModelLoadError, match=told):
+        resolve_device(asked)
