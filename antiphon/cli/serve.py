@@ -44,6 +44,11 @@ class ServerFlags:
     deterministic: Annotated[
         bool | None, flag(_DETERMINISTIC, False, "--deterministic"), "model.deterministic"
     ] = None
+    trust_remote_code: Annotated[
+        bool | None,
+        flag("Run Python code that the checkpoint brings.", False, "--trust-remote-code"),
+        "model.trust_remote_code",
+    ] = None
     api_key: Annotated[
         list[str] | None, flag("Accept this key; repeatable.", "no key is asked"), "server.api_keys"
     ] = None

@@ -45,6 +45,9 @@ class ModelSettings(SettingsSection):
     deterministic: bool = Field(
         False, description="On a GPU too, make a request's audio independent of its company."
     )
+    trust_remote_code: bool = Field(
+        False, description="Run Python code that the checkpoint brings; such models need it."
+    )
     max_waiting: int = Field(256, ge=0, description="Listeners who may wait for a slot.")
     max_wait_s: float = Field(
         2.0, ge=0, description="Longest predicted wait for a slot or first sound; beyond it: 429."

@@ -16,6 +16,7 @@ __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 FAMILIES: dict[str, str] = {
     "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
+    "moss_tts_nano": "antiphon.models.moss_tts_nano:FAMILY",
     "ovis_image": "antiphon.models.ovis_image:FAMILY",
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
     "qwen_image": "antiphon.models.qwen_image:FAMILY",

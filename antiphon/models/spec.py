@@ -69,6 +69,7 @@ class LoadContext:
         admission: limits of the requests that a stage admits; ``None``: the defaults.
         playback: sizes of the codec's chunks; ``None``: the defaults.
         diffusion: how models that denoise are run.
+        trusts_remote_code: whether Python code that a checkpoint brings may be run.
         progress: called with the progress of loading; ``None``: not reported.
     """
 
@@ -82,6 +83,7 @@ class LoadContext:
     admission: "AdmissionLimits | None" = None
     playback: "PlaybackPolicy | None" = None
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
+    trusts_remote_code: bool = False
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from antiphon.concurrency import num_usable_cores
+from antiphon.concurrency import cancel_and_wait, num_usable_cores
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
@@ -20,7 +20,8 @@ class GeneratorStage:
     """Pulls generators item by item, by their listeners' clocks.
 
     If the stage declares a limit of concurrency, further requests wait in order of arrival until
-    one has ended, or are refused if too many wait.
+    one has been made, or are refused if too many wait. Whoever has a turn is worked on without
+    regard to its reader.
 
     Behind another stage the generator is called once for each `Latents` of that, whose progress is
     handed on. What it makes of a preview is one.
@@ -87,12 +88,33 @@ class GeneratorStage:
             await turns.acquire()
         finally:
             self._num_waiting -= 1
+        made: asyncio.Queue[StageItem | None] = asyncio.Queue()
+        making = asyncio.create_task(self._make_all(request, turns, made))
+        try:
+            while (item := await made.get()) is not None:
+                yield item
+            await making  # raises what ended it
+        finally:
+            await cancel_and_wait(making)
+
+    async def _make_all(
+        self,
+        request: StageRequest,
+        turns: asyncio.Semaphore,
+        made: "asyncio.Queue[StageItem | None]",
+    ) -> None:
+        """Make a prompt's items as fast as can be, then give the turn away.
+
+        Otherwise a listener who reads slowly, or not at all, would keep all others waiting. What is
+        made ahead is one prompt's, which is one segment of a text.
+        """
         try:
             async with aclosing(self._generate(request)) as items:
                 async for item in items:
-                    yield item
+                    made.put_nowait(item)
         finally:
             turns.release()
+            made.put_nowait(None)
 
     def _generate(self, request: StageRequest) -> StageStream:
         return self._engine.generate(

@@ -301,6 +301,7 @@ def _context(
         settings.max_slots,
         cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
         is_deterministic=settings.deterministic,
+        trusts_remote_code=settings.trust_remote_code,
         admission=AdmissionLimits(
             max_waiting=settings.max_waiting,
             max_wait_s=settings.max_wait_s,

@@ -58,6 +58,7 @@ async def loaded(name: str, *, is_colocated: bool = True) -> AsyncGenerator[Spee
         device="cpu",
         decoder_device=None if is_colocated else "cpu",
         max_slots=8,
+        trust_remote_code=True,  # ours: written by the makers of checkpoints
     )
     model = await SpeechModel.load(settings)
     speech = Speech({model.name: model}, SpeechSettings())

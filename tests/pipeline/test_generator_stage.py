@@ -83,3 +83,17 @@ def test_requests_are_refused_if_too_many_wait() -> None:
         await stage.close()
 
     asyncio.run(main())
+
+
+def test_a_reader_who_stops_keeps_nobody_waiting() -> None:
+    async def main() -> None:
+        stage = build_stage([SPEC], LoadContext(), lambda status: None)
+        async with aclosing(stage.open(StageRequest("slow", PROMPT), None)) as slow:
+            await anext(slow)
+            async with aclosing(stage.open(StageRequest("quick", PROMPT), None)) as quick:
+                heard = [item async for item in quick]
+            assert heard[-1] == Ended("stop")
+            assert len([item async for item in slow]) == NUM_CHUNKS
+        await stage.close()
+
+    asyncio.run(main())
