@@ -1,11 +1,13 @@
 """Measures a model's stages without HTTP: all streams at once, until each has made its frames."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from antiphon.bench.bound import measure_bound
@@ -29,6 +31,8 @@ TEXT = (
 _FRAMES_PER_TOKEN = 10
 """A token of text allows for this many frames at least."""
 _WARM_UP_FRAMES = 16
+_UNBOUNDED = {"max_waiting": sys.maxsize, "max_wait_s": inf, "max_load": inf}
+"""Nothing is refused: how many streams can be spoken to without gaps is what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ async def run(
     if products:  # before the model is there: its memory is then free
         batches = sorted({load.concurrency for load in loads})
         bound = await asyncio.to_thread(measure_bound, settings.device, products, batches)
-    model = await SpeechModel.load(settings)
+    model = await SpeechModel.load(settings.model_copy(update=_UNBOUNDED))
     try:
         await model.warm_up()
         results = []

@@ -133,6 +133,7 @@ class Scheduler:
         request.arrive(now_s, self.limits.max_unread_frames, has_codec=has_codec)
         self._by_id[request.id] = request
         self.num_live += request.is_live
+        self.admission.line.num_in_line += request.is_live
 
     def read(self, request_id: str, num_frames: int = 1) -> None:
         """Note that a request's consumer has taken frames, or audio of as many."""
@@ -209,6 +210,7 @@ class Scheduler:
             request.plan_frame()
         self._decode(builder)
         plan = builder.build()
+        self.admission.line.observe(slots.num_live_in_line, builder.now_s)
         self._drain(builder)
         if builder.rows or builder.decoding:
             self._in_flight.append(InFlightStep(builder.rows, builder.decoding))
@@ -392,6 +394,6 @@ class Scheduler:
         num_reserved = slots.num_offline_reserved
         num_streams = min(self._num_slots - num_reserved, max(1, num_streams - num_reserved))
         holders = chain(slots.running.values(), slots.draining.values())
-        self.admission.forecast = forecast(
-            holders, num_streams, self._lengths, costs.mean_frame_s, now_s
+        self.admission.expect(
+            forecast(holders, num_streams, self._lengths, costs.mean_frame_s, now_s)
         )

@@ -104,6 +104,11 @@ class SlotAllocator:
         return min(self.num_offline, self._offline_share)
 
     @property
+    def num_live_in_line(self) -> int:
+        """Listeners who wait for a slot, or hold one and wait for their prompt to be prefilled."""
+        return self.waiting.num_live + sum([each.is_live for each in self.prefilling])
+
+    @property
     def may_start(self) -> bool:
         """Whether a request waits and could be given a slot, by preemption if need be."""
         return bool(self.waiting) and bool(self._free_slots or self.waiting.num_live)

@@ -72,6 +72,7 @@ class Traffic:
         max_frames: of the longest request.
         num_positions: least and most, of prompts.
         offline_share: of requests without a listener.
+        warm_up_s: listeners who arrive earlier are not counted in ``first_audio_s``.
         seed: of all random numbers.
     """
 
@@ -82,6 +83,7 @@ class Traffic:
     max_frames: int = 600
     num_positions: tuple[int, int] = (20, 100)
     offline_share: float = 0.0
+    warm_up_s: float = 0.0
     seed: int = 0
 
 
@@ -322,7 +324,9 @@ def simulate(
     simulation.run()
     core.scheduler.check_integrity()
     heard = [each for each in simulation.ended if each.is_live and each.first_audio_s is not None]
-    first_s = sorted(each.first_audio_s or 0.0 for each in heard) or [0.0]
+    first_s = sorted(
+        each.first_audio_s or 0.0 for each in heard if each.arrived_s >= traffic.warm_up_s
+    ) or [0.0]
     p50, p95, p99 = (
         first_s[min(len(first_s) - 1, len(first_s) * part // 100)] for part in (50, 95, 99)
     )

@@ -1,7 +1,15 @@
 """An hour in a second: gapless below capacity, refused above it, no request starved."""
 
+import heapq
+from dataclasses import replace
+from math import exp
+
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
+from antiphon.engine.request import EngineRequest
+from antiphon.errors import OverloadedError
+from antiphon.models.base import Prompt
+from antiphon.types import AudioChunk, Sampling
 from tests.engine.simulator import (
     DeviceModel,
     SimulatedDevice,
@@ -12,6 +20,7 @@ from tests.engine.simulator import (
 )
 
 CACHE = CacheShape(20_000, 16, 1024)
+MEAN_FRAMES = 75 * exp(0.5**2 / 2)  # of the requests of a `Traffic`
 SLOW = DeviceModel(
     rows_s=((1, 20e-3), (64, 45e-3), (256, 120e-3), (1024, 500e-3)), prefill_s=5e-3
 )  # 64 streams are all that it can keep gapless
@@ -29,6 +38,58 @@ def test_above_capacity_listeners_are_refused_rather_than_left_in_silence() -> N
     assert report.num_rejected > 1000
     assert report.gapless > 0.97
     assert report.longest_gap_s < SLOW.rows_s[0][1] * 3
+
+
+def test_over_capacity_those_who_are_admitted_hear_their_first_sound_soon() -> None:
+    capacity = simulate(Traffic(10, num_clients=128), 128, cache=CACHE)
+    rate_hz = capacity.mean_rows / MEAN_FRAMES / capacity.mean_step_s
+    traffic = Traffic(20, rate_hz=0.85 * rate_hz, warm_up_s=5, seed=1)
+    below = simulate(traffic, 128, cache=CACHE)
+    assert below.num_rejected == 0
+    over = simulate(replace(traffic, rate_hz=1.5 * rate_hz), 128, cache=CACHE)
+    assert over.gapless == below.gapless == 1.0
+    assert over.num_rejected > 0.2 * over.num_ended
+    assert over.audio_s_per_s > 0.95 * capacity.audio_s_per_s
+    assert over.first_audio_s[2] < 3 * below.first_audio_s[2]
+
+
+def test_those_of_a_crowd_who_are_refused_find_room_when_they_were_told() -> None:
+    clock = VirtualClock()
+    core = EngineCore(SimulatedDevice(clock, 32, model=SLOW, cache=CACHE), clock=clock)
+    Simulation(core, clock, Traffic(20, rate_hz=2, median_frames=200)).run()  # learns lengths
+    begun_s = clock.now_s
+    coming = [(begun_s + 0.02 * number, number) for number in range(96)]
+    told_s: dict[int, float] = {}
+    admitted_s: dict[int, float] = {}
+    while coming:
+        at_s, number = heapq.heappop(coming)
+        advance(core, clock, at_s)
+        prompt = Prompt(
+            data=200,
+            num_tokens=50,
+            seed=0,
+            sampling=Sampling(max_frames=600),
+            num_positions=50,
+        )
+        try:
+            core.scheduler.add(EngineRequest(str(number), prompt))
+            admitted_s[number] = at_s - begun_s - 0.02 * number
+        except OverloadedError as error:
+            told_s.setdefault(number, error.retry_after_s or 0.0)
+            heapq.heappush(coming, (at_s + (error.retry_after_s or 1.0), number))
+    assert len(told_s) > 10
+    assert all(admitted_s[number] <= 2 * each for number, each in told_s.items())
+    assert max(told_s.values()) <= 2 * max(admitted_s.values())
+
+
+def advance(core: EngineCore, clock: VirtualClock, until_s: float) -> None:
+    """Run steps until a time; every chunk is read at once."""
+    while (wait_s := core.wait_s()) is not None and clock.now_s + wait_s <= until_s:
+        clock.now_s += wait_s
+        for name, event in core.step():
+            if isinstance(event, AudioChunk):
+                core.scheduler.read(name, event.num_frames)
+    clock.now_s = max(clock.now_s, until_s)
 
 
 def test_a_pool_that_is_too_small_delays_and_loses_no_request() -> None:
