@@ -15,10 +15,7 @@ from antiphon.models.base import Piece, Prompt
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 _ROW_BUCKET_STEP = 128  # beyond the last
 
-FRAME_BUCKETS = (
-    *(1, 2, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256),
-    *(320, 384, 448, 512),
-)
+FRAME_BUCKETS = (1, 2, 4, 6, 8, 12, *range(16, 128, 8), *range(128, 256, 16), *range(256, 513, 32))
 """Frames that a pass of a codec on a GPU is rounded up to; more take several passes."""
 
 TOKEN_BUCKETS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024)
