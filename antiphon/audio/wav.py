@@ -72,17 +72,23 @@ def int16(samples: Samples) -> NDArray[np.int16]:
     Raises:
         EngineError: see `clipped`.
     """
-    return np.round(clipped(samples) * np.float32(32767)).astype(np.int16)
+    scaled = clipped(samples) * np.float32(32767)
+    return np.rint(scaled, out=scaled).astype(np.int16)
 
 
 def clipped(samples: Samples) -> Samples:
     """Return the samples, as float32, with those beyond [-1, 1] brought back to its ends.
 
+    Samples that are float32 and inside are returned as they are, not as a copy.
+
     Raises:
         EngineError: a sample is NaN or infinite. The model failed, and whatever we put in its
             place would be audible noise.
     """
-    if not np.isfinite(samples).all():
+    least, most = samples.min(initial=0.0), samples.max(initial=0.0)  # NaN, if there is one
+    if not (np.isfinite(least) and np.isfinite(most)):
         raise EngineError("The model produced audio with samples that are not finite numbers.")
+    if least >= -1.0 and most <= 1.0:
+        return samples.astype(np.float32, copy=False)
     bounded: Samples = np.clip(samples, -1.0, 1.0, dtype=np.float32)
     return bounded
