@@ -73,7 +73,8 @@ def int16(samples: Samples) -> NDArray[np.int16]:
         EngineError: see `clipped`.
     """
     scaled = clipped(samples) * np.float32(32767)
-    return np.rint(scaled, out=scaled).astype(np.int16)
+    np.rint(scaled, out=scaled)
+    return scaled.astype(np.int16)
 
 
 def clipped(samples: Samples) -> Samples:
