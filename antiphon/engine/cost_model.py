@@ -1,15 +1,17 @@
 """How long a step takes: a guess at first, then what was measured."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from antiphon.engine.plan import StepPlan
-from antiphon.engine.runner import FRAME_BUCKETS, ROW_BUCKETS
+from antiphon.engine.runner import FRAME_BUCKETS, ROW_BUCKETS, TOKEN_BUCKETS
 
-POSITION_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+PASS_BUCKETS = (1, 2, 4, 8, *TOKEN_BUCKETS, 2048, 4096, 8192)
 
 _WEIGHT = 0.1  # of a new measurement
+_FAR_RATIO = 1.5  # or its inverse: so far off is what is expected
+_FAR_WEIGHT = 0.5  # of a measurement that is far off, as the one before was on the same side
 _SLOW_WEIGHT = 0.02  # the same, of what is not in every step
 _MAX_RATIO = 4.0  # of measured to expected; beyond it the cause is not the step
 _NUM_TO_TRUST = 16
@@ -51,6 +53,7 @@ class Curve:
         self._buckets = tuple(buckets)
         self._seconds = [guess(size) for size in buckets]
         self._is_measured = [False] * len(buckets)
+        self._far_sides = [0] * len(buckets)  # of the latest measurement: 1 above, -1 below
 
     def bucket(self, size: int) -> int:
         """Return what ``size`` is rounded up to."""
@@ -63,10 +66,26 @@ class Curve:
         index = self._index(size)
         return self._seconds[index] * max(1.0, size / self._buckets[index])
 
+    def size_within(self, seconds: float) -> int:
+        """Return the largest size that takes no longer, as far as buckets tell."""
+        index = bisect_right(self._seconds, seconds) - 1
+        if index < 0:
+            return 0
+        largest = self._buckets[index]
+        is_last = index == len(self._buckets) - 1
+        return int(largest * seconds / self._seconds[index]) if is_last else largest
+
+    def is_measured(self, size: int) -> bool:
+        """Return whether work of this size was measured."""
+        return self._is_measured[self._index(size)]
+
     def correct(self, size: int, ratio: float, *, first_weight: float = _WEIGHT) -> None:
         """Record that work of this size took ``ratio`` (measured to expected) of the time."""
         index = self._index(size)
-        factor = 1 + (ratio - 1) * (_WEIGHT if self._is_measured[index] else first_weight)
+        side = (ratio > _FAR_RATIO) - (ratio < 1 / _FAR_RATIO)
+        weight = _FAR_WEIGHT if side and side == self._far_sides[index] else _WEIGHT
+        self._far_sides[index] = side
+        factor = 1 + (ratio - 1) * (weight if self._is_measured[index] else first_weight)
         self._is_measured[index] = True
         for each, is_measured in enumerate(self._is_measured):
             if each == index or not is_measured:
@@ -85,8 +104,12 @@ class Curve:
 class CostModel:
     """Learns from the steps of one engine.
 
-    A measurement is of a whole step; rows, prefill and chunks share its deviation in proportion.
-    The first one counts for the rows in full, since every step has them.
+    Prompts go through the layers in one pass with the rows of their step: what they cost is what
+    that pass takes longer than one over the rows alone.
+
+    A measurement is of a whole step; rows and codec share its deviation in proportion. The first
+    one counts for the rows in full, since every step has them. Once it is known what rows take,
+    what a step with prompts takes besides is the prompts'.
 
     Attributes:
         mean_step_s: of the latest steps.
@@ -99,7 +122,7 @@ class CostModel:
 
     def __init__(self, row_buckets: Sequence[int] = ROW_BUCKETS) -> None:
         self._rows = Curve(row_buckets, lambda rows: 2.5e-3 + 25e-6 * rows)
-        self._positions = Curve(POSITION_BUCKETS, lambda positions: 1.5e-3 + 20e-6 * positions)
+        self._passes = Curve(PASS_BUCKETS, lambda tokens: 1.5e-3 + 6e-6 * tokens)
         self._codec_frames = Curve(FRAME_BUCKETS, lambda frames: 0.6e-3 + 15e-6 * frames)
         self._num_observed = 0
         self.mean_step_s = self._rows.seconds(1)
@@ -133,11 +156,25 @@ class CostModel:
         """Return how long a codec takes for as many frames of all chunks."""
         return self._codec_frames.seconds(num_frames)
 
+    def prefill_s(self, num_rows: int, num_positions: int) -> float:
+        """Return how much longer a step takes with as many positions of prompts beside its rows."""
+        if num_positions <= 0:
+            return 0.0
+        return self._passes.seconds(num_rows + num_positions) - self._passes.seconds(num_rows)
+
+    def positions_within(self, num_rows: int, seconds: float) -> int:
+        """Return how many positions of prompts make a step so much longer at most.
+
+        Without rows, so much longer than the smallest pass.
+        """
+        num_tokens = self._passes.size_within(self._passes.seconds(max(1, num_rows)) + seconds)
+        return max(0, num_tokens - num_rows)
+
     def step_s(self, shape: StepShape) -> float:
         """Return how long a step takes."""
         return (
             self._rows.seconds(shape.num_rows)
-            + self._positions.seconds(shape.num_positions)
+            + self.prefill_s(shape.num_rows, shape.num_positions)
             + self._codec_frames.seconds(shape.num_codec_frames)
         )
 
@@ -150,15 +187,31 @@ class CostModel:
         surprise_s = expected * ratio - self.mean_step_s
         self.mean_step_s += surprise_s * _WEIGHT
         self._deviation_s += (abs(surprise_s) - self._deviation_s) * _WEIGHT
-        prefill_s = self._positions.seconds(shape.num_positions)
+        prefill_s = self.prefill_s(shape.num_rows, shape.num_positions)
         self.mean_prefill_s += (prefill_s - self.mean_prefill_s) * _SLOW_WEIGHT
         self._num_observed += 1
+        if shape.num_positions and self._is_rest_known(shape):
+            self._observe_pass(shape, expected, seconds)
+            return
         if shape.num_rows:
             self._rows.correct(shape.num_rows, ratio, first_weight=1.0)
-        if shape.num_positions:
-            self._positions.correct(shape.num_positions, ratio)
         if shape.num_codec_frames:
             self._codec_frames.correct(shape.num_codec_frames, ratio)
+
+    def _is_rest_known(self, shape: StepShape) -> bool:
+        """Whether all of a step but its prompts was measured."""
+        num_rows, num_frames = shape.num_rows, shape.num_codec_frames
+        return (not num_rows or self._rows.is_measured(num_rows)) and (
+            not num_frames or self._codec_frames.is_measured(num_frames)
+        )
+
+    def _observe_pass(self, shape: StepShape, expected_s: float, seconds: float) -> None:
+        """Learn what a pass over rows and prompts takes, of a step whose rest is known."""
+        num_tokens = shape.num_rows + shape.num_positions
+        pass_s = self._passes.seconds(num_tokens)
+        ratio = (pass_s + seconds - expected_s) / pass_s
+        ratio = min(max(ratio, 1 / _MAX_RATIO), _MAX_RATIO)
+        self._passes.correct(num_tokens, ratio, first_weight=_FAR_WEIGHT)
 
     def observe_arrival(self, seconds: float) -> None:
         """Take in how long after the frame before it a frame arrived from another stage.

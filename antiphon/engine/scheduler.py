@@ -18,7 +18,7 @@ from antiphon.engine.admission import (
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import Append, CacheShape, CodecShape, Prefill, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest, Status, slot_of
-from antiphon.engine.scheduling_policy import ChunkPlanner, PlaybackPolicy
+from antiphon.engine.scheduling_policy import ChunkPlanner, PlaybackPolicy, PrefillPolicy
 from antiphon.engine.slot_allocator import SlotAllocator
 from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
 from antiphon.models.base import Piece, Prompt
@@ -37,15 +37,13 @@ class SchedulerLimits:
 
     Attributes:
         max_unread_frames: that a consumer may be behind.
-        prefill_positions: of all prompts in one step, beside rows that make frames.
-        idle_prefill_positions: the same, in a step without such rows.
+        prefill: how much of prompts a step computes.
         replay_frames: that decoders of resumed requests are given again in one step.
         admission: which requests are admitted.
     """
 
     max_unread_frames: int = 128
-    prefill_positions: int = 512
-    idle_prefill_positions: int = 2048
+    prefill: PrefillPolicy = field(default_factory=PrefillPolicy)
     replay_frames: int = 16
     admission: AdmissionLimits = field(default_factory=AdmissionLimits)
 
@@ -265,8 +263,10 @@ class Scheduler:
         blocks, prefilling = self._slots.blocks, self._slots.prefilling
         if blocks is None or not prefilling:
             return
-        limits = self.limits
-        num_left = limits.prefill_positions if builder.rows else limits.idle_prefill_positions
+        holders = chain(self._slots.running.values(), self._slots.draining.values())
+        num_left = self.limits.prefill.num_positions(
+            self.costs, len(builder.rows), holders, builder.now_s
+        )
         num_left = max(num_left, blocks.block_positions)
         num_replayed_left = blocks.max_replayed
         for request in sorted(prefilling, key=lambda each: not each.is_live):

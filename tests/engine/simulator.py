@@ -31,6 +31,9 @@ class DeviceModel:
         rows_s: seconds of a frame for so many slots.
         prefill_s: of ``prefill_positions``.
         prefill_positions: that are computed at a time.
+        pass_s: of a pass over the layers, besides its positions, if it is one of prompts alone.
+        num_free_tokens: rows and positions together, that take no longer than few rows, where
+            prompts are in one pass with the rows; ``None``: they have passes of their own.
         chunk_s: of a pass of the codec over one frame.
         chunk_frame_s: of each frame that is decoded beside it.
         host_s: that scheduling and launching take.
@@ -40,6 +43,8 @@ class DeviceModel:
     rows_s: tuple[tuple[int, float], ...] = ((1, 2.5e-3), (64, 4e-3), (256, 9e-3), (1024, 29e-3))
     prefill_s: float = 3e-3
     prefill_positions: int = 64
+    pass_s: float = 0.0
+    num_free_tokens: int | None = None
     chunk_s: float = 0.7e-3
     chunk_frame_s: float = 1.8e-3 / 127
     host_s: float = 0.6e-3
@@ -47,7 +52,7 @@ class DeviceModel:
 
     def step_s(self, shape: StepShape) -> float:
         """Return how long a step takes."""
-        seconds = ceil(shape.num_positions / self.prefill_positions) * self.prefill_s
+        seconds = self._prefill_s(shape.num_rows, shape.num_positions)
         if shape.num_rows:
             sizes, times_s = zip(*self.rows_s, strict=True)
             num_rows = next(size for size in ROW_BUCKETS if size >= shape.num_rows)
@@ -58,6 +63,16 @@ class DeviceModel:
                 size = round_up(size, FRAME_BUCKETS)
                 seconds += self.chunk_s + (size - 1) * self.chunk_frame_s
         return seconds
+
+    def _prefill_s(self, num_rows: int, num_positions: int) -> float:
+        if not num_positions:
+            return 0.0
+        num_free = self.num_free_tokens
+        if num_free is not None:
+            num_positions = max(0, num_rows + num_positions - max(num_rows, num_free))
+        is_apart = not num_rows or num_free is None
+        parts_s = ceil(num_positions / self.prefill_positions) * self.prefill_s
+        return parts_s + (self.pass_s if is_apart else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What is learned of steps: the measured time, more for more work, and sense before all that."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,22 @@ def test_what_was_slow_once_is_not_believed_when_less_work_is_quick_again() -> N
     for _ in range(100):
         times.observe(StepShape(32), 5e-3)  # all that is let in meanwhile
     assert times.rows_s(64) < 2.1 * times.rows_s(32)
+
+
+@pytest.mark.parametrize("position_s", [1e-6, 150e-6])
+def test_what_prompts_cost_is_learned_in_a_few_steps(position_s: float) -> None:
+    times = CostModel()
+    for _ in range(20):
+        times.observe(StepShape(8), 4e-3)
+    for _ in range(12):
+        times.observe(StepShape(8, 500), 4e-3 + 500 * position_s)
+    assert times.prefill_s(8, 500) == pytest.approx(500 * position_s, rel=0.2, abs=0.3e-3)
+    assert times.rows_s(8) == pytest.approx(4e-3, rel=0.01), "it was no row that took so long"
+
+
+@given(st.integers(0, 256), st.floats(0, 0.1))
+def test_positions_within_a_time_are_the_most_that_take_no_longer(rows: int, time_s: float) -> None:
+    times = CostModel()
+    most, least_s = times.positions_within(rows, time_s), 0.0 if rows else times.prefill_s(0, 1)
+    assert not most or times.prefill_s(rows, most) <= time_s + least_s + 1e-9
+    assert times.prefill_s(rows, most + 1) > time_s + least_s - 1e-9

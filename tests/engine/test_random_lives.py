@@ -11,7 +11,7 @@ from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy
+from antiphon.engine.scheduling_policy import PlaybackPolicy, PrefillPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Piece
 from antiphon.types import AudioChunk, Ended, FrameReady
@@ -25,7 +25,7 @@ from tests.engine.strict_device import (
 )
 
 NUM_SLOTS = 6
-LIMITS = SchedulerLimits(max_unread_frames=24, prefill_positions=20, idle_prefill_positions=40)
+LIMITS = SchedulerLimits(max_unread_frames=24, prefill=PrefillPolicy(most_positions=20))
 
 
 def policy_of(random: Random) -> PlaybackPolicy:

@@ -11,7 +11,7 @@ from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CacheShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy, round_up
+from antiphon.engine.scheduling_policy import PlaybackPolicy, PrefillPolicy, round_up
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
@@ -167,7 +167,7 @@ def run(scheduler: Scheduler, device: StrictDevice, num_steps: int) -> list[Step
 
 
 def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> None:
-    limits = SchedulerLimits(prefill_positions=8)
+    limits = SchedulerLimits(prefill=PrefillPolicy(most_positions=8))
     scheduler, device = Scheduler(2, cache=CACHE, limits=limits), StrictDevice(2, CACHE)
     scheduler.add(paged("short", 3, voice=1))
     run(scheduler, device, 1)
@@ -179,7 +179,7 @@ def test_a_long_prompt_is_computed_in_parts_beside_the_frames_of_others() -> Non
 
 
 def test_a_prompt_is_parted_between_blocks() -> None:
-    limits = SchedulerLimits(prefill_positions=11, idle_prefill_positions=14)
+    limits = SchedulerLimits(prefill=PrefillPolicy(most_positions=14))
     scheduler, device = Scheduler(3, cache=CACHE, limits=limits), StrictDevice(3, CACHE)
     scheduler.add(paged("first", 21, voice=1))
     scheduler.add(paged("second", 6, voice=2))

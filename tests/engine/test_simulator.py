@@ -4,9 +4,13 @@ import heapq
 from dataclasses import replace
 from math import exp
 
+import pytest
+
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.scheduler import SchedulerLimits
+from antiphon.engine.scheduling_policy import PrefillPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Sampling
@@ -124,3 +128,50 @@ def test_a_request_that_arrives_during_a_step_is_in_the_next_one() -> None:
     assert first_s[len(first_s) // 2] < 2.75 * step_s
     idle_s = clock.now_s - sum(device.busy_s)
     assert idle_s < 0.2 * clock.now_s, "the device ran dry"
+
+
+H200 = DeviceModel(
+    rows_s=((1, 2.5e-3), (8, 3.85e-3), (64, 4.3e-3), (256, 8.0e-3), (1024, 22.8e-3)),
+    prefill_s=32 * 6e-6,
+    prefill_positions=32,
+    pass_s=1.5e-3,
+    chunk_s=0.6e-3,
+    chunk_frame_s=14e-6,
+    chunk_sizes=(1, 4, 16),
+    host_s=0.3e-3,
+)
+
+
+@pytest.mark.parametrize(
+    "num_clients",
+    [64, pytest.param(256, marks=pytest.mark.slow)],  # 256: more of the same
+)
+def test_prompts_in_the_pass_of_the_rows_are_worth_their_own_pass(num_clients: int) -> None:
+    """They cost a tenth of what a card speaks, and a tenth of the time to its first sound."""
+    traffic = Traffic(
+        5, num_clients=num_clients, median_frames=100, max_frames=140, num_positions=(20, 50)
+    )
+    apart, mixed = (
+        simulate(traffic, num_clients, model=model, cache=CACHE)
+        for model in (H200, replace(H200, num_free_tokens=192))
+    )
+    assert apart.gapless == mixed.gapless == 1.0
+    assert mixed.audio_s_per_s > 1.04 * apart.audio_s_per_s
+    for ours, theirs in zip(mixed.first_audio_s, apart.first_audio_s, strict=True):
+        assert ours < 0.97 * theirs
+
+
+def test_a_burst_of_long_prompts_is_computed_as_fast_as_listeners_can_wait() -> None:
+    traffic = Traffic(2, num_clients=64, num_positions=(300, 900))
+    by_time, by_number = (
+        simulate(
+            traffic,
+            64,
+            model=replace(H200, num_free_tokens=192),
+            cache=CACHE,
+            limits=SchedulerLimits(prefill=policy),
+        )
+        for policy in (PrefillPolicy(), PrefillPolicy(most_positions=512))
+    )
+    assert by_time.gapless == by_number.gapless == 1.0
+    assert by_time.first_audio_s[1] < 0.6 * by_number.first_audio_s[1]
