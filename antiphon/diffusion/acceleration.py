@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
 _VAE, _DENOISER = "vae", "transformer"  # how names of components in diffusers' layout begin
 _TAYLOR = ("enable_taylorseer", "taylorseer_order")
+_FIRST_BLOCKS = "Fn_compute_blocks"  # of a pass, computed always
 _RELATIVE_L1 = "rel_l1_thresh"
 _DEFAULT_RELATIVE_L1 = 0.2
 
@@ -157,7 +158,7 @@ class NetworkAccelerator:
             import cache_dit
 
             _check_names(config, _cache_dit_names())
-            cache_dit.enable_cache(network, **_cache_dit_configs(config))
+            cache_dit.enable_cache(network, **_cache_dit_configs(network, config))
         elif self._settings.cache_backend == "tea_cache":
             from diffusers import FirstBlockCacheConfig
 
@@ -195,11 +196,22 @@ def _cache_dit_names() -> tuple[str, ...]:
     return (*names, *_TAYLOR)
 
 
-def _cache_dit_configs(config: dict[str, Any], **ours: Any) -> dict[str, Any]:
-    """Return the arguments of cache_dit's functions that hold its configuration."""
+def _cache_dit_configs(network: nn.Module, config: dict[str, Any], **ours: Any) -> dict[str, Any]:
+    """Return the arguments of cache_dit's functions that hold its configuration.
+
+    Raises:
+        SettingsError: more blocks shall always be computed than the network has of a kind.
+    """
     from cache_dit import DBCacheConfig, TaylorSeerCalibratorConfig
 
     given = {name: value for name, value in config.items() if name not in _TAYLOR}
+    most = min(len(each) for each in network.children() if isinstance(each, nn.ModuleList))
+    given.setdefault(_FIRST_BLOCKS, min(DBCacheConfig().Fn_compute_blocks, most))
+    if given[_FIRST_BLOCKS] not in range(1, most + 1):
+        raise SettingsError(
+            f"--cache-config: '{_FIRST_BLOCKS}' is {given[_FIRST_BLOCKS]!r}; this model allows 1 to"
+            f" {most}."
+        )
     configs: dict[str, Any] = {"cache_config": DBCacheConfig(**given, **ours)}
     if config.get("enable_taylorseer"):
         order = config.get("taylorseer_order", 1)
@@ -213,7 +225,7 @@ def _refresh_cache_dit(
     import cache_dit
 
     configs = _cache_dit_configs(
-        config, num_inference_steps=num_steps, enable_separate_cfg=is_guided
+        network, config, num_inference_steps=num_steps, enable_separate_cfg=is_guided
     )
     cache_dit.refresh_context(network, **configs)
 

@@ -28,6 +28,7 @@ _ROWS = (
     "compiled",
     "batch",
     "cache_dit",
+    "cache_dit_skips",
     "tea_cache",
     "vae",
     "vae_slicing",

@@ -48,6 +48,15 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "cache_backend": "cache_dit",
         "cache_config": {"max_warmup_steps": NUM_UNMEASURED},
     },
+    "cache_dit_skips": {
+        **_EAGER,
+        "cache_backend": "cache_dit",
+        "cache_config": {
+            "max_warmup_steps": NUM_UNMEASURED,
+            "residual_diff_threshold": 1e9,
+            "max_continuous_cached_steps": 1,
+        },
+    },
     "tea_cache": {**_EAGER, "cache_backend": "tea_cache"},
     "layerwise_offload": {**_EAGER, "enable_layerwise_offload": True},
     "cpu_offload": {**_EAGER, "enable_cpu_offload": True},
@@ -89,8 +98,6 @@ class Row:
     @property
     def context(self) -> LoadContext:
         settings = DiffusionSettings(**_SETTINGS[self.name])
-        if self.name == "cache_dit" and self.subject.size == "tiny":  # it has few blocks
-            settings.cache_config["Fn_compute_blocks"] = 1
         return LoadContext(self.path, self.device, diffusion=settings)
 
     def now(self) -> float:

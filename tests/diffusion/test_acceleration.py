@@ -35,7 +35,7 @@ EXACT: dict[str, dict[str, Any]] = {
     "eager": {"enforce_eager": True},
     "cache_dit that is never near enough": {
         "cache_backend": "cache_dit",
-        "cache_config": {"Fn_compute_blocks": 1, "residual_diff_threshold": 0.0},
+        "cache_config": {"residual_diff_threshold": 0.0},
     },
     "tea_cache that is never near enough": {
         "cache_backend": "tea_cache",
@@ -121,3 +121,12 @@ def test_an_unknown_parameter_of_a_cache_is_refused_by_name(
 ) -> None:
     with pytest.raises(SettingsError, match=r"unknown 'speed'\. Known: .*thresh"):
         Drawing(*checkpoint, cache_backend=backend, cache_config={"speed": 2})
+
+
+@pytest.mark.parametrize("num_blocks", [0, 1000, "many"])
+def test_more_blocks_than_there_are_cannot_always_be_computed(
+    checkpoint: tuple[str, Path], num_blocks: object
+) -> None:
+    config = {"Fn_compute_blocks": num_blocks}
+    with pytest.raises(SettingsError, match=rf"is {num_blocks!r}; this model allows 1 to \d+\.$"):
+        Drawing(*checkpoint, cache_backend="cache_dit", cache_config=config)
