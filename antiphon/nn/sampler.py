@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.host_device import upload
+from antiphon.nn.host_device import PackedUpload
 from antiphon.types import Sampling
 
 _WORD = 0xFFFFFFFF
@@ -67,17 +67,16 @@ class SamplingTable:
         self._host_top_k = [1] * num_slots
         self._host_top_p = [1.0] * num_slots
 
-    def write(self, samplings: Mapping[int, Sampling]) -> None:
+    def write(self, samplings: Mapping[int, Sampling], uploads: PackedUpload) -> None:
         """Set parameters by slot; ``None`` and a ``top_k`` of 0 turn a filter off."""
-        rows = np.ones((len(samplings), 4), np.float32)
+        rows = np.ones((len(samplings), 4))
         for row, (slot, sampling) in zip(rows, samplings.items(), strict=True):
             top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
             top_p = 1.0 if sampling.top_p is None else sampling.top_p
             temperature = 1.0 if sampling.temperature is None else sampling.temperature
             row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
             self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
-        device = self.parameters.device
-        self.parameters[upload([*samplings], device)] = upload(rows, device)
+        uploads.add(self._set, np.array([*samplings]), rows)
 
     def reach(self, slots: Sequence[int]) -> SamplingReach:
         """Return what of the slots' parameters the host must know to sample.
@@ -88,6 +87,9 @@ class SamplingTable:
             return SamplingReach(self._vocab_size, uses_top_p=False)
         largest = max((self._host_top_k[slot] for slot in slots), default=1)
         return SamplingReach(largest, any(self._host_top_p[slot] < 1.0 for slot in slots))
+
+    def _set(self, index: Tensor, rows: Tensor) -> None:
+        self.parameters[index] = rows.float()
 
     def rows(self, index: Tensor, reach: SamplingReach) -> SamplingRows:
         """Gather the rows of slots, ``index`` on the device; ``reach`` covers all of them."""

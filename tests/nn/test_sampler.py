@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.nn.backends import TorchBackend
+from antiphon.nn.host_device import PackedUpload
 from antiphon.nn.sampler import (
     RepetitionAware,
     SamplingRows,
@@ -34,9 +35,15 @@ def noise_of(seeds: list[int], frame: int = 0, codebooks: int = 1, vocab_size: i
     return gumbel_noise(words, frames, torch.arange(codebooks), vocab_size)
 
 
+def write(table: SamplingTable, samplings: dict[int, Sampling]) -> None:
+    uploads = PackedUpload(CPU)
+    table.write(samplings, uploads)
+    uploads.send()
+
+
 def rows_of(*samplings: Sampling, vocab_size: int) -> SamplingRows:
     table = SamplingTable(len(samplings), vocab_size, CPU)
-    table.write(dict(enumerate(samplings)))
+    write(table, dict(enumerate(samplings)))
     slots = range(len(samplings))
     return table.rows(torch.tensor(slots), table.reach(slots))
 
@@ -149,7 +156,7 @@ def test_a_row_draws_alone_what_it_draws_in_any_batch(data: st.DataObject) -> No
     frame = data.draw(st.integers(0, 5000))
     table = SamplingTable(num_rows, vocab_size, CPU)
     for slot, row in enumerate(order):  # rows sit in slots in another order
-        table.write({slot: samplings[row]})
+        write(table, {slot: samplings[row]})
     noise = noise_of([seeds[row] for row in order], frame, 1, vocab_size)[:, 0]
     together, _ = sample(
         logits[list(order)],

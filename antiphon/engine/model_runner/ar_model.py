@@ -16,6 +16,7 @@ from torch import Tensor
 from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.models.base import Piece, Prompt
 from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.host_device import PackedUpload
 
 Codes: TypeAlias = NDArray[np.int64]
 """Frames on the host, ``[num_frames, frame_size]``, or one of them."""
@@ -142,11 +143,14 @@ class ARModel(Protocol[RequestT]):
         """
         ...
 
-    def start(self, starts: Sequence[SlotStart[RequestT]]) -> None:
-        """Write what slots hold of new requests; `SlotState` is the runner's to write."""
+    def start(self, starts: Sequence[SlotStart[RequestT]], uploads: PackedUpload) -> None:
+        """Write what slots hold of new requests; `SlotState` is the runner's to write.
+
+        What goes to the device is added to ``uploads``, which is sent before the step is computed.
+        """
         ...
 
-    def append(self, pieces: Sequence[tuple[int, RequestT, Piece]]) -> None:
+    def append(self, pieces: Sequence[tuple[int, RequestT, Piece]], uploads: PackedUpload) -> None:
         """Take in text that has arrived for requests in slots, before the frames that need it."""
         ...
 

@@ -19,7 +19,7 @@ from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.attention import DecodeAttention
 from antiphon.nn.graphs import Graphs, buckets, round_up
-from antiphon.nn.host_device import upload
+from antiphon.nn.host_device import PackedUpload, upload
 
 _MIN_VISIBLE = 256
 _NUM_VISIBLE_STEP = 4  # from one bucket of visible positions to the next
@@ -89,11 +89,24 @@ class DecodeSteps(Generic[RequestT]):
     def capture(self, shape: DecodeShape | DrawShape) -> None:
         """Capture a graph, touching the row for padding alone."""
         with self._graphs.on_stream():
+            placed = self._index.clone()
             self._index.fill_(self._num_slots)
         self._graphs.capture(shape, self._computing(shape))
+        with self._graphs.on_stream():
+            self._index.copy_(placed)
+
+    def place(self, slots: Sequence[int], uploads: PackedUpload) -> None:
+        """Have the slots of the next step put into the buffer, before it is made."""
+        if slots:
+            num_rows = len(slots)
+            if self._graphs.is_enabled:
+                num_rows = round_up(num_rows, self.row_buckets)
+            index = np.full(num_rows, self._num_slots)
+            index[: len(slots)] = slots
+            uploads.add(self._index[:num_rows].copy_, index)
 
     def step(self, slots: Sequence[int], num_visible: int) -> Tensor:
-        """Make one frame in each of ``slots``.
+        """Make one frame in each of ``slots``, which are placed.
 
         Args:
             slots: all prefilled.
@@ -106,7 +119,7 @@ class DecodeSteps(Generic[RequestT]):
         return self._run(self._rounded(DecodeShape(len(slots), num_visible, sampling)), slots)
 
     def draw(self, slots: Sequence[int], hidden: Tensor) -> Tensor:
-        """Make one frame in each of ``slots``, whose rows have been through the layers.
+        """Make one frame in each of ``slots``, which are placed and have been through the layers.
 
         Args:
             slots: of the rows.
@@ -154,8 +167,6 @@ class DecodeSteps(Generic[RequestT]):
         """Compute a step of ``slots`` in the shape that serves them."""
         if self._graphs.is_enabled and shape not in self._graphs:
             self.capture(shape)
-        padding = [self._num_slots] * (shape.num_rows - len(slots))
-        self._index[: shape.num_rows].copy_(upload([*slots, *padding], self._device))
         return self._graphs.run(shape, self._computing(shape))[: len(slots)]
 
     def _computing(self, shape: DecodeShape | DrawShape) -> Callable[[], Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.attention import KVShape, PagedCache
-from antiphon.nn.host_device import upload
+from antiphon.nn.host_device import PackedUpload
 
 logger = logging.getLogger(__name__)
 
@@ -65,13 +65,13 @@ class KVCaches:
         )
         self._num_held = [0] * budget.num_slots
 
-    def clear(self, slots: Sequence[int], index: Tensor) -> None:
-        """Empty the tables of slots, which ``index`` holds on the device."""
+    def clear(self, slots: Sequence[int], uploads: PackedUpload) -> None:
+        """Empty the tables of slots."""
         for slot in slots:
             self._num_held[slot] = 0
-        self.table[index] = self.num_blocks
+        uploads.add(self._empty, np.array(slots, np.int64))
 
-    def extend(self, blocks: Mapping[int, Sequence[int]]) -> None:
+    def extend(self, blocks: Mapping[int, Sequence[int]], uploads: PackedUpload) -> None:
         """Put blocks at the ends of slots' tables."""
         places: list[int] = []
         numbers: list[int] = []
@@ -83,8 +83,13 @@ class KVCaches:
             numbers += given
             self._num_held[slot] = num_held + len(given)
         if numbers:
-            uploaded = upload(np.array((places, numbers), np.int64), self.table.device)
-            self.table.view(-1)[uploaded[0]] = uploaded[1].int()
+            uploads.add(self._put, np.array((places, numbers), np.int64))
+
+    def _empty(self, index: Tensor) -> None:
+        self.table.index_fill_(0, index, self.num_blocks)
+
+    def _put(self, placed: Tensor) -> None:
+        self.table.view(-1)[placed[0]] = placed[1].int()
 
     def log_memory(self) -> None:
         """Log what memory the blocks take, and what they are good for."""

@@ -27,7 +27,7 @@ from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVC
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
 from antiphon.nn.graphs import Graphs
-from antiphon.nn.host_device import Download
+from antiphon.nn.host_device import Download, PackedUpload
 from antiphon.nn.weights import Progress
 
 logger = logging.getLogger(__name__)
@@ -183,12 +183,7 @@ class ModelRunner(Generic[RequestT]):
         with self.on_stream():
             for slot in plan.releases:
                 self._leaving.append((self._num_launched, self._slots.pop(slot).request))
-            if plan.starts:
-                self._start(plan.starts)
-            if plan.appends:
-                self._append(plan.appends)
-            if plan.blocks:
-                self._caches.extend(plan.blocks)
+            self._upload(plan)
             work = [self._to_prefill(group) for group in self._groups(plan.prefills)]
             if self._is_batched and work and plan.decode_slots and not work[0].replays:
                 return self._step(plan.decode_slots, work[0].spans)
@@ -243,7 +238,20 @@ class ModelRunner(Generic[RequestT]):
                 progress(number, len(shapes))
         self._graphs.settle()
 
-    def _start(self, starts: Sequence[Start]) -> None:
+    def _upload(self, plan: StepPlan) -> None:
+        """Write what a plan changes in the slots, by one copy to the device."""
+        uploads = PackedUpload(self._caches.table.device)
+        if plan.starts:
+            self._start(plan.starts, uploads)
+        if plan.appends:
+            self._append(plan.appends, uploads)
+        if plan.blocks:
+            self._caches.extend(plan.blocks, uploads)
+        if self._is_batched:
+            self._steps.place(plan.decode_slots, uploads)
+        uploads.send()
+
+    def _start(self, starts: Sequence[Start], uploads: PackedUpload) -> None:
         """Give slots to requests; their tables begin empty."""
         opened: list[SlotStart[RequestT]] = []
         for start in starts:
@@ -260,21 +268,21 @@ class ModelRunner(Generic[RequestT]):
             self._num_frames[start.slot] = len(made)
             next_frame = 0 if self._is_exact else len(made)  # exactly: all frames are replayed
             opened.append(SlotStart(start.slot, start.prompt, request, made, next_frame))
-        index = self._model.slots.start(
+        self._model.slots.start(
             [
                 (each.slot, each.prompt.num_positions + each.next_frame, each.next_frame)
                 for each in opened
             ],
             [each.prompt.seed for each in opened],
+            uploads,
         )
-        self._model.slots.restore([(each.slot, each.frames) for each in opened])
-        self._caches.clear([each.slot for each in opened], index)
-        self._model.start(opened)
+        self._model.slots.restore([(each.slot, each.frames) for each in opened], uploads)
+        self._caches.clear([each.slot for each in opened], uploads)
+        self._model.start(opened, uploads)
 
-    def _append(self, appends: Sequence[Append]) -> None:
-        self._model.append(
-            [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
-        )
+    def _append(self, appends: Sequence[Append], uploads: PackedUpload) -> None:
+        pieces = [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
+        self._model.append(pieces, uploads)
 
     def _to_prefill(self, prefills: Sequence[Prefill]) -> _ToPrefill[RequestT]:
         """Part prompts from frames that must be computed as they were at first, to be exact."""
@@ -313,6 +321,10 @@ class ModelRunner(Generic[RequestT]):
         launched, results = self._count(slots), []
         num_visible = np.minimum(launched.num_positions, self._max_positions).tolist()
         for group, visible in zip(self._groups(slots), self._groups(num_visible), strict=True):
+            if not self._is_batched:
+                uploads = PackedUpload(self._caches.table.device)
+                self._steps.place(group, uploads)
+                uploads.send()
             if spans:
                 hidden = self._prefiller.step(spans, group, max(visible))
                 results.append(self._steps.draw(group, hidden))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.nn.host_device import upload
+from antiphon.nn.host_device import PackedUpload
 from antiphon.nn.sampler import seed_words
 
 
@@ -45,17 +45,14 @@ class SlotState:
             frame_store=integers(num_rows, FRAME_STORE_FRAMES, frame_size),
         )
 
-    def start(self, rows: Sequence[tuple[int, int, int]], seeds: Sequence[int]) -> Tensor:
-        """Begin requests, ``(slot, next position, next frame)`` each; return their slots."""
+    def start(
+        self, rows: Sequence[tuple[int, int, int]], seeds: Sequence[int], uploads: PackedUpload
+    ) -> None:
+        """Begin requests, ``(slot, next position, next frame)`` each."""
         words = [seed_words(seed) for seed in seeds]
-        uploaded = upload(np.concatenate((rows, words), axis=1), self.positions.device)
-        index, positions, frames = uploaded[:, :3].unbind(1)
-        self.positions[index] = positions
-        self.frames[index] = frames
-        self.seeds[index] = uploaded[:, 3:]
-        return index
+        uploads.add(self._begin, np.array(rows, np.int64).T, np.array(words, np.int64))
 
-    def restore(self, made: Sequence[tuple[int, NDArray[Any]]]) -> None:
+    def restore(self, made: Sequence[tuple[int, NDArray[Any]]], uploads: PackedUpload) -> None:
         """Put back the latest of the frames that requests made before, by slot."""
         rows = [
             (slot, number % FRAME_STORE_FRAMES, *frames[number])
@@ -63,8 +60,16 @@ class SlotState:
             for number in range(max(0, len(frames) - FRAME_STORE_FRAMES), len(frames))
         ]
         if rows:
-            uploaded = upload(np.array(rows, np.int64), self.positions.device)
-            self.frame_store[uploaded[:, 0], uploaded[:, 1]] = uploaded[:, 2:]
+            uploads.add(self._put_back, np.array(rows, np.int64))
+
+    def _begin(self, rows: Tensor, seeds: Tensor) -> None:
+        index, positions, frames = rows.unbind(0)
+        self.positions[index] = positions
+        self.frames[index] = frames
+        self.seeds[index] = seeds
+
+    def _put_back(self, rows: Tensor) -> None:
+        self.frame_store[rows[:, 0], rows[:, 1]] = rows[:, 2:]
 
     def advance(self, index: Tensor, positions: Tensor, frames: Tensor) -> None:
         """Move the slots in ``index`` one frame on from ``positions`` and ``frames``.

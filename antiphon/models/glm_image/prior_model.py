@@ -29,7 +29,7 @@ from antiphon.models.glm_image.prior_request import PriorRequest
 from antiphon.models.glm_image.prompt import GlmImagePrompt
 from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, KVShape
-from antiphon.nn.host_device import upload
+from antiphon.nn.host_device import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.transformer import Transformer
@@ -100,18 +100,23 @@ class PriorModel:
         is_last: NDArray[np.bool_] = numbers >= num_codes
         return is_last
 
-    def start(self, starts: Sequence[SlotStart[PriorRequest]]) -> None:
+    def start(self, starts: Sequence[SlotStart[PriorRequest]], uploads: PackedUpload) -> None:
         numbers = []
         for each in starts:
             next_place = each.prompt.num_positions + each.next_frame
             numbers.append((each.slot, each.request.ids[next_place]))
             positions = each.request.prompt.positions[: self._max_positions]
-            self._axes[each.slot, : len(positions)] = upload(positions, self._device)
-        index, ids = upload(np.array(numbers, np.int64).T, self._device)
-        self._next_ids[index] = ids
-        self._sampling.write({each.slot: each.prompt.sampling for each in starts})
+            uploads.add(self._axes[each.slot, : len(positions)].copy_, positions)
+        uploads.add(self._begin, np.array(numbers, np.int64).T)
+        self._sampling.write({each.slot: each.prompt.sampling for each in starts}, uploads)
 
-    def append(self, pieces: Sequence[tuple[int, PriorRequest, Piece]]) -> None:
+    def _begin(self, numbers: Tensor) -> None:
+        """Write the ids that slots read next: slots, then ids."""
+        self._next_ids[numbers[0]] = numbers[1]
+
+    def append(
+        self, pieces: Sequence[tuple[int, PriorRequest, Piece]], uploads: PackedUpload
+    ) -> None:
         raise AssertionError("its prompts are complete")
 
     def embed_prompts(self, spans: Sequence[PromptSpan[PriorRequest]]) -> Tensor:

@@ -35,7 +35,7 @@ from antiphon.models.qwen3_tts.stopping import LoopDetectors
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
-from antiphon.nn.host_device import upload
+from antiphon.nn.host_device import PackedUpload, upload
 from antiphon.nn.sampler import (
     SamplingReach,
     SamplingTable,
@@ -111,38 +111,49 @@ class LanguageModel:
         limits = np.array([each.frames_limit for each in requests], np.int64)
         return self._loops.observe(rows, frames[:, 0]) | (numbers >= limits)
 
-    def start(self, starts: Sequence[SlotStart[Qwen3TTSRequest]]) -> None:
-        talker, num_groups = self.talker, self.slots.frame_store.shape[2]
+    def start(self, starts: Sequence[SlotStart[Qwen3TTSRequest]], uploads: PackedUpload) -> None:
+        num_groups = self.slots.frame_store.shape[2]
         texts = [each.request.prompt for each in starts]
         tracks = [prompt.text[prompt.num_reference_frames :] for prompt in texts]
         width = min(max(map(len, tracks)), self.max_positions)
-        numbers = np.zeros((len(starts), 2 + num_groups + width), np.int64)
-        numbers[:, 2 + num_groups :] = self._config.tokens.tts_pad
-        for row, each, track in zip(numbers, starts, tracks, strict=True):
+        texts_wide = np.full((len(starts), width), self._config.tokens.tts_pad)
+        led, last = [], []
+        for row, each, track in zip(texts_wide, starts, tracks, strict=True):
+            row[: len(track)] = track[:width]  # what cannot fit is not used
             num_lead = each.request.prompt.num_reference_frames + each.next_frame
-            row[:2] = each.slot, num_lead
             if num_lead:
-                row[2 : 2 + num_groups] = each.request.lead[num_lead - 1]
-            text = track[:width]  # what cannot fit is not used
-            row[2 + num_groups : 2 + num_groups + len(text)] = text
-        uploaded = upload(numbers, self._device)
-        index, num_lead_frames = uploaded[:, 0], uploaded[:, 1, None]
-        self._text[index] = self._config.tokens.tts_pad
-        self._text[index, :width] = uploaded[:, 2 + num_groups :]
-        last = talker.frame_table.frames(uploaded[:, 2 : 2 + num_groups])
-        begin = talker.frame_table.rows[self._codec_tokens.bos]
-        self.pending[index] = torch.where(num_lead_frames > 0, last, begin)
-        self._talker_sampling.write({each.slot: each.prompt.sampling for each in starts})
+                led.append(each.slot)
+                last.append(each.request.lead[num_lead - 1])
+        uploads.add(self._begin, np.array([each.slot for each in starts], np.int64), texts_wide)
+        if led:
+            frames = np.array(last, np.int64).reshape(-1, num_groups)
+            uploads.add(self._follow, np.array(led, np.int64), frames)
+        self._talker_sampling.write({each.slot: each.prompt.sampling for each in starts}, uploads)
         self._predictor_sampling.write(
-            {each.slot: each.request.prompt.predictor_sampling for each in starts}
+            {each.slot: each.request.prompt.predictor_sampling for each in starts}, uploads
         )
-        self.has_occurred[index] = False
         occurred = [(each.slot, code) for each in starts for code in each.frames[:, 0]]
         if occurred:
-            slots, codes = upload(np.array(occurred, np.int64).T, self._device)
-            self.has_occurred[slots, codes] = True
+            uploads.add(self._note_said, np.array(occurred, np.int64).T)
 
-    def append(self, pieces: Sequence[tuple[int, Qwen3TTSRequest, Piece]]) -> None:
+    def _begin(self, index: Tensor, text: Tensor) -> None:
+        """Write what a slot holds before its first frame."""
+        self._text.index_fill_(0, index, self._config.tokens.tts_pad)
+        self._text[index, : text.shape[1]] = text
+        self.pending[index] = self.talker.frame_table.rows[self._codec_tokens.bos]
+        self.has_occurred.index_fill_(0, index, value=False)
+
+    def _follow(self, index: Tensor, frames: Tensor) -> None:
+        """Have slots go on after the frames that come before theirs."""
+        self.pending[index] = self.talker.frame_table.frames(frames)
+
+    def _note_said(self, said: Tensor) -> None:
+        """Note codes of group 0: slots, then codes."""
+        self.has_occurred[said[0], said[1]] = True
+
+    def append(
+        self, pieces: Sequence[tuple[int, Qwen3TTSRequest, Piece]], uploads: PackedUpload
+    ) -> None:
         places: list[int] = []
         ids: list[int] = []
         for slot, request, piece in pieces:
@@ -152,8 +163,10 @@ class LanguageModel:
             places += range(first, first + len(used))
             ids += used
         if ids:
-            uploaded = upload(np.array((places, ids), np.int64), self._device)
-            self._text.view(-1)[uploaded[0]] = uploaded[1]
+            uploads.add(self._put_text, np.array((places, ids), np.int64))
+
+    def _put_text(self, placed: Tensor) -> None:
+        self._text.view(-1)[placed[0]] = placed[1]
 
     def embed_prompts(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> Tensor:
         """Embed all columns, ``[num_positions, hidden_size]``."""

@@ -14,6 +14,7 @@ from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn.attention import KVShape
+from antiphon.nn.host_device import PackedUpload
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,11 @@ def test_the_longest_request_fits_and_memory_is_kept_to(
 def test_stacks_of_any_shapes_share_one_table() -> None:
     shapes = (KVShape(2, 1, 4), KVShape(3, 2, 8))
     caches = KVCaches(shapes, KVBudget(num_slots=2, max_positions=64), torch.zeros(()))
-    caches.extend({1: (7, 3), 0: (2,)})
-    caches.extend({1: (5,)})
-    caches.clear([0], torch.tensor([0]))
+    uploads = PackedUpload(torch.device("cpu"))
+    caches.extend({1: (7, 3), 0: (2,)}, uploads)
+    caches.extend({1: (5,)}, uploads)
+    caches.clear([0], uploads)
+    uploads.send()
     spare = caches.num_blocks
     assert caches.table.tolist() == [[spare] * 4, [7, 3, 5, spare], [spare] * 4]
     slots, positions = torch.tensor([1, 1]), torch.tensor([0, 33])

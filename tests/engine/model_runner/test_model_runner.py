@@ -25,6 +25,7 @@ from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Start, StepPlan
 from antiphon.models.base import Piece, Prompt
 from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.host_device import PackedUpload
 from antiphon.nn.sampler import gumbel_noise
 from antiphon.nn.transformer import Transformer
 from tests.engine.drive import Drive
@@ -81,12 +82,14 @@ class TwoStackModel:
         is_last: NDArray[np.bool_] = numbers >= MAX_FRAMES
         return is_last
 
-    def start(self, starts: Sequence[SlotStart[OneCodeRequest]]) -> None:
+    def start(self, starts: Sequence[SlotStart[OneCodeRequest]], uploads: PackedUpload) -> None:
         for each in starts:
             position = each.prompt.num_positions + each.next_frame
             self.pending[each.slot] = self.table[each.request.codes[position]]
 
-    def append(self, pieces: Sequence[tuple[int, OneCodeRequest, Piece]]) -> None:
+    def append(
+        self, pieces: Sequence[tuple[int, OneCodeRequest, Piece]], uploads: PackedUpload
+    ) -> None:
         raise AssertionError("its prompts are complete")
 
     def embed_prompts(self, spans: Sequence[PromptSpan[OneCodeRequest]]) -> Tensor:
