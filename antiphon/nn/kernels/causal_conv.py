@@ -24,10 +24,16 @@ from antiphon.nn.layers import Snake
 KEPT_CHANNELS = 64
 """Of a program that keeps columns."""
 _MIN_WIDTH = 16  # of a matrix instruction
-_MAX_KEPT_ROWS = 64  # at a time: a pass of many frames may have as many rows, and has few
+_KEPT_ROWS = (4, 32)
+"""Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
+has few, and a program that finds no row takes a multiprocessor's time all the same."""
+_ROW_FRAMES = 4  # that a row has, or more, unless many streams begin at once
 
 
-_MAX_KEPT_ROWS = 64  # at a time: a pass of many frames may have as many rows, and has few
+_KEPT_ROWS = (4, 32)
+"""Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
+has few, and a program that finds no row takes a multiprocessor's time all the same."""
+_ROW_FRAMES = 4  # that a row has, or more, unless many streams begin at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,9 @@ class Rows:
 
     def num_keepers(self, num_channels: int) -> int:
         """Return how many programs keep columns of so many channels."""
-        parts = -(-num_channels // KEPT_CHANNELS)
-        return min(self.num_frames, _MAX_KEPT_ROWS) * parts
+        least, most = _KEPT_ROWS
+        num_rows = min(max(self.num_frames // _ROW_FRAMES, least), most, self.num_frames)
+        return num_rows * -(-num_channels // KEPT_CHANNELS)
 
 
 @dataclass(frozen=True, slots=True)
