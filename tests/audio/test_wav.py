@@ -47,6 +47,16 @@ def test_pcm_is_the_nearest_integer_within_full_scale(samples: Samples) -> None:
     wanted = np.clip(samples.astype(np.float64), -1, 1) * 32767
     assert np.all(np.abs(integers - wanted) <= 0.5 + 1e-2)
     assert np.all(np.abs(integers) <= 32767)
+    rounded = np.round(np.clip(samples, -1, 1) * np.float32(32767))
+    assert np.array_equal(integers, rounded), "halves go to the even one"
+
+
+def test_samples_are_not_changed_by_making_integers_of_them() -> None:
+    for scale in (0.5, 5.0):
+        samples = noise(100) * np.float32(scale)
+        before = samples.copy()
+        pcm16(samples)
+        assert np.array_equal(samples, before)
 
 
 def test_full_scale_and_beyond() -> None:
