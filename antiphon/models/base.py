@@ -171,6 +171,18 @@ class TextChecking(Protocol):
 
 
 @runtime_checkable
+class VoiceNaming(Protocol):
+    """What a prompter is too if more voices have names than its capabilities list."""
+
+    def named_voice(self, name: str) -> Voice | None:
+        """Return the voice that a name means, such as a mix of others; ``None`` if it means none.
+
+        Does no work. `Prompter.build` may still refuse to speak with it, and say why.
+        """
+        ...
+
+
+@runtime_checkable
 class VoicePreparing(Protocol):
     """What a prompter is too if its model can clone voices."""
 

@@ -1,6 +1,7 @@
 """Checkpoints of the Hugging Face hub: downloaded once, then taken from its cache, offline too."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError, how_to_install
@@ -14,13 +15,14 @@ def is_hub_id(model: str) -> bool:
     return _ID.fullmatch(model) is not None
 
 
-def download(model: str) -> Path:
+def download(model: str, files: Iterable[str] = ()) -> Path:
     """Return the directory of a checkpoint of the hub; what is missing of it is downloaded first.
 
     The hub's own variables apply: ``HF_HOME``, ``HF_HUB_OFFLINE``, ``HF_TOKEN`` and the others.
 
     Args:
         model: as `is_hub_id` accepts it.
+        files: patterns of files that are needed beside JSON, text and safetensors.
 
     Raises:
         ModelLoadError: it does not exist, cannot be reached, or the hub's package is missing.
@@ -36,7 +38,9 @@ def download(model: str) -> Path:
         ) from error
     try:
         directory = snapshot_download(
-            found["repository"], revision=found["revision"], allow_patterns=list(_NEEDED_FILES)
+            found["repository"],
+            revision=found["revision"],
+            allow_patterns=[*_NEEDED_FILES, *files],
         )
     except _faults() as error:
         raise ModelLoadError(_explain(model, error)) from error

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.hub import download, is_hub_id
@@ -16,6 +18,7 @@ __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 FAMILIES: dict[str, str] = {
     "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
+    "kokoro": "antiphon.models.kokoro:FAMILY",
     "moss_tts_nano": "antiphon.models.moss_tts_nano:FAMILY",
     "ovis_image": "antiphon.models.ovis_image:FAMILY",
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
@@ -79,7 +82,7 @@ def resolve(model: str | None) -> tuple[Family, Path | None]:
             raise ModelLoadError(f"'{model}' needs weights: give the directory of a checkpoint.")
         return found, None
     if not path.is_dir():
-        path = download(model)
+        path = download(model, [pattern for each in families() for pattern in each.files])
     found = checkpoint_family(path)
     if found.extra is not None and found.extra.missing:
         raise ModelLoadError(found.extra.missing)
@@ -92,13 +95,19 @@ def checkpoint_family(path: Path) -> Family:
     Raises:
         ModelLoadError: no readable config.json, or an unknown architecture.
     """
-    architectures = _architectures(path)
+    config, told = _configuration(path)
+    keys = ("_class_name",) if config.name == _PIPELINE else ("architectures", "model_type")
+    declared: Any = next((told[key] for key in keys if told.get(key)), [])
+    names = [declared] if isinstance(declared, str) else [str(name) for name in declared]
     for candidate in families():
-        if set(candidate.architectures) & set(architectures):
+        is_alike = bool(candidate.config_keys) and told.keys() >= set(candidate.config_keys)
+        if set(candidate.architectures) & set(names) or (not names and is_alike):
             return candidate
+    if not names:
+        raise ModelLoadError(f"{config}: cannot read '{keys[0]}': it is missing.")
     known = sorted(name for each in families() for name in each.architectures)
     raise ModelLoadError(
-        f"{path}: no family serves {architectures}. Known architectures: {known or 'none'}."
+        f"{path}: no family serves {names}. Known architectures: {known or 'none'}."
     )
 
 
@@ -139,13 +148,15 @@ def plain_name(name: str) -> str:
     return os.path.normpath(name) if "/" in name else name
 
 
-def _architectures(path: Path) -> list[str]:
-    config, key = path / "config.json", "architectures"
+def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:
+    """Return the file that tells what a checkpoint is, and what it holds."""
+    config = path / "config.json"
     if not config.exists() and (path / _PIPELINE).exists():
-        config, key = path / _PIPELINE, "_class_name"
+        config = path / _PIPELINE
     try:
-        found = json.loads(config.read_text(encoding="utf-8"))[key]
-        declared = [found] if isinstance(found, str) else found
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelLoadError(f"{config}: cannot read '{key}': {error}") from error
-    return [str(name) for name in declared]
+        told = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{config}: cannot be read: {error}") from error
+    if not isinstance(told, dict):
+        raise ModelLoadError(f"{config}: must hold a JSON object.")
+    return config, told

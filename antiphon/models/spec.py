@@ -61,11 +61,9 @@ class LoadContext:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``.
         dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
         max_slots: requests that one stage works on at the same time.
-        cache_bytes: for what is kept of requests under way, such as keys and values; ``None``
-            leaves it to the family.
+        cache_bytes: for keys, values and the like of requests; ``None``: the family decides.
         memory_fraction: of a GPU's memory that this process may use there; ``None``: all.
-        is_deterministic: whether a request's numbers must not depend on its company, not even by
-            rounding, whatever that costs.
+        is_deterministic: whether a request's numbers must not depend on its company at all.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
         playback: sizes of the codec's chunks; ``None``: the defaults.
         diffusion: how models that denoise are run.
@@ -107,8 +105,7 @@ class Capabilities:
 
     Attributes:
         sample_request: one that it can serve with nothing added, to warm up and to measure.
-        needs_encoder: whether the task's encoder has to be loaded; the prompter is an
-            `EncoderClient` then.
+        needs_encoder: whether the task's encoder is needed; the prompter is an `EncoderClient`.
     """
 
     sample_request: Any
@@ -125,8 +122,7 @@ class SpeechCapabilities(Capabilities):
         voices: never empty; the first one is the default.
         languages: accepted values of ``language`` (lower case); empty if it cannot be chosen.
         instructions: whether ``instructions`` changes the voice.
-        cloning: whether it can speak with the voice of a recording; its prompter then is
-            `VoicePreparing`.
+        cloning: whether it speaks with voices of recordings; its prompter then is `VoicePreparing`.
         max_segment_characters: a text of up to so many is one prompt, as it is; longer text is
             split. With ``late_text`` a segment may be half as long again, since it ends where text
             is that has been read by then.
@@ -318,7 +314,9 @@ class Family:
     Attributes:
         name: as in the registry.
         title: one line for people.
-        architectures: values of ``architectures`` in a checkpoint's config.json.
+        architectures: values of ``architectures`` in a config.json, else of ``model_type``.
+        config_keys: keys of a config.json that has neither.
+        files: patterns of what it needs from the hub, beside JSON, text and safetensors.
         needs_checkpoint: whether a path must be given, or the weights come with a package.
         tasks: by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
@@ -335,6 +333,8 @@ class Family:
     title: str
     tasks: Mapping[str, Task]
     architectures: tuple[str, ...] = ()
+    config_keys: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     needs_checkpoint: bool = False
     extra: Extra | None = None
     inspector: Ref | None = None

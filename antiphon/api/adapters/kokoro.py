@@ -90,9 +90,10 @@ async def dialogue(body: KokoroDialogueBody, server: Server, speech_id: SpeechId
 
 @router.post("/v1/audio/voices/combine")
 async def combine_voices() -> dict[str, Any]:
-    """Refuse to mix voices."""
+    """Refuse to keep a mix of voices."""
     raise InvalidRequestError(
-        "Voices cannot be mixed into new ones here. Upload a recording of a voice to"
+        "Mixes of voices are not kept here: if the model mixes voices, name the mix as 'voice',"
+        " such as af_bella(2)+af_sky(1). Or upload a recording of a voice to"
         " /v1/audio/voices instead, if the model clones voices.",
         code="not_supported",
     )

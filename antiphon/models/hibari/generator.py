@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
-from antiphon.models.hibari.durations import with_durations, word_times
+from antiphon.models.hibari.durations import with_durations
 from antiphon.models.hibari.pauses import natural_span
 from antiphon.models.hibari.prompt import HibariPrompt
 from antiphon.models.hibari.vocoder import (
@@ -19,12 +19,14 @@ from antiphon.models.hibari.vocoder import (
     StreamingVocoder,
 )
 from antiphon.models.hibari.voices import installed_voices
+from antiphon.models.reading.word_times import word_times
 from antiphon.models.spec import LoadContext
 from antiphon.types import AudioChunk, WordTime
 
 _FIRST_CHUNK_FRAMES = 16  # 200 ms
 _MAX_CHUNK_FRAMES = 80  # 1 s
 _SILENCE_FRAMES = 8  # 100 ms for a text with nothing to pronounce: no stream is empty
+_FRAME_S = FRAME_SAMPLES / SAMPLE_RATE_HZ
 _PAD_ID = 0
 _NUM_FRAME_OUTPUTS = 6
 _WARM_UP_IDS = tuple(range(43, 103))  # Any will do: about as many as a sentence has.
@@ -62,7 +64,9 @@ class HibariGenerator:
             frames = predicted.cut(*span)
             words: tuple[WordTime, ...] = ()
             if spoken.words and durations is not None:
-                times = word_times(spoken.words[index], durations, span, predicted.num_frames)
+                times = word_times(
+                    spoken.words[index], durations, span, predicted.num_frames, _FRAME_S
+                )
                 words = tuple(each.later(start_s) for each in times)
             vocoder = StreamingVocoder(frames, _noise(prompt.seed, index))
             while vocoder.num_remaining_frames:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.base import Prompt, TextCheck
-from antiphon.models.hibari.reading import ReadWord, reader
+from antiphon.models.hibari.reading import reader
 from antiphon.models.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.models.hibari.voices import installed_voices
+from antiphon.models.reading.base import ReadWord
 from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 

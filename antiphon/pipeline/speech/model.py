@@ -10,7 +10,7 @@ from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.errors import UnknownVoiceError
 from antiphon.fabric.model_pool import ModelPool
-from antiphon.models.base import Prompt, Prompter
+from antiphon.models.base import Prompt, Prompter, VoiceNaming
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.placement.model_placement import ModelPlacement
@@ -77,7 +77,7 @@ class SpeechModel(LoadedTask):
         return found
 
     def own_voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice | None:
-        """Return the voice of this name or alias, if it is one that the model comes with."""
+        """Return the voice of this name or alias, if the model comes with it or can make it."""
         voices = self.capabilities.voices
         wanted = (name or DEFAULT_VOICE).casefold()
         by_id = {voice.id.casefold(): voice for voice in voices}
@@ -86,6 +86,8 @@ class SpeechModel(LoadedTask):
                 return voices[0]
             if candidate in by_id:
                 return by_id[candidate]
+        if name is not None and isinstance(self.prompter, VoiceNaming):
+            return self.prompter.named_voice(name)
         return None
 
     def nameless_voice(

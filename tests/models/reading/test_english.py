@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.models.hibari.reading import reader, split_phonemes
+from antiphon.models.hibari.reading import reader
+from antiphon.models.reading.base import split_phonemes
 
 MAX_PHONEMES = 400
 

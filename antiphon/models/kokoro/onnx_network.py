@@ -1,0 +1,75 @@
+"""The ONNX export in ONNX Runtime, on the CPU."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from antiphon.errors import ModelLoadError
+from antiphon.models.kokoro.checkpoint import PAD_ID
+from antiphon.models.kokoro.onnx_graph import with_durations
+from antiphon.types import Samples
+
+_SPEED_TYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
+_IDS = "tensor(int64)"
+_REFUSALS: tuple[type[Exception], ...] = (
+    *(OSError, IndexError, ValueError, RuntimeError),
+    *(ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph),
+    *(ort_errors.InvalidProtobuf, ort_errors.NotImplemented),
+)
+
+
+class OnnxNetwork:
+    """Speaks sentences; any number of threads may call it at the same time."""
+
+    def __init__(self, file: Path, num_threads: int) -> None:
+        """Load the export.
+
+        Args:
+            file: of the export.
+            num_threads: that one sentence is computed by.
+
+        Raises:
+            ModelLoadError: it is none that ONNX Runtime can run, or has other inputs.
+        """
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = num_threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others wait
+        try:
+            network, self._has_durations = with_durations(file.read_bytes())
+            self._session = ort.InferenceSession(
+                network, options, providers=["CPUExecutionProvider"]
+            )
+        except _REFUSALS as error:
+            raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
+        inputs = {each.name: each.type for each in self._session.get_inputs()}
+        ids = [name for name, kind in inputs.items() if kind == _IDS]
+        if len(ids) != 1 or {*inputs} - {*ids} != {"style", "speed"}:
+            raise ModelLoadError(f"{file}: has the inputs {', '.join(inputs)}: none of Kokoro.")
+        if inputs["speed"] not in _SPEED_TYPES:
+            raise ModelLoadError(f"{file}: its 'speed' is a {inputs['speed']}.")
+        self._ids, self._speed = ids[0], np.ones(1, _SPEED_TYPES[inputs["speed"]])
+
+    def speak(
+        self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
+    ) -> tuple[Samples, NDArray[np.float32] | None]:
+        """Return a sentence's samples, and its phonemes' durations in frames if they are known.
+
+        Args:
+            ids: of its phonemes, without padding.
+            style: as of `VoiceStyles.style`.
+            seed: changes nothing: exports draw no random numbers.
+        """
+        fed = {
+            self._ids: np.array([[PAD_ID, *ids, PAD_ID]], np.int64),
+            "style": style,
+            "speed": self._speed,
+        }
+        outputs = self._session.run(None, fed)
+        samples: Samples = outputs[0].reshape(-1).astype(np.float32, copy=False)
+        return samples, outputs[-1].reshape(-1) if self._has_durations else None

@@ -1,0 +1,29 @@
+"""Sentences begin when they are heard to begin, and a natural pause follows.
+
+The networks surround every sentence with silence, some 275 ms before and 425 ms after.
+"""
+
+import numpy as np
+
+from antiphon.models.kokoro.checkpoint import FRAME_SAMPLES
+from antiphon.types import Samples
+
+LEAD_FRAMES = 2  # 50 ms: the breath before a soft consonant
+PAUSE_FRAMES = 10  # 250 ms: with the next lead, 300 ms between sentences
+
+_AUDIBLE = 1e-3  # -60 dBFS
+
+
+def natural_span(samples: Samples) -> tuple[int, int]:
+    """Return the frames from where to before where there is sound, and silence around it.
+
+    Silence that the samples do not have is not made up: a span never leaves them.
+    """
+    num_frames = -(-len(samples) // FRAME_SAMPLES)
+    padded = np.pad(samples, (0, num_frames * FRAME_SAMPLES - len(samples)))
+    power = np.mean(np.square(padded.reshape(num_frames, FRAME_SAMPLES)), axis=1)
+    (audible,) = np.nonzero(np.sqrt(power) > _AUDIBLE)
+    if len(audible) == 0:
+        return 0, num_frames
+    first, last = int(audible[0]), int(audible[-1])
+    return max(0, first - LEAD_FRAMES), min(num_frames, last + 1 + PAUSE_FRAMES)

@@ -1,0 +1,194 @@
+"""The original weights in PyTorch, in float32, on a GPU or a CPU."""
+
+import logging
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphon.errors import ModelLoadError
+from antiphon.models.kokoro.checkpoint import PAD_ID, KokoroCheckpoint
+from antiphon.models.kokoro.config import KokoroConfig, load_config
+from antiphon.models.kokoro.text_layers import PhonemeBert, PhonemeEncoder, ProsodyPredictor
+from antiphon.models.kokoro.vocoder import NUM_HARMONICS, KokoroDecoder
+from antiphon.models.spec import LoadContext
+from antiphon.nn.device import resolve_device
+from antiphon.nn.safetensors_index import some
+from antiphon.types import Samples
+
+_log = logging.getLogger(__name__)
+
+# Weights come as a direction and a length, in PyTorch's older or newer spelling.
+_PARTS_OF_WEIGHT = (
+    (re.compile(r"(.*)\.weight_g"), ".weight_v"),
+    (
+        re.compile(r"(.*)\.parametrizations\.weight\.original0"),
+        ".parametrizations.weight.original1",
+    ),
+)
+# Instance norms were trained without these; positions are numbers; the pooler is never used.
+_OPTIONAL = re.compile(
+    r".*\.norm[12]?(\.norm)?\.(weight|bias)|.*\.adain[12]\.\d+\.norm\.(weight|bias)"
+)
+_UNREADABLE = (
+    *(OSError, RuntimeError, AttributeError),
+    *(EOFError, IndexError, pickle.UnpicklingError),
+)
+_UNUSED = re.compile(r"bert\.(pooler\.|embeddings\.position_ids).*")
+
+
+class KokoroModel(nn.Module):
+    """The network; parts have the checkpoint's names."""
+
+    def __init__(self, config: KokoroConfig, *, num_channels: int, num_skipped: int) -> None:
+        """Make it; arguments as of `KokoroDecoder`."""
+        super().__init__()
+        self._upsampling = config.frame_upsampling
+        self.bert = PhonemeBert(config)
+        self.bert_encoder = nn.Linear(config.bert_hidden_size, config.hidden_dim)
+        self.predictor = ProsodyPredictor(config)
+        self.text_encoder = PhonemeEncoder(config)
+        self.decoder = KokoroDecoder(config, num_channels=num_channels, num_skipped=num_skipped)
+
+    def forward(
+        self, ids: Tensor, style: Tensor, noise: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Speak a sentence.
+
+        Args:
+            ids: with padding, ``[1, length]``.
+            style: ``[1, 2 * style_dim]``.
+            noise: draws what has no pitch.
+
+        Returns:
+            samples, ``[num_samples]``, and durations in frames, ``[length]``.
+        """
+        timbre, prosody = style.tensor_split(2, dim=-1)
+        encoded = self.predictor.text_encoder(self.bert_encoder(self.bert(ids)), prosody)
+        durations = self.predictor.durations(encoded)
+        pitch, loudness = self.predictor.curves(
+            encoded.repeat_interleave(durations, dim=1), prosody
+        )
+        text = self.text_encoder(ids).repeat_interleave(durations, dim=2)
+        num_samples = pitch.shape[-1] * self._upsampling
+        drawn = noise.standard_normal((1, num_samples, NUM_HARMONICS), np.float32)
+        samples = self.decoder(
+            text, pitch, loudness, timbre, torch.from_numpy(drawn).to(text.device)
+        )
+        return samples.flatten(), durations
+
+
+class TorchNetwork:
+    """Speaks sentences; any number of threads may call it at the same time."""
+
+    def __init__(self, model: KokoroModel, device: torch.device) -> None:
+        self._model = model
+        self._device = device
+
+    @torch.inference_mode()
+    def speak(
+        self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
+    ) -> tuple[Samples, NDArray[np.float32]]:
+        """Return a sentence's samples, and its phonemes' durations in frames.
+
+        Args:
+            ids: of its phonemes, without padding.
+            style: as of `VoiceStyles.style`.
+            seed: of the noise.
+        """
+        samples, durations = self._model(
+            torch.tensor([[PAD_ID, *ids, PAD_ID]], device=self._device),
+            torch.from_numpy(style).to(self._device),
+            np.random.default_rng(seed),
+        )
+        return samples.cpu().numpy(), durations.cpu().numpy().astype(np.float32)
+
+
+def load_torch_network(checkpoint: KokoroCheckpoint, context: LoadContext) -> TorchNetwork:
+    """Load the original weights.
+
+    Raises:
+        ModelLoadError: they are not complete, or there is no such device.
+    """
+    assert checkpoint.weights is not None
+    device = resolve_device(context.device, context.memory_fraction)
+    model = build_model(checkpoint.path, checkpoint.weights)
+    return TorchNetwork(model.to(device).eval(), device)
+
+
+def build_model(path: Path, file: Path) -> KokoroModel:
+    """Return the network of a checkpoint's directory, with the weights of a file, on the CPU.
+
+    Raises:
+        ModelLoadError: a weight is missing or has another shape.
+    """
+    weights = _joined(_read(file))
+    sizes = {name: weights.get(f"decoder.{name}.weight") for name in ("encode.conv1", "asr_res.0")}
+    for name, found in sizes.items():
+        if found is None:
+            raise ModelLoadError(f"{file}: 'decoder.{name}.weight' is missing.")
+    channels, skipped = (len(each) for each in sizes.values() if each is not None)
+    with torch.device("meta"):
+        model = KokoroModel(load_config(path), num_channels=channels, num_skipped=skipped)
+    model.to_empty(device="cpu")
+    model.decoder.generator.reset_window()
+    wanted = model.state_dict()
+    for name, tensor in wanted.items():
+        if name not in weights and _OPTIONAL.fullmatch(name):
+            weights[name] = torch.full_like(tensor, 1.0 if name.endswith("weight") else 0.0)
+    _check(file, wanted, weights)
+    model.load_state_dict({name: weights[name] for name in wanted})
+    return model
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    """Return the tensors of all parts, by part and name."""
+    try:
+        parts: Mapping[str, Mapping[str, Any]] = torch.load(
+            file, map_location="cpu", weights_only=True
+        )
+        return {
+            f"{part}.{name.removeprefix('module.')}": tensor
+            for part, tensors in parts.items()
+            for name, tensor in tensors.items()
+        }
+    except _UNREADABLE as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+
+
+def _joined(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights as products of their direction and length."""
+    joined = dict(tensors)
+    for name in tensors:
+        for pattern, direction in _PARTS_OF_WEIGHT:
+            found = pattern.fullmatch(name)
+            if found and f"{found[1]}{direction}" in joined:
+                length, vector = joined.pop(name), joined.pop(f"{found[1]}{direction}")
+                joined[f"{found[1]}.weight"] = torch._weight_norm(vector, length, 0)
+    return joined
+
+
+def _check(file: Path, wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Account for every weight.
+
+    Raises:
+        ModelLoadError: one is missing, or has another shape.
+    """
+    missing = [name for name in wanted if name not in weights]
+    if missing:
+        raise ModelLoadError(f"{file}: {some(missing)} missing.")
+    for name, tensor in wanted.items():
+        if weights[name].shape != tensor.shape:
+            raise ModelLoadError(
+                f"{file}: '{name}' has the shape {tuple(weights[name].shape)} instead of"
+                f" {tuple(tensor.shape)}."
+            )
+    unused = [name for name in weights if name not in wanted and not _UNUSED.fullmatch(name)]
+    if unused:
+        _log.warning("%s: not used: %s", file, some(unused))

@@ -1,0 +1,158 @@
+"""The half of the network that speaks: features, pitch and loudness to samples (iSTFTNet).
+
+Names of parameters are the checkpoint's. Shapes are ``[1, channels, length]``.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from antiphon.models.kokoro.checkpoint import SAMPLE_RATE_HZ
+from antiphon.models.kokoro.config import KokoroConfig
+from antiphon.models.kokoro.styled_layers import StyledResidual, StyledSnakeBlock
+
+NUM_HARMONICS = 9
+"""The pitch itself, and eight overtones."""
+
+_MIN_VOICED_HZ = 10.0
+_SINE_LEVEL, _VOICED_NOISE = 0.1, 0.003
+_STAGE_SLOPE, _LAST_SLOPE = 0.1, 0.01
+
+
+class HarmonicSource(nn.Module):
+    """Sines of the pitch and its overtones where there is a voice, noise where there is none."""
+
+    def __init__(self, upsampling: int) -> None:
+        super().__init__()
+        self._upsampling = upsampling
+        self.l_linear = nn.Linear(NUM_HARMONICS, 1)
+
+    def forward(self, pitch: Tensor, noise: Tensor) -> Tensor:
+        """Return samples.
+
+        Args:
+            pitch: in Hz, ``[1, 1, length]``.
+            noise: normal numbers, ``[1, length * upsampling, NUM_HARMONICS]``.
+
+        Returns:
+            ``[1, length * upsampling]``.
+        """
+        multiples = torch.arange(1, NUM_HARMONICS + 1, device=pitch.device).view(1, -1, 1)
+        turns = (pitch * multiples / SAMPLE_RATE_HZ) % 1  # a sample
+        phase = torch.cumsum(turns, dim=-1) * (2 * math.pi) * self._upsampling
+        phase = functional.interpolate(phase, scale_factor=float(self._upsampling), mode="linear")
+        is_voiced = (pitch > _MIN_VOICED_HZ).repeat_interleave(self._upsampling, dim=-1).mT
+        level = torch.where(is_voiced, _VOICED_NOISE, _SINE_LEVEL / 3)
+        sines = torch.sin(phase).mT * _SINE_LEVEL
+        merged = self.l_linear(torch.where(is_voiced, sines, 0.0) + level * noise)
+        return torch.tanh(merged).squeeze(-1)
+
+
+class SampleGenerator(nn.Module):
+    """Features to a short-time spectrum, guided by the source's; its inverse is the samples."""
+
+    def __init__(self, config: KokoroConfig) -> None:
+        super().__init__()
+        self._fft_size, self._hop_size = config.fft_size, config.hop_size
+        self._num_blocks = len(config.kernel_sizes)
+        rates, style_size, channels = (
+            config.upsample_rates,
+            config.style_dim,
+            config.upsample_channels,
+        )
+        self.m_source = HarmonicSource(config.frame_upsampling)
+        self.noise_convs, self.noise_res = nn.ModuleList(), nn.ModuleList()
+        self.ups, self.resblocks = nn.ModuleList(), nn.ModuleList()
+        for index, (rate, kernel) in enumerate(
+            zip(rates, config.upsample_kernel_sizes, strict=True)
+        ):
+            self.ups.append(
+                nn.ConvTranspose1d(channels, channels // 2, kernel, rate, (kernel - rate) // 2)
+            )
+            channels //= 2
+            for size, dilations in zip(config.kernel_sizes, config.dilations, strict=True):
+                self.resblocks.append(StyledSnakeBlock(channels, size, dilations, style_size))
+            later = math.prod(rates[index + 1 :])
+            is_last = index + 1 == len(rates)
+            self.noise_convs.append(
+                nn.Conv1d(config.fft_size + 2, channels, 1)
+                if is_last
+                else nn.Conv1d(config.fft_size + 2, channels, 2 * later, later, (later + 1) // 2)
+            )
+            self.noise_res.append(
+                StyledSnakeBlock(channels, 11 if is_last else 7, (1, 3, 5), style_size)
+            )
+        self.conv_post = nn.Conv1d(channels, config.fft_size + 2, 7, padding=3)
+        self.register_buffer("window", torch.hann_window(config.fft_size), persistent=False)
+
+    def forward(self, x: Tensor, style: Tensor, pitch: Tensor, noise: Tensor) -> Tensor:
+        """Return samples, ``[1, length]``."""
+        guide = self._spectrum(self.m_source(pitch, noise))
+        for index, upsample in enumerate(self.ups):
+            x = upsample(functional.leaky_relu(x, _STAGE_SLOPE))
+            if index + 1 == len(self.ups):
+                x = functional.pad(x, (1, 0), mode="reflect")
+            x = x + self.noise_res[index](self.noise_convs[index](guide), style)
+            start = index * self._num_blocks
+            blocks = self.resblocks[start : start + self._num_blocks]
+            x = torch.stack([block(x, style) for block in blocks]).sum(dim=0) / self._num_blocks
+        x = self.conv_post(functional.leaky_relu(x, _LAST_SLOPE))
+        magnitude, phase = x.tensor_split(2, dim=1)
+        spectrum = torch.polar(torch.exp(magnitude), torch.sin(phase))
+        return torch.istft(spectrum, self._fft_size, self._hop_size, window=self._window())
+
+    def _spectrum(self, samples: Tensor) -> Tensor:
+        """Return magnitudes, then phases, ``[1, fft_size + 2, length]``."""
+        found = torch.stft(
+            samples, self._fft_size, self._hop_size, window=self._window(), return_complex=True
+        )
+        return torch.cat([found.abs(), found.angle()], dim=1)
+
+    def reset_window(self) -> None:
+        """Make what no checkpoint has, after a model was made without memory."""
+        self.window = torch.hann_window(self._fft_size)
+
+    def _window(self) -> Tensor:
+        window = self.window
+        assert isinstance(window, Tensor)
+        return window
+
+
+class KokoroDecoder(nn.Module):
+    """Text features, pitch and loudness to samples."""
+
+    def __init__(self, config: KokoroConfig, *, num_channels: int, num_skipped: int) -> None:
+        """Make it.
+
+        Args:
+            config: sizes.
+            num_channels: of the blocks before the vocoder.
+            num_skipped: channels of the text that every block is told.
+        """
+        super().__init__()
+        style_size = config.style_dim
+        told = num_channels + 2 + num_skipped
+        self.encode = StyledResidual(config.hidden_dim + 2, num_channels, style_size)
+        self.decode = nn.ModuleList(
+            [
+                *(StyledResidual(told, num_channels, style_size) for _ in range(3)),
+                StyledResidual(told, config.upsample_channels, style_size, doubles=True),
+            ]
+        )
+        self.F0_conv, self.N_conv = (nn.Conv1d(1, 1, 3, 2, 1) for _ in range(2))
+        self.asr_res = nn.Sequential(nn.Conv1d(config.hidden_dim, num_skipped, 1))
+        self.generator = SampleGenerator(config)
+
+    def forward(
+        self, text: Tensor, pitch: Tensor, loudness: Tensor, style: Tensor, noise: Tensor
+    ) -> Tensor:
+        """Return samples, ``[1, length]``; arguments as of `ProsodyPredictor.curves`."""
+        curves = [self.F0_conv(pitch), self.N_conv(loudness)]
+        skipped = self.asr_res(text)
+        x = self.encode(torch.cat([text, *curves], dim=1), style)
+        for block in self.decode:
+            x = block(torch.cat([x, skipped, *curves], dim=1), style)
+        made: Tensor = self.generator(x, style, pitch, noise)
+        return made
