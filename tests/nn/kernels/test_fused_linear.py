@@ -57,6 +57,15 @@ def test_a_sum_is_ready_for_the_next_norm(product: FusedLinear, num_rows: int) -
     assert_close(product.normed(result, after, EPSILON), normed(expected, next_norm) @ after.T)
 
 
+@pytest.mark.parametrize("num_rows", [9, 17, 40])
+def test_a_gated_product_of_many_outputs(num_rows: int) -> None:
+    states, norm = random(num_rows, 64).half(), random(64, seed=1).half()
+    weight = random(2 * 4096, 64, seed=2).half()  # the interpreter multiplies no bfloat16
+    product = FusedLinear().normed(scale(states, norm), weight, EPSILON, is_gated=True)
+    gate, up = (normed(states.float(), norm.float()) @ weight.float().T).chunk(2, dim=-1)
+    torch.testing.assert_close(product.float(), F.silu(gate) * up, rtol=0.01, atol=0.5)
+
+
 def test_the_last_position_of_each_run() -> None:
     states, norm = random(6, WIDTH), random(WIDTH, seed=1)
     last = scale(states, norm).last(3)

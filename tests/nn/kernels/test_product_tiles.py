@@ -38,10 +38,13 @@ def test_tiles_fit_and_divide_the_outputs(shape: ProductShape, num_bytes: int) -
     assert shape.num_inputs % thin.inputs == 0
 
 
-def test_few_rows_get_small_blocks() -> None:
-    shape = ProductShape(2048, 2048, 1, 2)
-    rows = [wide_tile(shape, num_rows, SHARED_BYTES[0]).rows for num_rows in (5, 16, 17, 32, 33)]
-    assert rows == [16, 16, 32, 32, 64]
+def test_the_largest_product_gets_blocks_as_small_as_its_rows_allow() -> None:
+    largest, other = ProductShape(6144, 2048, 2, 2), ProductShape(2048, 2048, 1, 2)
+    numbers = (5, 16, 17, 32, 33, 64)
+    rows = [wide_tile(largest, num_rows, SHARED_BYTES[0]).rows for num_rows in numbers]
+    assert rows == [16, 16, 32, 32, 64, 64]
+    same = {wide_tile(other, num_rows, SHARED_BYTES[0]) for num_rows in numbers}
+    assert same == {invariant_tile(other, SHARED_BYTES[0])}
 
 
 def test_a_small_device_changes_only_how_far_loads_are_ahead() -> None:
