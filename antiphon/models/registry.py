@@ -21,6 +21,7 @@ FAMILIES: dict[str, str] = {
     "kokoro": "antiphon.models.kokoro:FAMILY",
     "moss_tts_nano": "antiphon.models.moss_tts_nano:FAMILY",
     "ovis_image": "antiphon.models.ovis_image:FAMILY",
+    "piper": "antiphon.models.piper:FAMILY",
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
     "qwen_image": "antiphon.models.qwen_image:FAMILY",
     "toy": "antiphon.models.toy:FAMILY",
@@ -95,6 +96,10 @@ def checkpoint_family(path: Path) -> Family:
     Raises:
         ModelLoadError: no readable config.json, or an unknown architecture.
     """
+    if not any((path / name).exists() for name in ("config.json", _PIPELINE)):
+        for candidate in families():
+            if candidate.layout and all(any(path.glob(each)) for each in candidate.layout):
+                return candidate
     config, told = _configuration(path)
     keys = ("_class_name",) if config.name == _PIPELINE else ("architectures", "model_type")
     declared: Any = next((told[key] for key in keys if told.get(key)), [])

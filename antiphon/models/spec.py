@@ -317,6 +317,7 @@ class Family:
         architectures: values of ``architectures`` in a config.json, else of ``model_type``.
         config_keys: keys of a config.json that has neither.
         files: patterns of what it needs from the hub, beside JSON, text and safetensors.
+        layout: patterns of files by which a checkpoint without config.json is known, all of them.
         needs_checkpoint: whether a path must be given, or the weights come with a package.
         tasks: by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
@@ -335,6 +336,7 @@ class Family:
     architectures: tuple[str, ...] = ()
     config_keys: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    layout: tuple[str, ...] = ()
     needs_checkpoint: bool = False
     extra: Extra | None = None
     inspector: Ref | None = None

@@ -1,0 +1,19 @@
+"""Request fields that only this family knows: what a voice's file sets, for one request."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class PiperOptions(BaseModel):
+    """How a sentence is drawn; ``None`` is what the voice's file says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    length_scale: float | None = Field(
+        None, ge=0.25, le=4, description="How long each phoneme lasts: 2 is half as fast."
+    )
+    noise_scale: float | None = Field(
+        None, ge=0, le=2, description="How much the sound varies; 0: not at all."
+    )
+    noise_w: float | None = Field(
+        None, ge=0, le=2, description="How much the lengths of phonemes vary; 0: not at all."
+    )

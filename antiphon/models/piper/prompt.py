@@ -1,0 +1,119 @@
+"""A request becomes symbols, sentence by sentence: all that a voice's network reads."""
+
+from dataclasses import dataclass
+
+from antiphon.errors import InvalidRequestError, ModelLoadError, UnknownVoiceError
+from antiphon.models.base import Prompt, TextCheck
+from antiphon.models.options import read_options
+from antiphon.models.piper.options import PiperOptions
+from antiphon.models.piper.phonemes import Phonemizer, SymbolSequence, phonemizer_of
+from antiphon.models.piper.voice_files import InferenceScales, PiperModel, read_models
+from antiphon.models.spec import LoadContext, SpeechCapabilities
+from antiphon.types import SpeechRequest, Voice
+
+_MAX_SEGMENT_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class PiperPrompt:
+    """What the generator reads.
+
+    Attributes:
+        model: name of a network.
+        speaker: its number, if the network has several.
+        sentences: none if the text has nothing to pronounce.
+        scales: of this request.
+        tells_times: whether the times of words are wanted.
+    """
+
+    model: str
+    speaker: int | None
+    sentences: tuple[SymbolSequence, ...]
+    scales: InferenceScales
+    tells_times: bool = False
+
+
+class PiperPrompter:
+    """Builds prompts; holds dictionaries only, so it may be called from any thread."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Read what is said about all voices of the directory.
+
+        Raises:
+            ModelLoadError: there is none, or one has a language that cannot be read here.
+        """
+        if context.path is None:
+            raise ModelLoadError("Piper's voices need a directory that holds them.")
+        models = read_models(context.path)
+        self._models = {voice.lower(): model for model in models for voice in model.voices}
+        self._phonemizers: dict[str, Phonemizer] = {
+            model.name: phonemizer_of(model) for model in models
+        }
+        names = dict.fromkeys(name for model in models for name in model.language_names)
+        self._capabilities = SpeechCapabilities(
+            sample_rate_hz=models[0].sample_rate_hz,
+            voices=tuple(_voice(name, model) for model in models for name in model.voices),
+            languages=tuple(names),
+            max_segment_characters=_MAX_SEGMENT_CHARACTERS,
+            word_times=True,
+        )
+
+    @property
+    def capabilities(self) -> SpeechCapabilities:
+        return self._capabilities
+
+    def check_text(self, text: str, voice: Voice) -> TextCheck:
+        """Return what the voice leaves out."""
+        return self._phonemizers[self._models[voice.id.lower()].name].check(text)
+
+    def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
+        """Read the text; what the voice has no symbols for is left out.
+
+        Raises:
+            UnknownVoiceError: the voice is none of this directory.
+            InvalidRequestError: the language is not the voice's, or an option is wrong.
+        """
+        model = self._models.get(voice.id.lower())
+        if model is None:
+            raise UnknownVoiceError(voice.id, self._models)
+        allowed = model.language_names
+        if request.language is not None and request.language.lower() not in allowed:
+            raise InvalidRequestError(
+                f"Invalid 'language': '{request.language}'. The voice '{voice.id}' speaks:"
+                f" {', '.join(allowed) or 'one that its file does not name'}.",
+                param="language",
+            )
+        options = read_options(PiperOptions, request.options)
+        sentences = self._phonemizers[model.name].read(request.input)
+        prompt = PiperPrompt(
+            model.name,
+            model.voices[voice.id],
+            sentences,
+            _scales(model.scales, options),
+            request.word_timestamps,
+        )
+        return Prompt(
+            data=prompt,
+            num_tokens=sum(len(sentence.ids) for sentence in sentences),
+            seed=seed,
+            sampling=request.sampling,
+        )
+
+
+def _voice(name: str, model: PiperModel) -> Voice:
+    language = model.language_code.replace("_", "-") or model.espeak_voice or None
+    description = f"{model.sample_rate_hz} Hz"
+    if model.speakers:
+        description += f", speaker {model.speakers[name]} of {model.name}"
+    return Voice(id=name, name=name, language=language, description=description)
+
+
+def _scales(file: InferenceScales, options: PiperOptions) -> InferenceScales:
+    def chosen(asked: float | None, default: float) -> float:
+        return default if asked is None else asked
+
+    return InferenceScales(
+        chosen(options.length_scale, file.length_scale),
+        chosen(options.noise_scale, file.noise_scale),
+        chosen(options.noise_w, file.noise_w),
+    )
