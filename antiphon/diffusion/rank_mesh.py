@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.errors import SettingsError
 
 _CFG, _RING, _ULYSSES = "cfg", "ring", "ulysses"
+_RING_DTYPES = (torch.bfloat16, torch.float16)
 
 
 class RankMesh:
@@ -30,13 +32,21 @@ class RankMesh:
         return cls(settings, mesh)
 
     def share_sequence(self, network: Any) -> None:
-        """Let the ranks of a pass of a network share its sequence."""
+        """Let the ranks of a pass of a network share its sequence.
+
+        Raises:
+            SettingsError: ring attention is asked for where no backend has it.
+        """
         from diffusers import ContextParallelConfig
 
         ulysses, ring = self._settings.ulysses_degree, self._settings.ring_degree
         if ulysses * ring == 1:
             return
         # Ring attention needs a backend that returns the sums that its parts are joined by.
+        if ring > 1 and not (self._mesh.device_type == "cuda" and network.dtype in _RING_DTYPES):
+            raise SettingsError(
+                "--ring-degree: it needs GPUs and weights in bfloat16 or float16 (--dtype)."
+            )
         network.set_attention_backend("native" if ring == 1 else "_native_cudnn")
         network.enable_parallelism(
             config=ContextParallelConfig(

@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.diffusion.parallel import ParallelDenoiser
-from antiphon.errors import EngineFailedError, InvalidRequestError
+from antiphon.errors import EngineFailedError, InvalidRequestError, SettingsError
 from antiphon.models.base import Prompt
 from antiphon.models.registry import checkpoint_family
 from antiphon.models.spec import LoadContext, Ref
@@ -125,3 +125,14 @@ def test_several_processes_make_what_one_makes(
         np.testing.assert_array_equal(other, one)
     else:
         np.testing.assert_allclose(other, one, atol=1e-4)
+
+
+def test_ring_attention_is_refused_where_no_backend_has_it(
+    drawing_checkpoint: Callable[..., Path],
+) -> None:
+    path = drawing_checkpoint("wan_video", "t2v-2.1")
+    with pytest.raises(SettingsError, match="--ring-degree: it needs GPUs"):
+        ParallelDenoiser(
+            OF_FAMILY,
+            LoadContext(path, device="cpu", diffusion=DiffusionSettings(ring_degree=2)),
+        )

@@ -1,6 +1,8 @@
 """What a family cannot do is refused at the start, by the flag's name, with those that can."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ from antiphon.cli.serve import ServeFlags
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.config.sources import load_settings
 from antiphon.errors import SettingsError
+from antiphon.models import registry
 from antiphon.models.registry import family
 from antiphon.pipeline import acceleration_check
 from antiphon.pipeline.acceleration_check import accelerations_of, check_accelerations, denoises
 
+ROOT = Path(__file__).parents[2]
 SPEAKING = family("hibari")
 PLAIN = replace(family("toy"), name="plain")
 ABLE = replace(family("toy"), name="able", accelerations=frozenset(Acceleration))
@@ -88,3 +92,22 @@ def test_flags_become_settings() -> None:
     for wrong in ("{", "[1]"):
         with pytest.raises(SettingsError, match="cache_config"):
             load_settings({"diffusion.cache_config": wrong}, environment={})
+
+
+def test_the_table_of_families_tells_what_they_declare() -> None:
+    """A cell of docs/acceleration.md begins with "no" where a family refuses the flag."""
+    table = (ROOT / "docs" / "acceleration.md").read_text(encoding="utf-8").split("## ")[2]
+    header, _, *rows = [line for line in table.splitlines() if line.startswith("|")]
+    names = [cell.strip() for cell in header.split("|")[2:-1]]
+    assert set(names) == {each.name for each in registry.families() if each.accelerations}
+    told: dict[str, dict[str, bool]] = {}
+    for row in rows:
+        flags, *cells = row.split("|")[1:-1]
+        able = {
+            name: not cell.strip().startswith("no") for name, cell in zip(names, cells, strict=True)
+        }
+        told |= {flag: able for flag in re.findall(r"`([^`]+)`", flags)}
+    for asked, flag in ASKED:
+        (acceleration,) = accelerations_of(DiffusionSettings(**asked))
+        declared = {name: acceleration in registry.family(name).accelerations for name in names}
+        assert told[flag] == declared, flag

@@ -24,7 +24,9 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
-    accelerations=DIFFUSERS_ACCELERATIONS | {Acceleration.FLOW_SHIFT, Acceleration.BOUNDARY_RATIO},
+    accelerations=DIFFUSERS_ACCELERATIONS
+    | {Acceleration.FLOW_SHIFT, Acceleration.BOUNDARY_RATIO}
+    | {Acceleration.ULYSSES, Acceleration.RING, Acceleration.CFG_PARALLEL},
     tasks={
         "video": Task(
             request=VideoRequest,
