@@ -1,4 +1,4 @@
-"""``antiphon models``: the families that are built in, and what a checkpoint is."""
+"""``antiphon models``: the families that are built in, and what a checkpoint is and takes."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.fit import fit
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
     from antiphon.models.spec import Family, Inspection, Table
 
 models = typer.Typer(invoke_without_command=True)
+models.command()(fit)
 
 _JSON = typer.Option("--json", help="Print JSON.")
 

@@ -308,6 +308,35 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What speech takes of a GPU, found without loading the checkpoint.
+
+    Attributes:
+        weight_bytes: that stay there.
+        read_bytes: of weights that a step reads in order to make a frame in every stream.
+        stream_flop: additions and multiplications of the model for one stream's frame.
+        decoder_flop: likewise, of the decoder.
+        position_bytes: of keys and values that a position takes, of a prompt or a frame.
+        slot_bytes: that the decoder keeps of a stream.
+        num_launches: kernels that a step of few streams launches, one after the other.
+        frames_per_s: of audio.
+        prompt_positions: of a usual prompt.
+        measured_ms: of a frame, by the name of a card and the number of streams.
+    """
+
+    weight_bytes: int
+    read_bytes: int
+    stream_flop: int
+    decoder_flop: int
+    position_bytes: int
+    slot_bytes: int
+    num_launches: int
+    frames_per_s: float
+    prompt_positions: int
+    measured_ms: Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """All that the rest of the system knows of one kind of model.
 
@@ -322,6 +351,7 @@ class Family:
         tasks: by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
         inspector: takes a checkpoint's directory, returns an `Inspection`; reads no tensor.
+        footprint: takes a checkpoint's directory, returns a `Footprint`; reads no tensor.
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
@@ -340,6 +370,7 @@ class Family:
     needs_checkpoint: bool = False
     extra: Extra | None = None
     inspector: Ref | None = None
+    footprint: Ref | None = None
     checkpoint_maker: Ref | None = None
     accelerations: frozenset[Acceleration] = frozenset()
     measuring: Measuring | None = None

@@ -1,0 +1,70 @@
+"""GPUs by name, with what their makers state of memory, bandwidth and arithmetic."""
+
+from dataclasses import dataclass
+
+from antiphon.errors import SettingsError
+
+_EARLY_LAUNCH = (9, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU.
+
+    Attributes:
+        memory_gib: in all.
+        bandwidth_gbs: of that memory, 10^9 bytes a second.
+        tflops: bfloat16 on tensor cores with float32 sums, without sparsity; ``None``: not known.
+        capability: compute capability.
+    """
+
+    name: str
+    memory_gib: float
+    bandwidth_gbs: float
+    tflops: float | None = None
+    capability: tuple[int, int] = _EARLY_LAUNCH
+
+    @property
+    def launches_early(self) -> bool:
+        """Whether a kernel can begin before the one in front of it has ended."""
+        return self.capability >= _EARLY_LAUNCH
+
+
+CARDS = (
+    Card("H200", 140, 4800, 989, (9, 0)),
+    Card("H100 SXM", 80, 3350, 989, (9, 0)),
+    Card("H100 PCIe", 80, 2000, 756, (9, 0)),
+    Card("A100 80GB", 80, 2039, 312, (8, 0)),
+    Card("A100 40GB", 40, 1555, 312, (8, 0)),
+    Card("L40S", 48, 864, 362, (8, 9)),
+    Card("L4", 24, 300, 121, (8, 9)),
+    Card("A10", 24, 600, 125, (8, 6)),
+    Card("RTX 3090", 24, 936, 71, (8, 6)),
+    Card("RTX A6000", 48, 768, 155, (8, 6)),
+    Card("RTX 4090", 24, 1008, 165, (8, 9)),
+    Card("RTX 6000 Ada", 48, 960, 364, (8, 9)),
+    Card("RTX 5090", 32, 1792, 210, (12, 0)),
+)
+"""Of the makers' data sheets."""
+
+
+def card_of(name: str) -> Card:
+    """Return a card by its name, in any case, with or without spaces and the maker's name.
+
+    Raises:
+        SettingsError: there is none of this name.
+    """
+    wanted = _plain(name)
+    for card in CARDS:
+        if _plain(card.name) == wanted:
+            return card
+    names = ", ".join(card.name for card in CARDS)
+    raise SettingsError(
+        f"--card: '{name}' is not known; known are {names}. For another one, give"
+        " --device-memory-gib and --bandwidth-gbs."
+    )
+
+
+def _plain(name: str) -> str:
+    words = name.lower().replace("-", " ").split()
+    return "".join(word for word in words if word not in ("nvidia", "geforce"))

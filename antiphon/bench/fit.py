@@ -1,0 +1,118 @@
+"""What a card holds of a model and how fast it is there: an estimate, not a measurement.
+
+A frame of all streams takes the time in which memory is read (all weights that are used, and the
+keys and values of all streams) or in which the model's arithmetic is done, whichever is longer;
+then the decoder's arithmetic; and what every kernel costs besides. How much of its stated bandwidth
+and arithmetic a card reaches, and what a kernel costs, are chosen so that estimates for an H200 are
+what docs/performance.md has for it with 1 to 256 streams; on other cards, and with more streams,
+nothing of this has been measured.
+"""
+
+from dataclasses import dataclass
+
+from antiphon.bench.cards import Card
+from antiphon.models.spec import Footprint
+
+GIB = 2**30
+REACHED_BANDWIDTH = 0.75
+REACHED_MODEL_TFLOPS = 0.6
+REACHED_DECODER_TFLOPS = 0.2
+KERNEL_US = 2.35
+WIDE_KERNEL_US = 4.8
+"""With so many streams that products need tensor cores."""
+LATE_LAUNCH_US = 1.2
+"""More on a card that begins no kernel early."""
+RUNTIME_GIB = 3.0
+"""CUDA itself, kernels, graphs and what they work in."""
+MAX_LOAD = 0.85
+"""Of real time that may be used before listeners run dry now and then."""
+_MAX_STREAMS = 4096
+_FEW_STREAMS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """An estimate for some streams.
+
+    Attributes:
+        frame_ms: in which every stream makes a frame.
+        load: of real time.
+        measured_ms: what was measured on this card, if it was.
+    """
+
+    num_streams: int
+    frame_ms: float
+    load: float
+    measured_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a card holds of a model.
+
+    Attributes:
+        weight_gib: of weights.
+        runtime_gib: besides weights and streams.
+        cache_gib: left for streams; negative if not even the weights fit.
+        stream_gib: that a stream of the wanted length takes at its end.
+        num_streams: that fit into the memory.
+        num_gapless: that fit and are made fast enough for their listeners.
+    """
+
+    weight_gib: float
+    runtime_gib: float
+    cache_gib: float
+    stream_gib: float
+    num_streams: int
+    num_gapless: int
+    speeds: tuple[Speed, ...]
+
+
+def fit(footprint: Footprint, card: Card, seconds: float, streams: tuple[int, ...]) -> Fit:
+    """Estimate what a card holds.
+
+    Args:
+        footprint: of a checkpoint.
+        card: with its memory and bandwidth.
+        seconds: of audio that a stream makes.
+        streams: numbers of them to estimate the speed for.
+    """
+    num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
+    stream_bytes = num_positions * footprint.position_bytes + footprint.slot_bytes
+    weight_gib = footprint.weight_bytes / GIB
+    cache_gib = card.memory_gib - weight_gib - RUNTIME_GIB
+    num_streams = max(0, int(cache_gib * GIB // stream_bytes))
+
+    def speed(number: int) -> Speed:
+        frame_ms = _frame_ms(footprint, card, number, num_positions)
+        load = frame_ms * footprint.frames_per_s / 1000
+        return Speed(number, frame_ms, load, footprint.measured_ms.get(card.name, {}).get(number))
+
+    within = range(1, min(num_streams, _MAX_STREAMS) + 1)
+    num_gapless = next(
+        (number - 1 for number in within if speed(number).load > MAX_LOAD), len(within)
+    )
+    return Fit(
+        weight_gib=weight_gib,
+        runtime_gib=RUNTIME_GIB,
+        cache_gib=cache_gib,
+        stream_gib=stream_bytes / GIB,
+        num_streams=num_streams,
+        num_gapless=num_gapless,
+        speeds=tuple(speed(number) for number in streams),
+    )
+
+
+def _frame_ms(footprint: Footprint, card: Card, num_streams: int, num_positions: int) -> float:
+    """Return the milliseconds of a frame of all streams, halfway through."""
+    kept = num_streams * num_positions / 2 * footprint.position_bytes
+    read_ms = (footprint.read_bytes + kept) / (card.bandwidth_gbs * REACHED_BANDWIDTH * 1e6)
+    model_ms = decoder_ms = 0.0
+    if card.tflops is not None:
+        model_ms = num_streams * footprint.stream_flop / (card.tflops * REACHED_MODEL_TFLOPS * 1e9)
+        decoder_ms = footprint.decoder_flop / (card.tflops * REACHED_DECODER_TFLOPS * 1e9)
+    kernel_us = KERNEL_US if num_streams <= _FEW_STREAMS else WIDE_KERNEL_US
+    if not card.launches_early:
+        kernel_us += LATE_LAUNCH_US
+    launch_ms = footprint.num_launches * kernel_us / 1000
+    return max(read_ms, model_ms) + num_streams * decoder_ms + launch_ms

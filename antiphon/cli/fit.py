@@ -1,0 +1,115 @@
+"""``antiphon models fit``: what a GPU holds of a checkpoint, and how fast it is there."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from antiphon.bench.cards import Card
+    from antiphon.bench.fit import Fit, Speed
+
+_STREAMS = (1, 8, 64)
+_NOTE = (
+    "An estimate from stated bandwidth and arithmetic and the shares of them that an H200 reaches"
+    " with up to 256 streams; nothing else has been measured (docs/performance.md)."
+)
+
+
+def fit(
+    path: Annotated[Path, typer.Argument(help="A checkpoint's directory.", show_default=False)],
+    card: Annotated[
+        str | None, typer.Option(help='A GPU by name, such as "RTX 4090".', show_default=False)
+    ] = None,
+    device_memory_gib: Annotated[
+        float | None, typer.Option(min=0.1, help="Of another GPU.", show_default=False)
+    ] = None,
+    bandwidth_gbs: Annotated[
+        float | None,
+        typer.Option(min=1, help="Of its memory, 10^9 bytes a second.", show_default=False),
+    ] = None,
+    tflops: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Its bfloat16 arithmetic; without, arithmetic is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Audio that a stream makes.")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Estimate what a GPU holds of a checkpoint, and how fast it is there; no tensor is read.
+
+    The exit status is 1 if not one stream fits.
+    """
+    from antiphon.bench.fit import fit as estimate
+    from antiphon.errors import ModelLoadError
+    from antiphon.models.registry import checkpoint_family
+
+    chosen = _card(card, device_memory_gib, bandwidth_gbs, tflops)
+    if not path.is_dir():
+        raise ModelLoadError(f"There is no directory '{path}'.")
+    family = checkpoint_family(path)
+    if family.footprint is None:
+        raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
+    found = estimate(family.footprint.resolve()(path), chosen, seconds, _STREAMS)
+    if as_json:
+        told = {"card": dataclasses.asdict(chosen), "seconds": seconds}
+        typer.echo(json.dumps({**told, **dataclasses.asdict(found), "note": _NOTE}, indent=2))
+    else:
+        _print(chosen, seconds, found)
+    if not found.num_streams:
+        raise typer.Exit(1)
+
+
+def _card(
+    name: str | None, memory_gib: float | None, bandwidth_gbs: float | None, tflops: float | None
+) -> "Card":
+    """Return the card that is asked for.
+
+    Raises:
+        SettingsError: it is not known, or not told.
+    """
+    from antiphon.bench.cards import Card, card_of
+    from antiphon.errors import SettingsError
+
+    given = (memory_gib, bandwidth_gbs, tflops)
+    if name is not None:
+        if any(each is not None for each in given):
+            raise SettingsError("--card brings memory and bandwidth along: give it alone.")
+        return card_of(name)
+    if memory_gib is None or bandwidth_gbs is None:
+        raise SettingsError('Give --card "NAME", or --device-memory-gib and --bandwidth-gbs.')
+    return Card("another GPU", memory_gib, bandwidth_gbs, tflops)
+
+
+def _print(card: "Card", seconds: float, found: "Fit") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    grid = Table.grid("", "", padding=(0, 2))
+    rows = {
+        "Card": f"{card.name}: {card.memory_gib:g} GiB, {card.bandwidth_gbs:g} GB/s",
+        "Weights": f"{found.weight_gib:.1f} GiB",
+        "CUDA, kernels, graphs": f"{found.runtime_gib:.1f} GiB",
+        "Left for streams": f"{max(0.0, found.cache_gib):.1f} GiB",
+        f"A stream of {seconds:g} s": f"{found.stream_gib * 1024:.0f} MiB",
+        "Streams that fit": f"{found.num_streams:,}",
+        "Streams without gaps": f"{found.num_gapless:,}",
+    }
+    for name, value in rows.items():
+        grid.add_row(f"[bold]{name}[/]", value)
+    table = Table("Streams", "ms a frame", "of real time", "measured, ms", box=None, pad_edge=False)
+    for speed in found.speeds:
+        table.add_row(*_row(speed))
+    console.print(grid, "", table, "", sep="\n")
+    console.print(_NOTE)
+
+
+def _row(speed: "Speed") -> tuple[str, str, str, str]:
+    measured = "-" if speed.measured_ms is None else f"{speed.measured_ms:.2f}"
+    return str(speed.num_streams), f"{speed.frame_ms:.2f}", f"{speed.load:.0%}", measured

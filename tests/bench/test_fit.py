@@ -1,0 +1,79 @@
+"""What a card holds, estimated: nothing is held twice, and what takes more takes longer."""
+
+from dataclasses import replace
+
+import pytest
+
+from antiphon.bench.cards import CARDS, Card, card_of
+from antiphon.bench.fit import MAX_LOAD, fit
+from antiphon.errors import SettingsError
+from antiphon.models.spec import Footprint
+
+MODEL = Footprint(
+    weight_bytes=4 * 2**30,
+    read_bytes=5_300_000_000,
+    stream_flop=5_500_000_000,
+    decoder_flop=5_000_000_000,
+    position_bytes=114_688,
+    slot_bytes=3_000_000,
+    num_launches=590,
+    frames_per_s=12.5,
+    prompt_positions=40,
+    measured_ms={"H200": {1: 2.7}},
+)
+STREAMS = (1, 8, 64)
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_memory_is_divided_without_a_rest(card: Card) -> None:
+    found = fit(MODEL, card, 30.0, STREAMS)
+    whole = found.weight_gib + found.runtime_gib + found.cache_gib
+    assert whole == pytest.approx(card.memory_gib)
+    assert found.num_streams * found.stream_gib <= found.cache_gib
+    assert (found.num_streams + 1) * found.stream_gib > found.cache_gib
+    assert 0 <= found.num_gapless <= found.num_streams
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_as_many_are_gapless_as_keep_up(card: Card) -> None:
+    found = fit(MODEL, card, 30.0, STREAMS)
+    at_most = (max(1, found.num_gapless), found.num_gapless + 1)
+    last, next_one = fit(MODEL, card, 30.0, at_most).speeds
+    assert last.load <= MAX_LOAD or found.num_gapless == 0
+    assert next_one.load > MAX_LOAD or found.num_gapless == found.num_streams
+
+
+def test_more_of_anything_takes_longer() -> None:
+    card = card_of("L4")
+    times = [speed.frame_ms for speed in fit(MODEL, card, 30.0, (1, 2, 8, 64, 256)).speeds]
+    assert times == sorted(set(times))
+    short, long = (fit(MODEL, card, seconds, (8,)) for seconds in (10.0, 600.0))
+    assert short.speeds[0].frame_ms < long.speeds[0].frame_ms
+    assert short.num_streams > long.num_streams
+    slow = replace(card, bandwidth_gbs=card.bandwidth_gbs / 2)
+    assert fit(MODEL, slow, 30.0, (1,)).speeds[0].frame_ms > times[0]
+
+
+def test_a_card_that_is_too_small_holds_nothing() -> None:
+    found = fit(MODEL, Card("small", 6.0, 300.0), 30.0, STREAMS)
+    assert found.cache_gib < 0
+    assert (found.num_streams, found.num_gapless) == (0, 0)
+
+
+def test_what_was_measured_stands_beside_the_estimate() -> None:
+    measured = {
+        card.name: [speed.measured_ms for speed in fit(MODEL, card, 30.0, STREAMS).speeds]
+        for card in CARDS
+    }
+    assert measured.pop("H200") == [2.7, None, None]
+    assert all(each == [None] * 3 for each in measured.values())
+
+
+@pytest.mark.parametrize("name", ["RTX 4090", "rtx4090", "NVIDIA GeForce RTX 4090", "rtx-4090"])
+def test_names_of_cards(name: str) -> None:
+    assert card_of(name).name == "RTX 4090"
+
+
+def test_an_unknown_card_is_told_the_known_ones() -> None:
+    with pytest.raises(SettingsError, match=r"RTX 9999.*H200.*RTX 5090.*--bandwidth-gbs"):
+        card_of("RTX 9999")

@@ -1,0 +1,64 @@
+"""`antiphon models fit` tells what a card holds of a checkpoint, without its weights."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from antiphon.models.qwen3_tts.random_checkpoint import write_all_but_weights
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    write_all_but_weights(tmp_path, size="1.7b", task="custom_voice", dtype="bfloat16")
+    return tmp_path
+
+
+def test_people_and_programs_are_told_the_same(run: Run, checkpoint: Path) -> None:
+    done = run("models", "fit", str(checkpoint), "--card", "rtx 4090")
+    assert done.exit_code == 0, done.output
+    told = json.loads(run("models", "fit", str(checkpoint), "--card", "rtx 4090", "--json").stdout)
+    assert told["card"]["name"] == "RTX 4090"
+    assert f"{told['num_streams']:,}" in done.stdout
+    assert f"{told['weight_gib']:.1f} GiB" in done.stdout
+    for speed in told["speeds"]:
+        assert f"{speed['frame_ms']:.2f}" in done.stdout
+    assert "estimate" in done.stdout
+    assert "estimate" in told["note"]
+
+
+def test_another_card_is_told_by_its_figures(run: Run, checkpoint: Path) -> None:
+    flags = ("--device-memory-gib", "16", "--bandwidth-gbs", "500", "--seconds", "60", "--json")
+    told = json.loads(run("models", "fit", str(checkpoint), *flags).stdout)
+    assert (told["card"]["memory_gib"], told["card"]["bandwidth_gbs"]) == (16, 500)
+    assert told["seconds"] == 60
+    assert told["num_streams"] > 0
+
+
+def test_a_card_that_holds_nothing_is_told_by_the_status(run: Run, checkpoint: Path) -> None:
+    flags = ("--device-memory-gib", "4", "--bandwidth-gbs", "500")
+    done = run("models", "fit", str(checkpoint), *flags)
+    assert done.exit_code == 1
+    assert "Streams that fit" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ((), "--device-memory-gib and --bandwidth-gbs"),
+        (("--device-memory-gib", "24"), "--bandwidth-gbs"),
+        (("--card", "L4", "--tflops", "100"), "alone"),
+        (("--card", "Voodoo 2"), "RTX 4090"),
+    ],
+)
+def test_a_card_must_be_told(flags: tuple[str, ...], told: str, run: Run, checkpoint: Path) -> None:
+    done = run("models", "fit", str(checkpoint), *flags)
+    assert done.exit_code == 1
+    assert told in done.stderr
+
+
+def test_what_cannot_be_estimated_is_refused(run: Run, tmp_path: Path) -> None:
+    done = run("models", "fit", str(tmp_path / "nowhere"), "--card", "L4")
+    assert done.exit_code == 1
+    assert "There is no directory" in done.stderr
