@@ -78,19 +78,24 @@ class EngineCore:
         return bool(self._in_flight) or self.scheduler.has_work
 
     def wait_s(self) -> float | None:
-        """Return how long `step` should be delayed; ``None``: until a command arrives."""
+        """Return how long `step` should be delayed; ``None``: until a command arrives.
+
+        Either way until the end of `awaited` at most.
+        """
         if not self._in_flight:
             if not self.scheduler.has_work:
                 return self.scheduler.idle_s()
             return max(self._stalled_until_s - self._clock(), 0.0)
         last = self._in_flight[-1]
-        if last.is_over or not self.scheduler.has_work:
+        if last.is_over:
             return 0.0
+        if not self.scheduler.has_work:
+            return self.scheduler.idle_s()
         return max(self._due_s(last) - self._clock(), 0.0)
 
     @property
     def awaited(self) -> PendingStep | None:
-        """The step whose end makes `wait_s` 0, however long that was; ``None``: none is in flight.
+        """The step whose end makes `wait_s` 0, whatever that was; ``None``: none is in flight.
 
         Whoever waits for it tells of its end by `note_end`.
         """

@@ -321,20 +321,20 @@ class Scheduler:
         rows: Sequence[EngineRequest],
         events: Events,
     ) -> None:
+        frames, lengths, has_codec = output.frames, output.lengths, self._chunks is not None
         for slot, request in zip(plan.decode_slots, rows, strict=True):
             request.num_in_flight -= 1
             if request.finish_reason is not None or request.status is Status.ENDED:
                 continue  # its end became known after this step was planned
-            if slot in output.stopped:
-                self._finish(request, "stop", events)
-            elif slot in output.faults:
-                self._finish(request, "error", events)
-            else:
-                request.frames.append(frame := output.frames[slot])
-                if self._chunks is None:
-                    events.append((request.id, FrameReady(frame)))
-                if request.num_frames == request.max_frames or slot in output.lengths:
-                    self._finish(request, "length", events)
+            if slot not in frames:
+                self._finish(request, "stop" if slot in output.stopped else "error", events)
+                continue
+            made, frame = request.frames, frames[slot]
+            made.append(frame)
+            if not has_codec:
+                events.append((request.id, FrameReady(frame)))
+            if len(made) == request.max_frames or slot in lengths:
+                self._finish(request, "length", events)
 
     def _take_chunks(
         self,

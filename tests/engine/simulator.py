@@ -160,10 +160,10 @@ class SimulatedStep:
 def next_step_s(core: EngineCore, clock: VirtualClock) -> float | None:
     """Return when an engine takes its next step if nothing happens: as expected, or as one ends."""
     wait_s, awaited = core.wait_s(), core.awaited
-    if wait_s is None:
-        return None
-    ends_s = awaited.ends_s if isinstance(awaited, SimulatedStep) else inf
-    return min(clock.now_s + wait_s, max(ends_s, clock.now_s))
+    due_s = inf if wait_s is None else clock.now_s + wait_s
+    if isinstance(awaited, SimulatedStep):
+        due_s = min(due_s, max(awaited.ends_s, clock.now_s))
+    return None if due_s == inf else due_s
 
 
 class SimulatedDevice:

@@ -210,6 +210,22 @@ def test_a_wrong_expectation_costs_no_more_than_a_launch(
     assert (device.idle_s > 0.0) == (factor > 1), "a step was not launched early"
 
 
+def test_a_request_does_not_wait_for_a_step_after_which_there_is_nothing_to_do() -> None:
+    clock = VirtualClock()
+    device = TimedDevice(clock, [0.01])
+    core = EngineCore(device, clock=clock)
+    core.scheduler.add(request("open", 9, None, 1))
+    core.step()
+    assert core.wait_s() is None
+    assert next_step_s(core, clock) == device.free_s
+    clock.now_s += 5e-3
+    core.scheduler.add(request("next", 0, None, None))
+    core.wake()
+    run_steps(core, clock, 1)
+    assert [start.prompt.data[0] for start in device.launches[-1][1].starts] == ["next"]
+    assert device.idle_s == 0.0
+
+
 def test_the_end_of_a_step_is_known_from_whoever_waited_for_it() -> None:
     clock = VirtualClock()
     core = EngineCore(TimedDevice(clock, [0.01]), clock=clock)
