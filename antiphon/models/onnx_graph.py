@@ -27,6 +27,7 @@ Field: TypeAlias = tuple[int, int | memoryview]
 
 _MODEL_IR, _MODEL_GRAPH, _MODEL_OPSET = 1, 7, 8
 _NODES, _INITIALIZERS, _INPUTS, _OUTPUTS = 1, 5, 11, 12
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FLOAT_ATTRIBUTE, _INT_ATTRIBUTE, _STRING_ATTRIBUTE, _INTS_ATTRIBUTE = 1, 2, 3, 7
 _IR_VERSION, _OPSET = 8, 15
@@ -87,12 +88,13 @@ class OnnxGraph:
         """Read a file.
 
         Raises:
-            ModelLoadError: it cannot be read, or is no network.
+            ModelLoadError: it cannot be read, is no network, or needs further files.
         """
         try:
             model = list(_fields(memoryview(file.read_bytes())))
             (graph,) = [_buffer(value) for number, value in model if number == _MODEL_GRAPH]
             parts = list(_fields(graph))
+            _check_tensors(file, (_buffer(value) for n, value in parts if n == _INITIALIZERS))
             return cls(
                 tuple(_read_node(_buffer(value)) for number, value in parts if number == _NODES),
                 {
@@ -178,6 +180,16 @@ def tensor(name: str, values: NDArray[np.float32] | NDArray[np.int64]) -> bytes:
     element_type = FLOAT if values.dtype == np.float32 else INT64
     lengths = b"".join(_number(1, length) for length in values.shape)
     return lengths + _number(2, element_type) + _text(8, name) + _bytes(9, values.tobytes())
+
+
+def _check_tensors(file: Path, tensors: Iterable[memoryview]) -> None:
+    """Refuse constants that lie in other files: a network may name any file, and is cut anyway."""
+    for encoded in tensors:
+        if any(
+            number in (_EXTERNAL_DATA, _DATA_LOCATION) and value
+            for number, value in _fields(encoded)
+        ):
+            raise ModelLoadError(f"{file}: keeps '{_name(encoded, 8)}' in another file")
 
 
 def _read_node(encoded: memoryview) -> OnnxNode:

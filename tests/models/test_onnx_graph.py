@@ -73,3 +73,12 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match=r"gone\.onnx"):
         OnnxGraph.read(tmp_path / "gone.onnx")
+
+
+def test_weights_in_other_files_are_refused(tmp_path: Path) -> None:
+    elsewhere = bytes([14 << 3, 1])  # TensorProto.data_location = EXTERNAL
+    tensors = {**GRAPH.tensors, "two": bytes(GRAPH.tensors["two"]) + elsewhere}
+    file = tmp_path / "network.onnx"
+    file.write_bytes(OnnxGraph(GRAPH.nodes, tensors, GRAPH.inputs, GRAPH.outputs).encode())
+    with pytest.raises(ModelLoadError, match="'two' in another file"):
+        OnnxGraph.read(file)

@@ -95,10 +95,9 @@ class RequestRandomness:
     def __init__(self, seed: int, device: torch.device) -> None:
         """Begin at a seed."""
         self._device = device if device.type == "cuda" else None
-        with self._kept():
-            torch.manual_seed(seed % 2**63)
-            self._own = self._states()
-        self._others = self._own
+        devices = [torch.device("cpu"), *([device] if self._device is not None else [])]
+        seeded = (torch.Generator(each).manual_seed(seed % 2**63) for each in devices)
+        self._own = self._others = [generator.get_state() for generator in seeded]
 
     def __enter__(self) -> None:
         _random_lock.acquire()
@@ -114,10 +113,6 @@ class RequestRandomness:
         self._own = self._states()
         self._set(self._others)
         _random_lock.release()
-
-    def _kept(self) -> Any:
-        devices = [] if self._device is None else [self._device]
-        return torch.random.fork_rng(devices=devices)
 
     def _states(self) -> list[torch.Tensor]:
         states = [torch.get_rng_state()]

@@ -90,19 +90,9 @@ class PiperNetwork:
         *self._parts, self._decoder = self._cut(graph, file)
 
     @property
-    def streams(self) -> bool:
-        """Whether a sentence can be decoded in chunks."""
-        return self._reach is not None
-
-    @property
     def samples_per_frame(self) -> int | None:
         """Audio of a frame; ``None`` if sentences are decoded whole."""
         return None if self._reach is None else self._reach.samples_per_frame
-
-    @property
-    def has_durations(self) -> bool:
-        """Whether it tells how long each symbol lasts."""
-        return self._durations is not None
 
     def prepare(
         self,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from antiphon.errors import ModelLoadError
-from antiphon.models.moss_tts_nano.remote_model import load_remote
+from antiphon.models.moss_tts_nano.remote_model import RequestRandomness, load_remote
 
 CPU = torch.device("cpu")
 
@@ -46,3 +46,34 @@ def test_code_that_does_not_run_is_the_checkpoints_fault(copied: Path) -> None:
     (copied / "modeling_moss_tts_nano.py").write_text("import no_such_module\n", encoding="utf-8")
     with pytest.raises(ModelLoadError, match="no_such_module"):
         load_remote(copied, "AutoModelForCausalLM", device=CPU, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cpu",
+        pytest.param(
+            "cuda:0",
+            marks=[
+                pytest.mark.gpu,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+            ],
+        ),
+    ],
+)
+def test_random_numbers_are_the_requests(name: str) -> None:
+    device = torch.device(name)
+    torch.manual_seed(3)
+    expected = torch.rand(2, device=device)
+    torch.manual_seed(3)
+    drawn = []
+    for random in [RequestRandomness(seed, device) for seed in (1, 1, 2)]:
+        steps = []
+        for _ in range(2):
+            with random:
+                steps.append(torch.rand(4, device=device))
+        drawn.append(torch.cat(steps))
+    assert torch.equal(torch.rand(2, device=device), expected), "others draw as if alone"
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0][:4], drawn[0][4:])
