@@ -236,7 +236,7 @@ async def _start(
     encoders = Workers("encoder")
     stack.callback(encoders.close)
     stack.push_async_callback(fabric.drain)
-    warming = asyncio.create_task(warm_up(models), name="warm-up")
+    warming = asyncio.create_task(_warm_up(models, recordings), name="warm-up")
     warming.add_done_callback(_log_failed_warm_up)
     stack.callback(warming.cancel)
     return ServerState(
@@ -256,6 +256,14 @@ async def _start(
         storage=StorageWatch({"uploaded voices": uploaded.check}),
         created_s=int(time.time()),
     )
+
+
+async def _warm_up(models: ServedModels, recordings: Recordings) -> None:
+    """Warm the models, and what recordings of voices need if a model clones them."""
+    loaded = [model for model in models.speech.values() if model.is_loaded]
+    if any(model.capabilities.needs_encoder for model in loaded):
+        await recordings.start()
+    await warm_up(models)
 
 
 def _start_media(settings: Settings, models: ServedModels, stack: AsyncExitStack) -> MediaFiles:

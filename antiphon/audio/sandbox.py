@@ -39,6 +39,10 @@ class DecodeSandbox:
         )
         return np.frombuffer(content, np.float32).copy()
 
+    def start(self) -> None:
+        """Start what the first file would have to wait for; blocks."""
+        self._sandbox.start()
+
     def close(self) -> None:
         """End the waiting child; files under way are decoded to their end."""
         self._sandbox.close()

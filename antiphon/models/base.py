@@ -218,6 +218,15 @@ class EncoderClient(Protocol):
 
 
 @runtime_checkable
+class EncoderWarming(Protocol):
+    """What a prompter with an encoder is too if it knows what to warm it with."""
+
+    def warm_encoder(self) -> None:
+        """Encode something, so that the first user does not wait for caches; blocks."""
+        ...
+
+
+@runtime_checkable
 class SizeChoosing(Protocol):
     """What a prompter of images or videos is too if the best size depends on the request."""
 

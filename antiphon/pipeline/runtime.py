@@ -19,7 +19,7 @@ from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
-from antiphon.models.base import Piece, Prompt
+from antiphon.models.base import EncoderWarming, Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Family, LoadContext, StageSpec, Task
 from antiphon.pipeline.acceleration_check import check_accelerations, denoises
@@ -197,6 +197,8 @@ class LoadedTask:
 
     async def warm_up(self) -> None:
         """Serve a sample request, so that the first user does not wait for caches."""
+        if self._first and isinstance(self.prompter, EncoderWarming):
+            await asyncio.to_thread(self.prompter.warm_encoder)
         prompt = await asyncio.to_thread(self.sample_prompt)
         async with aclosing(self.open(StageRequest(new_request_id(), prompt))) as stream:
             async for _ in stream:

@@ -8,32 +8,36 @@ that a file can do is to end its own child.
 
 import json
 import os
-import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.sandbox.fork_server import ForkServer, ForkServerLostError, avoid_threads, serve
 from antiphon.sandbox.seccomp import restrict_to_computing
+from antiphon.sandbox.spawned import SpawnedChildren
 
 _MAX_CPU_S = 10
 _MAX_WAIT_S = 30.0  # longer than the CPU time, for machines that are busy
 _READY, _DONE, _REFUSED = b"!", b"+", b"-"
+_FORKS, _WORKS = "forks", "works"  # what a started process does
+_NOT_STARTED = "The process that decodes files failed to start."
 # -I: neither the environment nor the working directory choose what the child imports; we do.
 _CHILD = (
-    "import sys; sys.path[:] = sys.argv[3:]; from antiphon.sandbox import process as p; p.main()"
+    "import sys; sys.path[:] = sys.argv[4:]; from antiphon.sandbox import process as p; p.main()"
 )
 
 
 class Sandbox:
     """Runs a function on files in children, one each; safe for several threads at once.
 
-    After its first file it keeps one child waiting for the next, so that later files do not pay
-    for the start of a process (which idles with about 45 MB).
+    On Linux they are forked from a process that has imported what they need, and is started for
+    the first of them. Elsewhere one started child waits for the next file. Either idles with about
+    45 MB.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class Sandbox:
         refuse: Callable[[str], InvalidRequestError],
         *,
         max_memory_bytes: int = 512 * 1024 * 1024,
+        forks: bool = sys.platform == "linux",
     ) -> None:
         """Begin without a child.
 
@@ -50,13 +55,17 @@ class Sandbox:
                 ``answer(data, **limits)`` does it and returns bytes.
             refuse: makes the error for a file that a child did not survive, of the reason.
             max_memory_bytes: that a child may allocate for one file, where we can limit it.
+            forks: whether children are forked.
         """
-        self._module = module
         self._refuse = refuse
-        self._max_memory_bytes = max_memory_bytes
-        self._lock = threading.Lock()
-        self._spare: subprocess.Popen[bytes] | None = None
-        self._is_closed = False
+        command = partial(_command, str(max_memory_bytes), module, _FORKS if forks else _WORKS)
+        self._children: ForkServer | SpawnedChildren
+        self._children = ForkServer(command) if forks else SpawnedChildren(command)
+
+    def start(self) -> None:
+        """Start what the first file would have to wait for."""
+        with suppress(OSError):  # whoever brings a file is told
+            self._children.start()
 
     def ask(self, data: bytes, **limits: Any) -> bytes:
         """Return what ``answer(data, **limits)`` does; blocks, so it belongs in a worker thread.
@@ -71,74 +80,50 @@ class Sandbox:
             EngineError: the child did not even start.
         """
         try:
-            child = self._take_child()
+            child = self._children.child()
         except OSError as error:
             raise EngineError("No process could be started to decode a file.") from error
+        except ForkServerLostError as error:
+            raise EngineError(_NOT_STARTED) from error
         try:
-            answer = self._asked(child, json.dumps(limits).encode() + b"\n" + data)
-        finally:
-            self._restock()
+            answer, is_whole = child.ask(json.dumps(limits).encode() + b"\n" + data, _MAX_WAIT_S)
+        except TimeoutError:
+            raise self._refuse("it takes too much time") from None
         started, kind, content = answer[:1], answer[1:2], answer[2:]
         if started != _READY:
-            raise EngineError("The process that decodes files failed to start.")
-        if kind == _DONE and child.returncode == 0:
+            raise EngineError(_NOT_STARTED)
+        if kind == _DONE and is_whole:
             return content
-        if kind == _REFUSED:
+        if kind == _REFUSED and is_whole:
             raise InvalidRequestError(**json.loads(content))
         raise self._refuse("it is damaged, or needs too much memory or time")
 
     def close(self) -> None:
-        """End the waiting child; files under way are worked on to their end."""
-        with self._lock:
-            self._is_closed = True
-            spare, self._spare = self._spare, None
-        if spare is not None:
-            _end(spare)
-
-    def _take_child(self) -> "subprocess.Popen[bytes]":
-        with self._lock:
-            spare, self._spare = self._spare, None
-        if spare is not None and spare.poll() is None:
-            return spare
-        if spare is not None:  # it was killed
-            _end(spare)
-        return self._started()
-
-    def _restock(self) -> None:
-        with self._lock, suppress(OSError):
-            if self._spare is None and not self._is_closed:
-                self._spare = self._started()
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        arguments = [str(self._max_memory_bytes), self._module, *sys.path]
-        return subprocess.Popen(
-            [sys.executable, "-I", "-c", _CHILD, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0 if sys.platform != "win32" else None,  # Ctrl-C is for the server
-        )
-
-    def _asked(self, child: "subprocess.Popen[bytes]", question: bytes) -> bytes:
-        """Return all that the child says; afterwards it is gone."""
-        try:
-            return child.communicate(question, timeout=_MAX_WAIT_S)[0]
-        except subprocess.TimeoutExpired:
-            raise self._refuse("it takes too much time") from None
-        finally:
-            _end(child)
+        """End what waits for files; files under way are worked on to their end."""
+        self._children.close()
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    child.kill()
-    with child:  # closes its pipes and waits for it
-        pass
+def _command(*arguments: str) -> list[str]:
+    """Return how a process is started that runs `main`."""
+    return [sys.executable, "-I", "-c", _CHILD, *arguments, *sys.path]
 
 
 def main() -> None:
-    """Be the child: read limits and a file, write the answer or the reason why there is none."""
-    max_memory_bytes, module = int(sys.argv[1]), sys.argv[2]
+    """Be a child, or what children are forked from."""
+    max_memory_bytes, module, duty = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    if duty == _FORKS:
+        avoid_threads()  # before anything is imported
     prepare, answer = (resolve_name(f"{module}:{name}") for name in ("prepare", "answer"))
     prepare()
+    work = partial(_work, answer, max_memory_bytes)
+    if duty == _FORKS:
+        serve(work)
+    else:
+        work()
+
+
+def _work(answer: Callable[..., bytes], max_memory_bytes: int) -> None:
+    """Read limits and a file, write the answer or the reason why there is none, and exit."""
     give_up_rights(max_memory_bytes)
     sys.stdout.buffer.write(_READY)
     sys.stdout.buffer.flush()
@@ -149,7 +134,7 @@ def main() -> None:
         refusal = {"message": error.message, "param": error.param, "code": error.code}
         sys.stdout.buffer.write(_REFUSED + json.dumps(refusal).encode())
     except MemoryError:
-        sys.exit(1)
+        os._exit(1)
     else:
         sys.stdout.buffer.write(_DONE + content)
     sys.stdout.buffer.flush()

@@ -30,6 +30,10 @@ class Recordings:
         self._workers = Workers("recordings")
         self._recent: SingleFlightLRU[tuple[bytes, int], Samples] = SingleFlightLRU(_MAX_KEPT)
 
+    async def start(self) -> None:
+        """Start what the first recording would have to wait for."""
+        await self._workers.run(self._sandbox.start)
+
     async def load(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
         """Return a recording's samples, read-only.
 

@@ -5,16 +5,21 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from antiphon.audio.decode import decode_audio
+from antiphon.audio.decode import decode_audio, refusal
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.sandbox import process
+from antiphon.sandbox.fork_server import ForkServer
+from antiphon.sandbox.process import Sandbox
+from antiphon.sandbox.spawned import SpawnedChildren
 from antiphon.types import Samples
 from tests.audio.files import tone, written
 from tests.audio.hostile import (
@@ -123,44 +128,86 @@ for attempt in (lambda: open(paths[0]), socket.socket):
     assert output_of_child(code, file) == "refused\n" * 2
 
 
-def test_a_child_that_dies_is_a_refusal_and_the_next_one_works(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    decoder = DecodeSandbox()
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="children are forked on Linux only")
+both = pytest.mark.parametrize("forks", [pytest.param(True, marks=linux_only), False])
+
+
+@contextmanager
+def opened(*, forks: bool) -> Iterator[tuple[Sandbox, ForkServer | SpawnedChildren]]:
+    """Open a sandbox, and what has its children."""
+    sandbox = Sandbox("antiphon.audio.sandbox", refusal, forks=forks)
     try:
-        assert len(decoded(decoder, GOOD)) > 0
-        assert decoder._sandbox._spare is not None
-        os.kill(decoder._sandbox._spare.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, decoder._sandbox._spare.pid, os.WEXITED | os.WNOWAIT)
-        assert len(decoded(decoder, GOOD)) > 0  # one that died while it waited is not used
-        spare = decoder._sandbox._spare
+        yield sandbox, sandbox._children
+    finally:
+        sandbox.close()
+
+
+def asked(sandbox: Sandbox) -> int:
+    return len(sandbox.ask(GOOD, sample_rate_hz=24000, max_duration_s=30.0))
+
+
+def waiting(children: ForkServer | SpawnedChildren) -> "subprocess.Popen[bytes]":
+    """Return the process that waits for files."""
+    process = children._process if isinstance(children, ForkServer) else children._spare
+    assert process is not None
+    return process
+
+
+@both
+def test_a_child_that_takes_too_long_is_a_refusal_and_the_next_one_works(
+    forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(forks=forks) as (sandbox, _):
+        assert asked(sandbox) > 0
         monkeypatch.setattr(process, "_MAX_WAIT_S", 0.0)
         with pytest.raises(InvalidRequestError, match="too much time"):
-            decoded(decoder, GOOD)
-        assert spare.poll() is not None
+            asked(sandbox)
         monkeypatch.undo()
-        assert len(decoded(decoder, GOOD)) > 0
-    finally:
-        decoder.close()
+        assert asked(sandbox) > 0
 
 
-def test_a_child_that_cannot_start_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = DecodeSandbox()
-    monkeypatch.setattr(process, "_CHILD", "")
-    with pytest.raises(EngineError, match="failed to start"):
-        decoded(decoder, GOOD)
-    monkeypatch.setattr(sys, "executable", os.devnull)
-    decoder.close()
-    with pytest.raises(EngineError, match="No process"):
-        decoded(decoder, GOOD)
+@both
+def test_what_was_killed_while_it_waited_is_started_again(forks: bool) -> None:
+    with opened(forks=forks) as (sandbox, children):
+        sandbox.start()
+        pid = waiting(children).pid
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert asked(sandbox) > 0
 
 
-def test_closing_ends_the_waiting_child() -> None:
-    decoder = DecodeSandbox()
-    decoded(decoder, GOOD)
-    spare = decoder._sandbox._spare
-    assert spare is not None
-    decoder.close()
-    assert spare.poll() is not None
-    decoded(decoder, GOOD)  # a file under way is decoded to its end, and leaves nothing
-    assert decoder._sandbox._spare is None
+@linux_only
+def test_many_files_at_once_have_a_child_each_and_leave_none() -> None:
+    with opened(forks=True) as (sandbox, children):
+        with ThreadPoolExecutor(8) as pool:
+            lengths = set(pool.map(lambda _: asked(sandbox), range(24)))
+        assert len(lengths) == 1
+        pid = waiting(children).pid
+        left = Path(f"/proc/{pid}/task/{pid}/children")
+        if left.exists():
+            assert left.read_text(encoding="ascii").split() == []
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        assert re.search(r"Threads:\s+1\n", status), "what is forked would miss the others"
+
+
+@both
+def test_a_child_that_cannot_start_is_our_fault(
+    forks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(forks=forks) as (sandbox, _):
+        monkeypatch.setattr(process, "_CHILD", "")
+        with pytest.raises(EngineError, match="failed to start"):
+            asked(sandbox)
+        sandbox.close()
+        monkeypatch.setattr(sys, "executable", os.devnull)
+        with pytest.raises(EngineError, match="No process"):
+            asked(sandbox)
+
+
+@both
+def test_closing_ends_what_waits(forks: bool) -> None:
+    with opened(forks=forks) as (sandbox, children):
+        assert asked(sandbox) > 0
+        ended = waiting(children)
+        sandbox.close()
+        assert ended.poll() is not None

@@ -81,6 +81,11 @@ class Qwen3TTSPrompter:
         """Make voices of recordings by the encoder stage."""
         self._preparer = VoicePreparer(encode)
 
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        assert self._preparer is not None, "a checkpoint without an encoder needs no warming"
+        self._preparer.warm_up()
+
     def check(self, request: SpeechRequest, recordings: Collection[str] = ()) -> None:
         """Refuse what no text and no voice could make right.
 

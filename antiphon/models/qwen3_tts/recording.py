@@ -1,9 +1,15 @@
 """What the voice encoder is asked for."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
+
+import numpy as np
 
 from antiphon.types import Samples
+
+Wanted: TypeAlias = Literal["speaker", "codes"]
+WANTED: tuple[Wanted, ...] = ("speaker", "codes")
+_RATE_HZ = 24_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,4 +22,11 @@ class Recording:
     """
 
     samples: Samples
-    wanted: Literal["speaker", "codes"]
+    wanted: Wanted
+
+
+def noise(duration_s: float, wanted: Wanted) -> Recording:
+    """Return what encoders are warmed with; the same every time."""
+    size = round(duration_s * _RATE_HZ)
+    samples = np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
+    return Recording(samples, wanted)

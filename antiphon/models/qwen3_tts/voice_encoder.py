@@ -3,14 +3,13 @@
 from collections.abc import Generator
 from threading import Lock
 
-import numpy as np
 import torch
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
-from antiphon.models.qwen3_tts.recording import Recording
+from antiphon.models.qwen3_tts.recording import WANTED, Recording, noise
 from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
@@ -19,7 +18,7 @@ from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents
 
-_WARM_UP_SAMPLES = 24_000
+_WARM_UP_S = (1.0, 3.0, 5.0, 10.0, 20.0)  # a GPU has other kernels for other lengths
 
 
 class VoiceEncoder:
@@ -45,9 +44,9 @@ class VoiceEncoder:
             self._codec = CodecEncoder.of(
                 weights, config.codec.encoder, config.codec.num_quantizers
             )
-        noise = np.random.default_rng(0).normal(0, 0.1, _WARM_UP_SAMPLES).astype(np.float32)
-        for wanted in ("speaker", "codes"):
-            self.encode(Recording(noise, wanted))
+        for duration_s in _WARM_UP_S if self._device.type == "cuda" else _WARM_UP_S[:1]:
+            for wanted in WANTED:
+                self.encode(noise(duration_s, wanted))
 
     def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
         """Yield what the prompt's `Recording` wants.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from antiphon.models.base import Encode
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.options import FAMILY_NAME
-from antiphon.models.qwen3_tts.recording import Recording
+from antiphon.models.qwen3_tts.recording import WANTED, Recording, noise
 from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 
@@ -26,6 +26,11 @@ class VoicePreparer:
         self._encode = encode
         self._speakers: SingleFlightLRU[bytes, NDArray[np.float32]] = SingleFlightLRU(_MAX_KEPT)
         self._codes: SingleFlightLRU[bytes, NDArray[np.int64]] = SingleFlightLRU(_MAX_KEPT)
+
+    def warm_up(self) -> None:
+        """Encode some noise, which is not kept; blocks."""
+        for wanted in WANTED:
+            self._encode(noise(1.0, wanted))
 
     def prepare(
         self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True

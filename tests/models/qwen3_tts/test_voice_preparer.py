@@ -92,6 +92,14 @@ def test_what_was_heard_is_not_heard_again(preparer: VoicePreparer, heard: list[
     assert other.content_hash != first.content_hash
 
 
+def test_warming_hears_all_that_recordings_are_heard_by_and_keeps_nothing(
+    preparer: VoicePreparer, heard: list[str]
+) -> None:
+    preparer.warm_up()
+    preparer.warm_up()
+    assert heard == ["speaker", "codes"] * 2
+
+
 def test_codes_are_made_when_they_are_wanted(preparer: VoicePreparer, heard: list[str]) -> None:
     vector = preparer.prepare(recording(), name="a", ref_text=None, with_codes=False)
     assert vector.ref_codes is None
