@@ -1,0 +1,68 @@
+"""What a family declares and implements of tasks that write, without torch."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from antiphon.chat_types import ChatRequest, ChatSampling
+from antiphon.models.base import Prompt
+from antiphon.models.spec import Capabilities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCapabilities(Capabilities):
+    """What a loaded model can do in the task of chats.
+
+    Attributes:
+        sampling: defaults of the checkpoint, every field set.
+        max_positions: of prompt and answer together.
+        vocab_size: ids of tokens are below it.
+        logprobs: whether it tells logarithms of probabilities.
+    """
+
+    sample_request: ChatRequest
+    sampling: ChatSampling
+    max_positions: int
+    vocab_size: int
+    logprobs: bool = True
+
+
+class Detokenizer(Protocol):
+    """Turns the tokens of one answer into text, one after the other."""
+
+    def push(self, token: int) -> str:
+        """Return the text that is certain by now, "" within a character or a control token."""
+        ...
+
+    def flush(self) -> str:
+        """Return what is left at the end: U+FFFD for bytes that are no character."""
+        ...
+
+
+class ChatPrompter(Protocol):
+    """Turns conversations into prompts; pure, and called in worker threads."""
+
+    @property
+    def capabilities(self) -> ChatCapabilities:
+        """What the loaded checkpoint can do."""
+        ...
+
+    def build(self, request: ChatRequest, seed: int) -> Prompt:
+        """Render the checkpoint's chat template and tokenize.
+
+        `Prompt.sampling.max_frames` is the limit of the answer's tokens, ``max_tokens`` or what the
+        context has room for. The stage's frames are those of `antiphon.models.token_frame`; it
+        ends with "stop" at a token that ends the answer, which is no frame, and with "length" at the
+        limit.
+
+        Raises:
+            InvalidRequestError: the messages are not what the template takes, or do not fit.
+        """
+        ...
+
+    def detokenizer(self) -> Detokenizer:
+        """Return a fresh one."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for."""
+        ...
