@@ -51,8 +51,8 @@ class ChatPrompter(Protocol):
 
         `Prompt.sampling.max_frames` is the limit of the answer's tokens, ``max_tokens`` or what the
         context has room for. The stage's frames are those of `antiphon.models.token_frame`; it
-        ends with "stop" at a token that ends the answer, which is no frame, and with "length" at the
-        limit.
+        ends with "stop" at a token that ends the answer, which is no frame, and with "length" at
+        the limit.
 
         Raises:
             InvalidRequestError: the messages are not what the template takes, or do not fit.
