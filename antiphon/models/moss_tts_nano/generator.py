@@ -76,6 +76,11 @@ class MossGenerator:
         self._codec = load_remote(
             found.codec_path, "AutoModel", device=self._device, dtype=torch.float32
         )
+        # As the official program does: a checkpoint may ask for kernels that are not installed.
+        if hasattr(self._model, "_set_attention_implementation"):
+            self._model._set_attention_implementation("sdpa")
+        if hasattr(self._codec, "set_attention_implementation"):
+            self._codec.set_attention_implementation("sdpa")
         self._is_loaded = True
 
     def _speak(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
