@@ -1,5 +1,6 @@
 """Numbers of several owners reach each of them whole, in order, by one copy."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn import host_device
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.host_device import Download, PackedUpload
 
 CPU = torch.device("cpu")
 
@@ -42,3 +43,33 @@ def test_everything_is_written_in_order_by_one_copy(monkeypatch: pytest.MonkeyPa
     assert heard[2].shape == (0, 4)
     uploads.send()
     assert num_uploads == 1, "what was sent is not sent again"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_copies_wait_for_their_turn_and_any_thread_for_them() -> None:
+    device = torch.device("cuda")
+    stream, heard = torch.cuda.Stream(device), list[list[float]]()  # type: ignore[no-untyped-call]
+    table = torch.zeros(4, device=device)
+    torch.cuda.synchronize()
+    downloads = []
+    with torch.cuda.stream(stream):
+        for number in range(20):  # more than are in flight in an engine
+            torch.cuda._sleep(10**6)  # type: ignore[no-untyped-call]
+            uploads = PackedUpload(device)
+            uploads.add(lambda rows: table.copy_(rows.float()), np.full(4, number + 0.5))
+            uploads.add(lambda rows: table[:2].add_(rows), np.array([1, 2]))
+            uploads.send()
+            downloads.append(Download(table))
+
+    def wait() -> None:
+        heard.extend(each.wait().tolist() for each in downloads)
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert all(each.is_done for each in downloads)
+    expected = [[n + 1.5, n + 2.5, n + 0.5, n + 0.5] for n in range(20)]
+    assert sorted(heard) == sorted(expected * 2)
