@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.models.base import Prompt
@@ -98,10 +97,8 @@ def _word_times(
     sentence: SymbolSequence, prepared: SpokenSentence, length_s: float, begins_s: float
 ) -> tuple[WordTime, ...]:
     """Return when the words of a sentence are spoken, by how long its symbols last."""
-    durations: NDArray[np.float32] | None = prepared.durations
-    if durations is None or durations.sum() <= 0:
-        return ()
-    ends_s = np.concatenate([[0.0], np.cumsum(durations)]) * (length_s / durations.sum())
+    durations = prepared.durations
+    ends_s = np.concatenate([[0.0], np.cumsum(durations)]) * (length_s / max(1, durations.sum()))
     return tuple(
         WordTime(
             word.word, begins_s + float(ends_s[word.start]), begins_s + float(ends_s[word.stop])

@@ -59,12 +59,12 @@ class SpokenSentence:
     Attributes:
         values: what the decoder is given; the first one has a column for each frame.
         num_frames: of it.
-        durations: frames of each symbol, shape ``[num_symbols]``; ``None`` if they are not known.
+        durations: frames of each symbol, shape ``[num_symbols]``.
     """
 
     values: Values
     num_frames: int
-    durations: NDArray[np.float32] | None
+    durations: NDArray[np.float32]
 
 
 class PiperNetwork:
@@ -86,7 +86,7 @@ class PiperNetwork:
             self._reach = reach_of(graph, self._latents, self._output)
         if self._reach is None:  # cannot be cut there: whole sentences
             self._latents = None
-        self._durations = _durations_of(graph)
+        self._durations = _durations_of(graph, file)
         *self._parts, self._decoder = self._cut(graph, file)
 
     @property
@@ -121,9 +121,7 @@ class PiperNetwork:
             if part.draws is not None:
                 shape = values[part.draws.inputs[0]].shape
                 values[part.draws.outputs[0]] = _drawn(part.draws, shape, random)
-        durations = None
-        if self._durations is not None and self._durations in values:
-            durations = values[self._durations].reshape(-1).astype(np.float32)
+        durations = values[self._durations].reshape(-1).astype(np.float32)
         given = {name: values[name] for name in self._decoder.inputs}
         num_frames = 0 if self._latents is None else values[self._latents].shape[-1]
         return SpokenSentence(given, num_frames, durations)
@@ -188,10 +186,15 @@ def _check(graph: OnnxGraph, file: Path, *, has_speakers: bool) -> None:
             raise ModelLoadError(f"{file}: the operation {node.op_type} is not supported")
 
 
-def _durations_of(graph: OnnxGraph) -> str | None:
+def _durations_of(graph: OnnxGraph, file: Path) -> str:
     """Return the name of the symbols' durations: they alone are rounded up."""
-    rounded = [node for node in graph.nodes if node.op_type == "Ceil"]
-    return rounded[0].outputs[0] if len(rounded) == 1 else None
+    rounded = [node.outputs[0] for node in graph.nodes if node.op_type == "Ceil"]
+    if len(rounded) != 1:
+        raise ModelLoadError(
+            f"{file}: one operation 'Ceil' is expected, which makes durations; there are"
+            f" {len(rounded)}"
+        )
+    return rounded[0]
 
 
 def _drawn(

@@ -135,12 +135,14 @@ class TextPhonemizer:
     def read(self, text: str) -> tuple[SymbolSequence, ...]:
         sentences = (sentence.strip() for sentence in segment(self._language, text))
         pieces = [piece for each in sentences for piece in split_phonemes(each, MAX_SYMBOLS)]
-        read = [_letters(piece, self._ids) for piece in pieces]
-        return tuple(
-            SymbolSequence(sequence_ids(letters, self._ids)[0])
-            for letters in read
-            if any(letter in self._ids and letter.isalnum() for letter in letters)
-        )
+        return tuple(self._sequence(piece) for piece in pieces if self.check(piece).is_spoken)
+
+    def _sequence(self, text: str) -> SymbolSequence:
+        words = [(match.group(), match.span()) for match in re.finditer(r"\S+", text)]
+        entries = ["".join(_letters(each, self._ids)) for each in text]
+        ids, places = sequence_ids(entries, self._ids)
+        placed = (ReadWord(word, places[start], places[stop]) for word, (start, stop) in words)
+        return SymbolSequence(ids, tuple(placed))
 
 
 def sequence_ids(
@@ -194,6 +196,11 @@ def written_as_ipa(read: str, *, is_british: bool) -> list[str]:
 
 
 def _letters(text: str, ids: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """Return the characters of a text, each in the case in which a voice knows it."""
-    letters = unicodedata.normalize("NFD", text)
-    return [each if each in ids else each.casefold() for each in letters]
+    """Return the characters of a text as a voice knows them: in training, accents were apart."""
+    letters: list[str] = []
+    for character in text:
+        apart = unicodedata.normalize("NFD", character)
+        spellings = (apart, apart.casefold(), character, character.casefold())
+        known = (each for each in spellings if all(letter in ids for letter in each))
+        letters += next(known, apart)
+    return letters

@@ -71,7 +71,6 @@ def test_noise_is_the_seeds(network: PiperNetwork) -> None:
 
 def test_durations_are_those_of_the_symbols(network: PiperNetwork) -> None:
     sentence = prepared(network)
-    assert sentence.durations is not None
     assert len(sentence.durations) == len(IDS)
     assert sentence.durations.sum() == sentence.num_frames
 
@@ -100,6 +99,18 @@ def test_a_decoder_that_looks_further_is_not_cut(directory: Path, tmp_path: Path
         original.decode_whole(prepared(original)),
         atol=1e-6,
     )
+
+
+def test_a_network_that_tells_no_durations_is_refused(directory: Path, tmp_path: Path) -> None:
+    graph = OnnxGraph.read(directory / "en_US-one.onnx")
+    nodes = (
+        OnnxNode("Floor", node.inputs, node.outputs) if node.op_type == "Ceil" else node
+        for node in graph.nodes
+    )
+    file = tmp_path / "changed.onnx"
+    file.write_bytes(OnnxGraph(tuple(nodes), graph.tensors, graph.inputs, graph.outputs).encode())
+    with pytest.raises(ModelLoadError, match="durations"):
+        PiperNetwork(file, has_speakers=False)
 
 
 def test_random_numbers_that_no_seed_reaches_are_refused(directory: Path, tmp_path: Path) -> None:

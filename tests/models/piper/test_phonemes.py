@@ -2,7 +2,7 @@
 
 import pytest
 
-from antiphon.models.piper.phonemes import sequence_ids, written_as_ipa
+from antiphon.models.piper.phonemes import _letters, sequence_ids, written_as_ipa
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,12 @@ def test_padding_stands_behind_every_symbol() -> None:
     found, places = sequence_ids(["a", "", "ab", "?"], ids)
     assert found == (1, 0, 3, 0, 3, 0, 4, 5, 0, 2)
     assert places == (2, 4, 4, 9, 9)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [("Eey\u0301", "Ee\u0301y"), ("eéy", "eéy"), ("ey", "ee\u0301y")],
+)
+def test_letters_are_spelt_as_a_voice_knows_them(known: str, expected: str) -> None:
+    ids = {symbol: (place,) for place, symbol in enumerate(known)}
+    assert "".join(_letters("Eéy", ids)) == expected

@@ -96,6 +96,9 @@ def test_a_voice_of_letters_reads_any_language(tmp_path: Path) -> None:
     a, b, c, dot = (TEXT_IDS[each][0] for each in "abc.")
     assert data.sentences[0].ids[:7] == (1, 0, a, 0, b, 0, dot)
     assert c in data.sentences[-1].ids
+    assert [(each.word, each.start, each.stop) for each in data.sentences[0].words] == [
+        ("Ab.", 2, 8)
+    ]
     check = prompter.check_text("Ab. 5!", voice)
     assert check.unspoken == ("5",)
     assert check.is_spoken
