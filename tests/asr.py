@@ -31,6 +31,17 @@ def transcribe(samples: Samples, sample_rate_hz: int) -> str:
     return " ".join(segment.text.strip() for segment in heard)
 
 
+def heard_words(samples: Samples, sample_rate_hz: int) -> list[tuple[str, float, float]]:
+    """Return the English words in ``samples`` with where they begin and end, in seconds."""
+    heard, _ = _recogniser().transcribe(
+        soxr.resample(samples, sample_rate_hz, RECOGNISER_RATE_HZ),
+        language="en",
+        beam_size=1,
+        word_timestamps=True,
+    )
+    return [(each.word.strip(), each.start, each.end) for part in heard for each in part.words]
+
+
 def words(text: str) -> list[str]:
     """Return the words of a text, lower case, without punctuation."""
     return re.findall(r"[a-z0-9']+", text.lower())

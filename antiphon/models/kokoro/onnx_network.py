@@ -10,7 +10,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.kokoro.checkpoint import PAD_ID
-from antiphon.models.kokoro.onnx_graph import with_durations
+from antiphon.models.kokoro.onnx_graph import NOISE_LENGTH, with_durations, with_given_noise
 from antiphon.types import Samples
 
 _SPEED_TYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
@@ -42,6 +42,7 @@ class OnnxNetwork:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others wait
         try:
             network, self._has_durations = with_durations(file.read_bytes())
+            network, self._noises = with_given_noise(network)
             self._session = ort.InferenceSession(
                 network, options, providers=["CPUExecutionProvider"]
             )
@@ -49,7 +50,7 @@ class OnnxNetwork:
             raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
         inputs = {each.name: each.type for each in self._session.get_inputs()}
         ids = [name for name, kind in inputs.items() if kind == _IDS]
-        if len(ids) != 1 or {*inputs} - {*ids} != {"style", "speed"}:
+        if len(ids) != 1 or {*inputs} - {*ids, *self._noises} != {"style", "speed"}:
             raise ModelLoadError(f"{file}: has the inputs {', '.join(inputs)}: none of Kokoro.")
         if inputs["speed"] not in _SPEED_TYPES:
             raise ModelLoadError(f"{file}: its 'speed' is a {inputs['speed']}.")
@@ -63,13 +64,17 @@ class OnnxNetwork:
         Args:
             ids: of its phonemes, without padding.
             style: as of `VoiceStyles.style`.
-            seed: changes nothing: exports draw no random numbers.
+            seed: of the noise, in exports that have any.
         """
         fed = {
             self._ids: np.array([[PAD_ID, *ids, PAD_ID]], np.int64),
             "style": style,
             "speed": self._speed,
         }
+        drawn = np.random.default_rng(seed)
+        for name, is_normal in self._noises.items():
+            draw = drawn.standard_normal if is_normal else drawn.random
+            fed[name] = draw(NOISE_LENGTH, np.float32)
         outputs = self._session.run(None, fed)
         samples: Samples = outputs[0].reshape(-1).astype(np.float32, copy=False)
         return samples, outputs[-1].reshape(-1) if self._has_durations else None

@@ -1,4 +1,4 @@
-"""Writes tiny.onnx: the inputs and outputs of the ONNX export, and a tone for each phoneme.
+"""Writes tiny.onnx, like the ONNX export but with tones, and tiny_noisy.onnx, which adds noise.
 
 It needs the package ``onnx``: ``python -m tests.models.kokoro.make_tiny_onnx``.
 """
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-FILE = Path(__file__).parent / "tiny.onnx"
+FOLDER = Path(__file__).parent
 NUM_TOKENS, FRAMES, FRAME_SAMPLES = 178, 2, 600
 
 
-def main() -> None:
-    """Write the file."""
+def write(name: str, *, is_noisy: bool) -> None:
+    """Write a file."""
     from onnx import TensorProto, checker, helper, numpy_helper, save_model
 
     def constant(name: str, value: object, dtype: type) -> object:
@@ -40,8 +40,15 @@ def main() -> None:
         helper.make_node("ReduceMean", ["style"], ["mean"], keepdims=0),
         helper.make_node("Add", ["level", "mean"], ["loudness"]),
         helper.make_node("Mul", ["tones", "loudness"], ["loud"]),
-        helper.make_node("Reshape", ["loud", "last"], ["waveform"]),
+        helper.make_node("Reshape", ["noisy" if is_noisy else "loud", "last"], ["waveform"]),
     ]
+    if is_noisy:
+        nodes[-1:-1] = [
+            helper.make_node("RandomNormalLike", ["loud"], ["normal"]),
+            helper.make_node("RandomUniformLike", ["loud"], ["uniform"]),
+            helper.make_node("Mul", ["normal", "uniform"], ["product"]),
+            helper.make_node("Add", ["loud", "product"], ["noisy"]),
+        ]
     inputs = [
         helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "length"]),
         helper.make_tensor_value_info("style", TensorProto.FLOAT, [1, 256]),
@@ -51,8 +58,9 @@ def main() -> None:
     graph = helper.make_graph(nodes, "tiny", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     checker.check_model(model)
-    save_model(model, FILE)
+    save_model(model, FOLDER / name)
 
 
 if __name__ == "__main__":
-    main()
+    write("tiny.onnx", is_noisy=False)
+    write("tiny_noisy.onnx", is_noisy=True)
