@@ -14,6 +14,7 @@ class PiperOptions(BaseModel):
     noise_scale: float | None = Field(
         None, ge=0, le=2, description="How much the sound varies; 0: not at all."
     )
+    # Lengths grow as its exponential: beyond what was trained, one phoneme may last a minute.
     noise_w: float | None = Field(
-        None, ge=0, le=2, description="How much the lengths of phonemes vary; 0: not at all."
+        None, ge=0, le=1, description="How much the lengths of phonemes vary; 0: not at all."
     )

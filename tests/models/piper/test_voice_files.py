@@ -111,9 +111,10 @@ def test_a_request_may_change_the_scales(prompter: PiperPrompter) -> None:
     data = prompter.build(request, voice, 1).data
     assert isinstance(data, PiperPrompt)
     assert data.scales == InferenceScales(1.0, 0.667, 0.1)
-    with pytest.raises(InvalidRequestError) as caught:
-        prompter.build(SpeechRequest("Hello.", options={"length_scale": 0}), voice, 1)
-    assert caught.value.param == "length_scale"
+    for name, value in (("length_scale", 0), ("noise_scale", 3), ("noise_w", 1.5)):
+        with pytest.raises(InvalidRequestError) as caught:
+            prompter.build(SpeechRequest("Hello.", options={name: value}), voice, 1)
+        assert caught.value.param == name
     with pytest.raises(InvalidRequestError) as caught:
         prompter.build(SpeechRequest("Hello.", language="german"), voice, 1)
     assert caught.value.param == "language"
