@@ -156,6 +156,10 @@ class CostModel:
         """Return how long a codec takes for as many frames of all chunks."""
         return self._codec_frames.seconds(num_frames)
 
+    def codec_frames_within(self, seconds: float) -> int:
+        """Return how many frames a codec decodes in so long at most."""
+        return self._codec_frames.size_within(seconds)
+
     def prefill_s(self, num_rows: int, num_positions: int) -> float:
         """Return how much longer a step takes with as many positions of prompts beside its rows."""
         if num_positions <= 0:

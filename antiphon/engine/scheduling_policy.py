@@ -23,7 +23,9 @@ class PlaybackPolicy:
 
     A step decodes hardly more frames than it makes, those with the earliest deadlines first;
     otherwise streams that began together would be decoded together from then on, and the steps
-    between would have nothing to decode. Streams with less slack than ``comfort_s`` are exempt, and
+    between would have nothing to decode. But a GPU decodes a few dozen in little more time than
+    one, so that fewer are not worth a pass more, and a step that makes none has nothing else to do.
+    Streams with less slack than ``comfort_s`` are exempt, and
     those in danger get the frames there are, if that is less than a chunk.
 
     Attributes:
@@ -34,6 +36,8 @@ class PlaybackPolicy:
         spacing: how many times as large as the one before a chunk may be.
         spread: frames that a step decodes, in proportion to those it makes; the last chunk may
             exceed it.
+        least: that a step may decode however few it makes, in times that a frame alone takes.
+        idle_s: likewise if it makes none, in seconds.
         first_frames: of a first chunk, unless its request says otherwise.
         largest_frames: of any chunk, though not below the codec's smallest; ``None``: no limit.
     """
@@ -44,6 +48,8 @@ class PlaybackPolicy:
     comfort_s: float = 0.5
     spacing: int = 4
     spread: float = 1.1
+    least: float = 2.0
+    idle_s: float = 0.02
     first_frames: int = 1
     largest_frames: int | None = None
 
@@ -189,7 +195,7 @@ class ChunkPlanner:
         self, due: Sequence[EngineRequest], num_frames: int, now_s: float
     ) -> Sequence[EngineRequest]:
         """Return the requests whose chunks this step decodes, of those with a complete chunk."""
-        limit = max(1.0, num_frames * self._policy.spread)
+        limit = max(self._least_frames(num_frames), num_frames * self._policy.spread)
         if sum([each.chunk_frames for each in due]) <= limit:
             return due
         comfortable_s = now_s + self._policy.comfort_s
@@ -213,6 +219,12 @@ class ChunkPlanner:
         policy = self._policy
         longest = min((slack_s - policy.margin_s) / (step_s * policy.growth), last * policy.spacing)
         return max(self._sizes[0], round_down(longest, self._sizes))
+
+    def _least_frames(self, num_made: int) -> int:
+        """Return how many frames a step may decode that makes ``num_made``, however few."""
+        costs, policy = self._costs, self._policy
+        least_s = policy.least * costs.codec_s(1) if num_made else policy.idle_s
+        return max(1, costs.codec_frames_within(least_s))
 
     def _rest_due_s(self, request: EngineRequest) -> float:
         """Return when to decode the frames that there are, be they less than a chunk.

@@ -68,16 +68,30 @@ def test_chunks_are_decoded_nearest_to_silence_first(
             assert not each.is_first_audio_due
     assert bool(chosen) == bool(due)
     if left:
-        num_before = 0
+        num_before, costs = 0, CostModel()
+        least_s = POLICY.least * costs.codec_s(1) if num_frames else POLICY.idle_s
+        least = max(1, costs.codec_frames_within(least_s))
         for each in chosen:
             is_exempt = each.clock.deadline_s < NOW_S + POLICY.comfort_s or each.is_first_audio_due
-            assert is_exempt or num_before < max(1.0, num_frames * POLICY.spread)
+            assert is_exempt or num_before < max(least, num_frames * POLICY.spread)
             num_before += each.chunk_frames
 
 
 def test_sizes_round_within_what_there_is() -> None:
     assert [round_up(n, (1, 4, 16)) for n in (0.2, 1, 2, 16, 40)] == [1, 1, 4, 16, 16]
     assert [round_down(n, (2, 4)) for n in (1, 2.5, 9)] == [0, 2, 4]
+
+
+def test_streams_that_end_together_are_decoded_in_a_few_passes() -> None:
+    ended = [request(10.0) for _ in range(256)]
+    for each in ended:
+        each.chunk_frames = 16
+    num_steps = 0
+    while ended:
+        chosen = PLANNER.select(ended, 0, NOW_S)
+        ended = [each for each in ended if each not in chosen]
+        num_steps += 1
+    assert num_steps * POLICY.idle_s <= 2 * CostModel().codec_s(256 * 16)
 
 
 def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:

@@ -120,6 +120,8 @@ def test_what_is_wrong_is_refused_before_any_work(wrong: dict[str, Any], param: 
 class _Drawing(ImageModel):
     """A model of which only its parameters are asked."""
 
+    min_steps = 1
+
     def __init__(self, parameters: DiffusionParameters) -> None:
         self.name = "drawing"
         self.parameters = parameters
