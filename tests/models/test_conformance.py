@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,14 @@ from antiphon.types import AudioChunk, Ended, Samples, Sampling, SpeechRequest
 
 T = TypeVar("T")
 SPEAKING = [family for family in families() if SPEECH in family.tasks]
-NAMES = [family.name for family in SPEAKING]
+LAYOUTS: dict[str, Callable[[Path], None]] = {
+    f"{family.name}-{layout}": make
+    for family in SPEAKING
+    if (Path(__file__).parent / family.name / "layouts.py").exists()
+    for layout, make in import_module(f"tests.models.{family.name}.layouts").LAYOUTS.items()
+}
+"""Makers of checkpoints in layouts that their families' own makers do not write."""
+NAMES = [*(family.name for family in SPEAKING), *LAYOUTS]
 READY = [family.name for family in SPEAKING if not family.needs_checkpoint]
 IN_STAGES = [family.name for family in SPEAKING if len(family.tasks[SPEECH].pipeline) > 1]
 SLOW = pytest.mark.slow  # neural networks, many times over; their own tests have it in small
@@ -48,6 +56,9 @@ def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
             assert family.checkpoint_maker is not None, "without one it cannot be tested"
             made[family.name] = tmp_path_factory.mktemp(family.name)
             family.checkpoint_maker.resolve()(made[family.name], size="tiny", task="custom_voice")
+    for name, make in LAYOUTS.items():
+        made[name] = tmp_path_factory.mktemp(name)
+        make(made[name])
 
 
 @asynccontextmanager

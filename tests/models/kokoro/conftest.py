@@ -1,15 +1,11 @@
 """Tiny checkpoints of both layouts: the original weights, and an ONNX export."""
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from antiphon.models.kokoro.random_checkpoint import VOICES, make_checkpoint
-from antiphon.models.kokoro.random_vocabulary import VOCABULARY
-
-TINY_ONNX = Path(__file__).parent / "tiny.onnx"
+from antiphon.models.kokoro.random_checkpoint import make_checkpoint
+from tests.models.kokoro.layouts import make_export
 
 
 @pytest.fixture(scope="session")
@@ -24,14 +20,5 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint in the layout of the ONNX export."""
     path = tmp_path_factory.mktemp("exported")
-    (path / "onnx").mkdir()
-    (path / "voices").mkdir()
-    (path / "onnx" / "model.onnx").write_bytes(TINY_ONNX.read_bytes())
-    config = {"model_type": "style_text_to_speech_2"}
-    (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    tokenizer = {"model": {"vocab": {"$": 0, **VOCABULARY}}}
-    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-    for number, voice in enumerate(VOICES):
-        rows = np.full((510, 1, 256), 0.05 * number, "<f4")
-        rows.tofile(path / "voices" / f"{voice}.bin")
+    make_export(path, "tiny.onnx")
     return path

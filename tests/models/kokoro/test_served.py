@@ -1,0 +1,95 @@
+"""Served by the ONNX layout, it answers clients of Kokoro-FastAPI as that does."""
+
+import base64
+import json
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from antiphon.audio.encode import AudioFormat
+from antiphon.config import ModelSettings, Settings
+from tests.servers import start_server, wait_until
+
+TEXT = "She can't dance in the bath."
+
+
+@pytest.fixture(scope="module")
+def client(exported: Path) -> Generator[httpx.Client, None, None]:
+    settings = ModelSettings(source=str(exported), device="cpu")
+    with start_server(Settings(model=settings)) as running:
+        wait_until(lambda: running.state.is_ready)
+        with httpx.Client(base_url=running.base_url, timeout=60) as client:
+            yield client
+
+
+def speech(client: httpx.Client, **fields: Any) -> httpx.Response:
+    body = {"model": "kokoro", "input": TEXT, "voice": "af_heart", "response_format": "pcm"}
+    return client.post("/v1/audio/speech", json={**body, **fields})
+
+
+def heard(client: httpx.Client, **fields: Any) -> bytes:
+    answer = speech(client, **fields)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def test_its_voices_are_listed_by_their_names(client: httpx.Client) -> None:
+    voices = [each["id"] for each in client.get("/v1/audio/voices").json()["voices"]]
+    chinese = ["zf_xiaoxiao"] if find_spec("misaki") else []
+    assert voices == ["af_heart", "af_sky", "am_adam", "bf_emma", *chinese]
+
+
+def test_mixes_differ_from_their_voices_and_weights_count(client: httpx.Client) -> None:
+    names = ("af_heart", "af_sky", "af_heart+af_sky", "af_heart(3)+af_sky(1)")
+    assert len({heard(client, voice=name) for name in names}) == len(names)
+    assert heard(client, voice="AF_HEART(2)+af_sky(2)") == heard(client, voice=names[2])
+    assert heard(client, model="tts-1", voice="default") == heard(client)
+
+
+def test_the_language_is_the_voice_s_or_the_request_s(client: httpx.Client) -> None:
+    british = heard(client, voice="bf_emma")
+    assert heard(client, voice="bf_emma", lang_code="b") == british
+    assert heard(client, voice="bf_emma", lang_code="a") != british
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"voice": "af_nobody"}, 404, "voice"),
+        ({"voice": "jf_alpha"}, 400, "voice"),
+        ({"lang_code": "j"}, 400, "lang_code"),
+        ({"language": "klingon"}, 400, "language"),
+    ],
+)
+def test_what_cannot_be_spoken_is_refused(
+    client: httpx.Client, fields: dict[str, str], status: int, param: str
+) -> None:
+    answer = speech(client, **fields)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == param
+
+
+def test_captions_come_with_the_audio(client: httpx.Client) -> None:
+    body = {"input": TEXT, "voice": "af_heart+af_sky", "response_format": "pcm"}
+    answer = client.post("/dev/captioned_speech", json=body)
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    words = [word for line in lines for word in line["timestamps"]]
+    assert [each["word"] for each in words] == TEXT.split()
+    times = [time for each in words for time in (each["start_time"], each["end_time"])]
+    assert times == sorted(times)
+    audio = b"".join(base64.b64decode(line["audio"]) for line in lines)
+    assert audio == heard(client, voice="af_heart+af_sky")
+
+
+def test_every_format_and_four_at_once(client: httpx.Client) -> None:
+    for format in AudioFormat:
+        assert heard(client, response_format=format)
+    names = ("af_heart", "af_sky", "am_adam", "bf_emma")
+    alone = [heard(client, voice=name) for name in names]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda name: heard(client, voice=name), names)) == alone
