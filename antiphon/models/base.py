@@ -162,10 +162,11 @@ class TextCheck:
 class TextChecking(Protocol):
     """What a prompter is too if its voices leave out what they cannot say, instead of trying."""
 
-    def check_text(self, text: str, voice: Voice) -> TextCheck:
+    def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Look at a segment; called in a worker thread for all of a text before it is spoken.
 
-        It should cost little beside `Prompter.build`.
+        It should cost little beside `Prompter.build`, and raises nothing: that refuses a
+        ``language`` of the request that cannot be spoken.
         """
         ...
 

@@ -51,7 +51,7 @@ class HibariPrompter:
     def capabilities(self) -> SpeechCapabilities:
         return self._capabilities
 
-    def check_text(self, text: str, voice: Voice) -> TextCheck:
+    def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Return what has no English reading."""
         return self._readers[voice.id].check(text)
 

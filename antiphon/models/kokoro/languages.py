@@ -77,14 +77,13 @@ class KokoroReaders:
         Raises:
             InvalidRequestError: this machine cannot read it; says what to install.
         """
-        if language is not None and language.lower() not in LANGUAGES[letter].names:
-            found = [each for each in self._readers if language.lower() in LANGUAGES[each].names]
-            if not found:
-                raise InvalidRequestError(
-                    f"Invalid 'language': '{language}'. Allowed: {', '.join(self.names)}.",
-                    param="language",
-                )
-            letter = found[0]
+        found = self._letter(language, letter)
+        if found is None:
+            raise InvalidRequestError(
+                f"Invalid 'language': '{language}'. Allowed: {', '.join(self.names)}.",
+                param="language",
+            )
+        letter = found
         if letter not in self._readers:
             raise InvalidRequestError(
                 f"The voice '{voice}' speaks {LANGUAGES[letter].title}, which this server cannot"
@@ -92,6 +91,18 @@ class KokoroReaders:
                 param="voice",
             )
         return self._readers[letter]
+
+    def checker(self, language: str | None, letter: str) -> TextReader:
+        """Return what reads a request, as `reader` does; where that refuses, an English one."""
+        found = self._letter(language, letter)
+        return self._readers["a" if found is None or found not in self._readers else found]
+
+    def _letter(self, language: str | None, letter: str) -> str | None:
+        """Return the letter of a request's language; ``None`` if nothing here reads it."""
+        if language is None or language.lower() in LANGUAGES[letter].names:
+            return letter
+        known = (each for each in self._readers if language.lower() in LANGUAGES[each].names)
+        return next(known, None)
 
 
 def _remedy(letter: str) -> str:

@@ -62,12 +62,9 @@ class KokoroPrompter:
         parts = parse_mix(name)
         return describe(name) if all(part.name in self._voices for part in parts) else None
 
-    def check_text(self, text: str, voice: Voice) -> TextCheck:
-        """Return what has no reading in the voice's language."""
-        letter = self._letter(voice)
-        return self._readers.reader(
-            None, voice.id, letter if letter in self._readers else "a"
-        ).check(text)
+    def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
+        """Return what has no reading in the request's language, or else the voice's."""
+        return self._readers.checker(language, self._letter(voice)).check(text)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Read the text; what has no reading (emoji, other scripts) is left out.

@@ -62,7 +62,7 @@ class PiperPrompter:
     def capabilities(self) -> SpeechCapabilities:
         return self._capabilities
 
-    def check_text(self, text: str, voice: Voice) -> TextCheck:
+    def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Return what the voice leaves out."""
         return self._phonemizers[self._models[voice.id.lower()].name].check(text)
 

@@ -164,7 +164,8 @@ class SegmentStream:
         text = await segment.text.whole()
         prompter = context.model.prompter
         if context.checks_text and isinstance(prompter, TextChecking):
-            check = await workers.run(prompter.check_text, text, context.voice)
+            language = context.request.language
+            check = await workers.run(prompter.check_text, text, context.voice, language)
             if check.unspoken and not check.is_spoken:
                 self._has_ended = True
                 return Ended("stop", unspoken=check.unspoken)

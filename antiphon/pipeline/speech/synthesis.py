@@ -187,7 +187,9 @@ class Synthesis:
         items = self._planner.whole(text)
         segments = [item for item in items if isinstance(item, Segment)]
         texts = [segment.text.written for segment in segments]
-        self._unspoken = unspoken_words(context.model.prompter, context.voice, texts)
+        self._unspoken = unspoken_words(
+            context.model.prompter, context.voice, context.request.language, texts
+        )
         if context.checkpoints is None:
             self._prompt = context.build(segments[0], texts[0])
         else:

@@ -10,8 +10,16 @@ MAX_WORDS = 50
 MAX_WORD_CHARACTERS = 40
 
 
-def unspoken_words(prompter: Prompter, voice: Voice, texts: Iterable[str]) -> tuple[str, ...]:
+def unspoken_words(
+    prompter: Prompter, voice: Voice, language: str | None, texts: Iterable[str]
+) -> tuple[str, ...]:
     """Return what ``voice`` leaves out of a text, given as its segments; see `Ended.unspoken`.
+
+    Args:
+        prompter: of the model.
+        voice: that speaks.
+        language: that the request says.
+        texts: the segments.
 
     Raises:
         UnspeakableTextError: all of it; punctuation alone is no text that could be left out.
@@ -21,7 +29,7 @@ def unspoken_words(prompter: Prompter, voice: Voice, texts: Iterable[str]) -> tu
     words: tuple[str, ...] = ()
     is_spoken = False
     for text in texts:
-        check = prompter.check_text(text, voice)
+        check = prompter.check_text(text, voice, language)
         words = joined(words, check.unspoken)
         is_spoken = is_spoken or check.is_spoken
         if is_spoken and len(words) == MAX_WORDS:

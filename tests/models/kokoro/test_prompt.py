@@ -69,6 +69,14 @@ def test_a_language_that_cannot_be_read_is_refused_unless_another_is_said(
     assert caught.value.param == "language"
 
 
+@pytest.mark.skipif(not reads_chinese, reason="misaki is not installed: scripts/setup chinese")
+def test_what_is_left_out_depends_on_the_language(prompter: KokoroPrompter) -> None:
+    heart = prompter.capabilities.voices[0]
+    assert not prompter.check_text("你好", heart).is_spoken
+    assert prompter.check_text("你好", heart, "zh").is_spoken
+    assert built(prompter, "af_heart", "你好", language="zh").sentences
+
+
 @pytest.mark.skipif(reads_chinese, reason="misaki is installed: the extra 'chinese'")
 def test_what_chinese_needs_is_said(prompter: KokoroPrompter) -> None:
     with pytest.raises(InvalidRequestError, match="scripts/setup chinese"):
