@@ -263,6 +263,16 @@ class EngineRequest:
         return self.num_frames_planned < self.planning_limit
 
     @property
+    def is_store_full(self) -> bool:
+        """Whether its next frame would overwrite one that is in no codec chunk yet."""
+        return self.has_codec and self.num_frames_undecoded >= FRAME_STORE_FRAMES
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its next frame needs its listener to read, or more text."""
+        return not (self.may_run or self.is_store_full)
+
+    @property
     def is_last_frame_planned(self) -> bool:
         """Whether the frames planned reach its limit, or it drains."""
         if self.status is Status.DRAINING:
@@ -274,7 +284,9 @@ class EngineRequest:
         """Whether it can use a slot: not while a frame of an earlier slot is in flight."""
         if self.num_in_flight:
             return False
-        return self.num_frames_planned == 0 or self.may_run or self.finish_reason is not None
+        if self.num_frames_planned == 0 or self.may_run or self.finish_reason is not None:
+            return True
+        return self.is_store_full  # it was preempted so, and only a slot's decoder makes room
 
     def _update_limit(self) -> None:
         if self.finish_reason is not None or self.status not in (Status.WAITING, Status.RUNNING):

@@ -267,7 +267,7 @@ class SlotAllocator:
         if self.blocks is None or request.finish_reason is not None or not request.has_text:
             return True
         while self.blocks.num_missing(request) + len(builder.rows) > self.blocks.pool.num_available:
-            idle = self._victim(each for each in self.running.values() if not each.may_run)
+            idle = self._victim(each for each in self.running.values() if each.is_idle)
             if idle is None:
                 return False
             self._preempt(idle, builder)
@@ -281,7 +281,7 @@ class SlotAllocator:
             if request.clock.deadline_s < inf:
                 undecoded_s = request.num_frames_undecoded * self._frame_s
                 deadline_s = request.clock.deadline_s + undecoded_s
-            return not request.may_run, not request.is_live, deadline_s, request.arrived_s
+            return request.is_idle, not request.is_live, deadline_s, request.arrived_s
 
         holders = (each for each in requests if each.table.blocks)
         return max(holders, key=patience, default=None)

@@ -20,6 +20,7 @@ from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Ended, Sampling
 
+_MAX_REST_S = 600.0  # in which the last requests must end
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -85,6 +86,7 @@ class Traffic:
         num_clients: that each send a request when their last one has ended (a closed loop).
         median_frames: of a request; they vary by half of it, up and down.
         max_frames: of the longest request.
+        spread: how far lengths vary about their median; 0: not at all.
         num_positions: least and most, of prompts.
         offline_share: of requests without a listener.
         warm_up_s: listeners who arrive earlier are not counted in ``first_audio_s``.
@@ -96,6 +98,7 @@ class Traffic:
     num_clients: int = 0
     median_frames: int = 75
     max_frames: int = 600
+    spread: float = 0.5
     num_positions: tuple[int, int] = (20, 100)
     offline_share: float = 0.0
     warm_up_s: float = 0.0
@@ -115,6 +118,7 @@ class Report:
         audio_s_per_s: of all requests.
         mean_rows: of steps that made frames.
         mean_step_s: of all steps.
+        recomputed: positions that were prefilled again, for each frame that was made.
     """
 
     num_ended: int
@@ -125,6 +129,7 @@ class Report:
     audio_s_per_s: float
     mean_rows: float
     mean_step_s: float
+    recomputed: float
 
 
 class VirtualClock:
@@ -246,6 +251,7 @@ class Simulation:
     traffic: Traffic
     check: Callable[[EngineCore], None] | None = None
     num_rejected: int = 0
+    num_prompt_positions: int = 0
     ended: list[Listener] = field(default_factory=list)
     _random: Random = field(init=False)
     _arrivals: list[float] = field(init=False, default_factory=list)
@@ -269,6 +275,7 @@ class Simulation:
                 self._arrive(arrived_s)
                 continue
             self.clock.now_s = due_s
+            assert due_s < self.traffic.duration_s + _MAX_REST_S, "a request is stuck"
             for name, event in self.core.step():
                 self._handle(name, event)
             if self.check:
@@ -278,7 +285,7 @@ class Simulation:
         traffic, random = self.traffic, self._random
         if traffic.rate_hz:
             self._arrive_at(arrived_s + random.expovariate(traffic.rate_hz))
-        length = traffic.median_frames * random.lognormvariate(0.0, 0.5)
+        length = traffic.median_frames * random.lognormvariate(0.0, traffic.spread)
         prompt = Prompt(
             data=min(max(1, round(length)), traffic.max_frames),
             num_tokens=max(1, round(length / 4)),
@@ -287,6 +294,7 @@ class Simulation:
             num_positions=random.randint(*traffic.num_positions),
         )
         self._num_arrived += 1
+        self.num_prompt_positions += prompt.num_positions
         name = str(self._num_arrived)
         is_live = random.random() >= traffic.offline_share
         try:
@@ -339,6 +347,7 @@ def simulate(
     simulation.run()
     core.scheduler.check_integrity()
     heard = [each for each in simulation.ended if each.is_live and each.first_audio_s is not None]
+    stats = core.scheduler.stats
     first_s = sorted(
         each.first_audio_s or 0.0 for each in heard if each.arrived_s >= traffic.warm_up_s
     ) or [0.0]
@@ -354,4 +363,5 @@ def simulate(
         audio_s_per_s=sum(each.audio_s for each in simulation.ended) / clock.now_s,
         mean_rows=fmean(device.num_rows),
         mean_step_s=fmean(device.busy_s),
+        recomputed=max(stats.prefill_positions - simulation.num_prompt_positions, 0) / stats.frames,
     )

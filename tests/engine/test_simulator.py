@@ -2,10 +2,11 @@
 
 import heapq
 from dataclasses import replace
-from math import exp
+from math import exp, inf
 
 import pytest
 
+from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
@@ -25,6 +26,7 @@ from tests.engine.simulator import (
 
 CACHE = CacheShape(20_000, 16, 1024)
 MEAN_FRAMES = 75 * exp(0.5**2 / 2)  # of the requests of a `Traffic`
+PATIENT = SchedulerLimits(admission=AdmissionLimits(max_waiting=10_000, max_wait_s=inf))
 SLOW = DeviceModel(
     rows_s=((1, 20e-3), (64, 45e-3), (256, 120e-3), (1024, 500e-3)), prefill_s=5e-3
 )  # 64 streams are all that it can keep gapless
@@ -103,6 +105,14 @@ def test_a_pool_that_is_too_small_delays_and_loses_no_request() -> None:
     assert report.num_ended == roomy.num_ended
     assert report.gapless == 1.0
     assert report.first_audio_s[1] < 0.2
+
+
+def test_streams_that_are_preempted_with_all_frames_waiting_for_the_codec_go_on() -> None:
+    """Many equal ones: whoever has most audio in hand has as many frames as are kept."""
+    traffic = Traffic(8, num_clients=128, median_frames=500, spread=0.0, num_positions=(60, 60))
+    report = simulate(traffic, 128, cache=CacheShape(2560, 16, 1024), limits=PATIENT)
+    assert report.recomputed > 0, "nobody was preempted"
+    assert report.num_ended >= 128
 
 
 def test_offline_requests_are_done_and_do_not_disturb_live_ones() -> None:
