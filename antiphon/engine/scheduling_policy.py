@@ -10,6 +10,9 @@ from antiphon.engine.request import EngineRequest, slot_of
 from antiphon.types import AudioChunk, Samples
 
 
+_REPLAY_SHARE = 0.5
+
+
 @dataclass(frozen=True, slots=True)
 class PlaybackPolicy:
     """How slack decides the sizes of codec chunks, and which of them a step decodes.
@@ -148,8 +151,14 @@ class ChunkPlanner:
 
         Args:
             requests: that hold a slot.
-            max_frames: of all of them, so that others do not wait; but a group at least.
+            max_frames: of all of them, so that others do not wait; but a group at least, and more
+                where the codec makes them in half of a step that leaves others their time.
         """
+        largest, step_s = self._codec.chunk_sizes[-1], self._costs.mean_step_s
+        if self._costs.is_trusted:  # each of the codec's calls is for one request
+            spare_s = min(step_s, self._codec.frame_s - step_s) * _REPLAY_SHARE
+            num_calls = int(spare_s / self._costs.codec_s(largest))
+            max_frames = max(max_frames, num_calls * largest)
         replays: list[CodecReplay] = []
         replaying = [each for each in requests if each.is_replaying]
         for request in sorted(replaying, key=lambda each: each.clock.deadline_s):
