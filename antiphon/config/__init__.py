@@ -40,7 +40,13 @@ class ModelSettings(SettingsSection):
         64, ge=1, description="Requests that a stage works on, or listeners it speaks to, at once."
     )
     cache_gib: float | None = Field(
-        None, gt=0, description="Memory for keys and values; default: what the slots usually need."
+        None, gt=0, description="Memory for keys and values; default: what is left of the GPU's."
+    )
+    gpu_memory_utilization: float | None = Field(
+        0.9,
+        gt=0,
+        le=1,
+        description="Share of a GPU's memory that may be in use.",
     )
     deterministic: bool = Field(
         False, description="On a GPU too, make a request's audio independent of its company."
@@ -360,4 +366,11 @@ class Settings(SettingsSection):
         """All models, the default one first; what the others do not say is as it says."""
         shared = self.model.model_dump(include={"device", "dtype", "max_slots"})
         more = (each.model_dump(exclude_unset=True) for each in self.models.more)
-        return (self.model, *(ModelSettings(**{**shared, **each}) for each in more))
+        if not self.models.more:
+            return (self.model,)
+        # None knows what the others will take of a GPU: each takes what its slots usually need.
+        alone = {"gpu_memory_utilization": None} | self.model.model_dump(exclude_unset=True)
+        others = (
+            ModelSettings(**{"gpu_memory_utilization": None, **shared, **each}) for each in more
+        )
+        return (ModelSettings(**alone), *others)

@@ -9,8 +9,7 @@ from antiphon.engine.plan import CodecChunk, CodecReplay, CodecShape
 from antiphon.engine.request import EngineRequest, slot_of
 from antiphon.types import AudioChunk, Samples
 
-
-_REPLAY_SHARE = 0.5
+_REPLAY_SHARE = 0.5  # of a step, that replays may take
 
 
 @dataclass(frozen=True, slots=True)

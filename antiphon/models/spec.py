@@ -62,6 +62,8 @@ class LoadContext:
         dtype: ``"auto"``, ``"bfloat16"`` or ``"float32"``.
         max_slots: requests that one stage works on at the same time.
         cache_bytes: for keys, values and the like of requests; ``None``: the family decides.
+        memory_utilization: share of a GPU's memory that may be in use once all is loaded; the cache
+            takes what is left of it. ``None``: the cache has its usual size.
         memory_fraction: of a GPU's memory that this process may use there; ``None``: all.
         is_deterministic: whether a request's numbers must not depend on its company at all.
         admission: limits of the requests that a stage admits; ``None``: the defaults.
@@ -76,6 +78,7 @@ class LoadContext:
     dtype: str = "auto"
     max_slots: int = ModelSettings().max_slots
     cache_bytes: int | None = None
+    memory_utilization: float | None = None
     memory_fraction: float | None = None
     is_deterministic: bool = False
     admission: "AdmissionLimits | None" = None

@@ -16,12 +16,12 @@ from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import StageHandle, StageItem, StageRequest
+from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import EncoderWarming, Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
-from antiphon.models.spec import Family, LoadContext, StageSpec, Task
+from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
 from antiphon.pipeline.acceleration_check import check_accelerations, denoises
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
@@ -265,7 +265,7 @@ async def load_tasks(
         for name, prompter in prompters.items()
     }
     groups = tuple(dict.fromkeys(group for chain in chains.values() for group in chain))
-    stages = PooledModel(groups, context, [placement.placement(group) for group in groups])
+    stages = _placed(groups, context, placement)
     is_own = pool is None
     pool = pool or ModelPool(LocalFabric(build_stage))
     pool.add(stages)
@@ -290,6 +290,27 @@ def _engine_chain(
     return groups
 
 
+def _placed(
+    groups: tuple[tuple[StageSpec, ...], ...], context: LoadContext, placement: ModelPlacement
+) -> PooledModel:
+    """Return a model's engines and where they run, to be loaded."""
+    placements = [placement.placement(group) for group in groups]
+    if not _is_alone(groups, placements):
+        context = replace(context, memory_utilization=None)
+    return PooledModel(groups, context, placements)
+
+
+def _is_alone(groups: Sequence[tuple[StageSpec, ...]], placements: Sequence[Placement]) -> bool:
+    """Whether one engine of a model keeps keys and values, and shares its device with no other."""
+    num_keeping = sum(group[0].kind is StageKind.AUTOREGRESSIVE for group in groups)
+    return num_keeping == 1 and not any(
+        max(each.num_replicas, each.max_replicas or 1) > 1
+        or each.memory_fraction is not None
+        or 0 < each.num_gpus < 1
+        for each in placements
+    )
+
+
 def _context(
     settings: ModelSettings,
     path: Path | None,
@@ -304,6 +325,7 @@ def _context(
         cache_bytes=None if settings.cache_gib is None else int(settings.cache_gib * 2**30),
         is_deterministic=settings.deterministic,
         trusts_remote_code=settings.trust_remote_code,
+        memory_utilization=settings.gpu_memory_utilization,
         admission=AdmissionLimits(
             max_waiting=settings.max_waiting,
             max_wait_s=settings.max_wait_s,

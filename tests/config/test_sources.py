@@ -94,3 +94,14 @@ def test_the_data_folder_is_the_users_unless_it_is_named(monkeypatch: pytest.Mon
     assert load_settings(environment={"ANTIPHON_DATA_DIR": "~/a"}).data.folder == Path.home() / "a"
     monkeypatch.delenv("XDG_DATA_HOME")
     assert load_settings(environment={}).data.folder.is_relative_to(Path.home())
+
+
+def test_models_that_share_a_server_do_not_take_all_that_is_left_of_a_gpu() -> None:
+    alone = Settings().served()
+    assert [each.gpu_memory_utilization for each in alone] == [0.9]
+    both = Settings.model_validate({"models": {"more": ["toy"]}}).served()
+    assert [each.gpu_memory_utilization for each in both] == [None, None]
+    said = Settings.model_validate(
+        {"model": {"gpu_memory_utilization": 0.4}, "models": {"more": ["toy"]}}
+    ).served()
+    assert [each.gpu_memory_utilization for each in said] == [0.4, None]

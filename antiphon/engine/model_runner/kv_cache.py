@@ -18,6 +18,10 @@ _USUAL_POSITIONS = 384  # of a request: nearly half a minute of speech with its 
 _USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
 _STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
+_GIB = 2**30
+# What is allocated after the cache: the codec with its graphs and theirs, encoders, and scratch.
+_MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
+_SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot, and what batches of them take
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +31,43 @@ class KVBudget:
     Attributes:
         num_slots: requests that run at once.
         max_positions: of each, prompt and frames together.
-        cache_bytes: for the keys and values of all; ``None``: on a GPU enough for nearly half a
-            minute in all slots, elsewhere for a third of that.
+        cache_bytes: for the keys and values of all; ``None``: on a GPU as ``utilization`` says, or
+            enough for nearly half a minute in all slots, elsewhere for a third of that.
+        utilization: share of a GPU's memory that may be in use once all is loaded, whoever uses
+            it. The cache takes what is left of that, not less than half a minute in all slots
+            needs, and not more than the longest requests in all slots do.
     """
 
     num_slots: int
     max_positions: int
     cache_bytes: int | None = None
+    utilization: float | None = None
 
     def num_blocks(self, shapes: Sequence[KVShape], like: Tensor) -> int:
         """Return how many blocks to allocate: at least as many as the longest request takes."""
+        position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
+        block_bytes = position_bytes * BLOCK_POSITIONS
+        longest = _num_blocks_of(self.max_positions)
         if self.cache_bytes is not None:
-            position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
-            num_blocks = self.cache_bytes // (position_bytes * BLOCK_POSITIONS)
-        else:
-            usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
-            num_blocks = self.num_slots * min(usual, self.max_positions) // BLOCK_POSITIONS
-        return max(num_blocks, _num_blocks_of(self.max_positions))
+            return max(self.cache_bytes // block_bytes, longest)
+        usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
+        num_blocks = self.num_slots * min(usual, self.max_positions) // BLOCK_POSITIONS
+        if like.is_cuda and self.utilization is not None:
+            left = self.num_bytes_left(*torch.cuda.mem_get_info(like.device)) // block_bytes
+            num_blocks = max(num_blocks, min(left, self.num_slots * longest))
+        return max(num_blocks, longest)
+
+    def num_bytes_left(self, num_free: int, num_total: int) -> int:
+        """Return the bytes that the cache may take of a GPU's memory; negative if it is full.
+
+        Args:
+            num_free: bytes that nobody uses.
+            num_total: bytes of the GPU.
+        """
+        assert self.utilization is not None, "nothing says how much may be used"
+        reserve = min(_RESERVE_SHARE * num_total, _MAX_RESERVE_BYTES)
+        reserve += self.num_slots * _SLOT_RESERVE_BYTES
+        return int(num_free - (1 - self.utilization) * num_total - reserve)
 
 
 class KVCaches:

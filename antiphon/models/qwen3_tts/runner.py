@@ -41,7 +41,12 @@ def load_runner(
     """
     return ModelRunner(
         load_language_model(context, max_positions),
-        KVBudget(context.max_slots, max_positions, cache_bytes or context.cache_bytes),
+        KVBudget(
+            context.max_slots,
+            max_positions,
+            cache_bytes or context.cache_bytes,
+            context.memory_utilization,
+        ),
         is_batched=is_batched,
         is_deterministic=context.is_deterministic,
         uses_graphs=uses_graphs,

@@ -40,6 +40,23 @@ def test_the_longest_request_fits_and_memory_is_kept_to(
         assert 2 * num_blocks * BLOCK_POSITIONS * width * like.element_size() <= cache_bytes
 
 
+@given(
+    total_gib=st.integers(6, 200),
+    free=st.floats(0.0, 1.0),
+    utilization=st.floats(0.1, 1.0),
+    num_slots=st.integers(1, 2000),
+)
+def test_what_is_left_of_a_gpu_leaves_room_for_the_rest(
+    total_gib: int, free: float, utilization: float, num_slots: int
+) -> None:
+    total = total_gib * 2**30
+    num_free = int(free * total)
+    left = KVBudget(num_slots, 4096, utilization=utilization).num_bytes_left(num_free, total)
+    assert left < num_free - num_slots * 3_400_000, "each slot has a state of the codec"
+    used = total - num_free
+    assert used + max(left, 0) <= max(utilization * total, used)
+
+
 def test_stacks_of_any_shapes_share_one_table() -> None:
     shapes = (KVShape(2, 1, 4), KVShape(3, 2, 8))
     caches = KVCaches(shapes, KVBudget(num_slots=2, max_positions=64), torch.zeros(()))
@@ -67,3 +84,19 @@ def test_a_runner_tells_its_memory(path: Path, caplog: pytest.LogCaptureFixture)
     assert runner.cache.max_positions == 640
     assert [each.getMessage() for each in caplog.records if "(40 blocks" in each.getMessage()]
     assert len(runner.frame_store) == 3 + 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_the_cache_takes_what_is_left_and_what_slots_can_use() -> None:
+    like = torch.zeros((), dtype=torch.bfloat16, device="cuda")
+    shapes = (KVShape(28, 8, 128),)
+    num_free, num_total = torch.cuda.mem_get_info()
+    usual = KVBudget(64, 4096).num_blocks(shapes, like)
+    assert KVBudget(64, 4096, utilization=0.01).num_blocks(shapes, like) == usual
+    budget = KVBudget(64, 4096, utilization=0.9)
+    num_blocks = budget.num_blocks(shapes, like)
+    assert usual <= num_blocks <= 64 * 4096 // BLOCK_POSITIONS
+    left = budget.num_bytes_left(num_free, num_total)
+    if num_blocks > usual:
+        assert num_blocks * BLOCK_POSITIONS * 28 * 8 * 128 * 2 * 2 <= left
