@@ -11,6 +11,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from antiphon.errors import ModelLoadError
 from antiphon.models.kokoro.checkpoint import PAD_ID
 from antiphon.models.kokoro.onnx_graph import NOISE_LENGTH, with_durations, with_given_noise
+from antiphon.models.onnx_graph import OnnxGraph
 from antiphon.types import Samples
 
 _SPEED_TYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
@@ -41,10 +42,10 @@ class OnnxNetwork:
         options.log_severity_level = 3
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others wait
         try:
-            network, self._has_durations = with_durations(file.read_bytes())
-            network, self._noises = with_given_noise(network)
+            graph, self._has_durations = with_durations(OnnxGraph.read(file))
+            graph, self._noises = with_given_noise(graph)
             self._session = ort.InferenceSession(
-                network, options, providers=["CPUExecutionProvider"]
+                graph.encode(), options, providers=["CPUExecutionProvider"]
             )
         except _REFUSALS as error:
             raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
