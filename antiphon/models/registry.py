@@ -16,6 +16,7 @@ from antiphon.models.spec import Family, Ref
 __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 
 FAMILIES: dict[str, str] = {
+    "causal_lm": "antiphon.models.causal_lm:FAMILY",
     "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
     "kokoro": "antiphon.models.kokoro:FAMILY",

@@ -1,6 +1,14 @@
 """Sizes of networks that several families have, as frozen dataclasses without torch."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearScaling:
+    """All wavelengths of a rotary embedding are longer by ``factor``."""
+
+    factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +26,28 @@ class Llama3Scaling:
     low_factor: float
     high_factor: float
     original_positions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnScaling:
+    """Longer wavelengths for long contexts, as YaRN (arXiv 2309.00071) scales a rotary embedding.
+
+    Attributes:
+        factor: by which the longest wavelengths are stretched.
+        original_positions: longest sequence before scaling.
+        beta_fast: wavelengths that turn more often over that length stay.
+        beta_slow: those that turn less often are stretched wholly.
+        attention_factor: of queries and keys; ``None``: the paper's, by the factor.
+    """
+
+    factor: float
+    original_positions: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    attention_factor: float | None = None
+
+
+RopeScaling: TypeAlias = LinearScaling | Llama3Scaling | YarnScaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +76,7 @@ class TransformerConfig:
     max_positions: int
     window: int | None = None
     rotary_dim: int | None = None
-    rope_scaling: Llama3Scaling | None = None
+    rope_scaling: RopeScaling | None = None
     rope_sections: tuple[int, ...] = ()
 
     @property

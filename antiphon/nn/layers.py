@@ -3,7 +3,6 @@
 Weights are given, never initialised; all layers work on any leading shape and on any device.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layer_configs import TransformerConfig
+from antiphon.nn.rope_scaling import amplitude_of, scaled
 
 Weights = Mapping[str, Tensor]
 """Tensors by their names in a checkpoint."""
@@ -145,7 +145,9 @@ class Rope:
         angles = torch.cat((angles, angles), dim=-1)
         axes = _axes(config)
         axes = None if axes is None else axes.to(like.device)
-        return cls(angles.cos().to(like), angles.sin().to(like), axes)
+        amplitude = amplitude_of(config.rope_scaling)
+        cosines, sines = angles.cos() * amplitude, angles.sin() * amplitude
+        return cls(cosines.to(like), sines.to(like), axes)
 
     def at(self, positions: Tensor) -> Rotation:
         """Return the rotation of ``positions``, an index of any shape.
@@ -182,13 +184,7 @@ def _frequencies(config: TransformerConfig, rotary_dim: int) -> Tensor:
     """Return radians a position, ``[rotary_dim // 2]``."""
     exponents = torch.arange(0, rotary_dim, 2, dtype=torch.int64).float() / max(rotary_dim, 1)
     frequencies = 1.0 / config.rope_theta**exponents
-    scaling = config.rope_scaling
-    if scaling is None:
-        return frequencies
-    turns = scaling.original_positions * frequencies / (2 * math.pi)  # over the original length
-    share = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
-    share = share.clamp(0.0, 1.0)  # 1: short wavelengths, which stay
-    return share * frequencies + (1.0 - share) * frequencies / scaling.factor
+    return scaled(frequencies, config.rope_scaling, config.rope_theta)
 
 
 def _axes(config: TransformerConfig) -> Tensor | None:

@@ -73,7 +73,7 @@ def rotated(heads: Tensor, config: TransformerConfig) -> Tensor:
     result, half = heads.clone(), num_rotated // 2
     for pair in range(half):
         frequency = config.rope_theta ** (-2 * pair / num_rotated)
-        if config.rope_scaling is not None:
+        if isinstance(config.rope_scaling, Llama3Scaling):
             frequency = scaled(frequency, config.rope_scaling)
         angles = torch.arange(len(heads), dtype=torch.float64)[:, None] * frequency
         first, second = heads[..., pair], heads[..., pair + half]

@@ -1,0 +1,104 @@
+"""Identifies a checkpoint by its configuration and its files' headers; reads no tensor."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from antiphon.errors import ModelLoadError
+from antiphon.models.causal_lm.checkpoint_schema import layout_of, others
+from antiphon.models.causal_lm.config import CausalLMConfig, load_config
+from antiphon.models.spec import Inspection, Table
+from antiphon.nn.safetensors_index import TensorHeader, layout_problems, read_directory
+
+_DTYPES = ("F32", "BF16", "F16")
+
+
+def inspect(path: Path) -> Inspection:
+    """Return what a checkpoint's directory holds, complete or not."""
+    problems: list[str] = []
+    config: CausalLMConfig | None = None
+    headers: dict[str, TensorHeader] = {}
+    try:
+        headers = {name: header for name, (_, header) in read_directory(path).items()}
+    except ModelLoadError as error:
+        problems.append(error.message)
+    try:
+        config = load_config(path)
+    except ModelLoadError as error:
+        problems.append(error.message)
+    if config is not None and headers:
+        problems += _tensor_problems(path, config, headers)
+    if config is not None and find_spec("tokenizers") and find_spec("jinja2"):
+        problems += _text_problems(path, config)
+    facts: dict[str, str | int | tuple[str, ...]] = {
+        **(_told(config) if config else {}),
+        "Parameters": sum(header.num_values for header in headers.values()),
+    }
+    return Inspection(facts=facts, tables=(_components(config, headers),), problems=tuple(problems))
+
+
+def _told(config: CausalLMConfig) -> dict[str, str | int | tuple[str, ...]]:
+    """Return what the configuration says of itself."""
+    sizes, scaling = config.transformer, config.transformer.rope_scaling
+    stretched = "" if scaling is None else f", {type(scaling).__name__.removesuffix('Scaling')}"
+    drawn = config.sampling
+    return {
+        "Task": "chat: text from text",
+        "Layout": config.architecture,
+        "Layers": f"{sizes.num_layers} of width {sizes.hidden_size}, {sizes.num_heads} heads of"
+        f" {sizes.head_dim} on {sizes.num_kv_heads} of keys and values",
+        "Context": f"{sizes.max_positions} tokens{stretched.lower()}",
+        "Vocabulary": config.vocab_size,
+        "Sampling": f"temperature {drawn.temperature:g}, top_p {drawn.top_p:g},"
+        f" top_k {drawn.top_k}, repetition_penalty {drawn.repetition_penalty:g}",
+        "A token's cache": f"{config.position_size * 2} bytes in 16 bits",
+    }
+
+
+def _tensor_problems(
+    path: Path, config: CausalLMConfig, headers: dict[str, TensorHeader]
+) -> list[str]:
+    beside = re.compile(others(config))
+    own = {name: each for name, each in headers.items() if not beside.fullmatch(name)}
+    found = {name: each.shape for name, each in own.items()}
+    problems = [f"{path}: tensors {each}" for each in layout_problems(found, layout_of(config))]
+    if odd := sorted({each.dtype for each in own.values()} - set(_DTYPES)):
+        problems.append(f"{path}: tensors are {', '.join(odd)}, not {', '.join(_DTYPES)}")
+    return problems
+
+
+def _text_problems(path: Path, config: CausalLMConfig) -> list[str]:
+    """Say what is wrong with what turns conversations into ids."""
+    from antiphon.models.causal_lm.chat_template import load_chat_markup
+    from antiphon.models.causal_lm.tokenizer import load_tokenizer
+
+    problems = []
+    try:
+        load_tokenizer(path).eos_ids(config.eos_ids)
+    except ModelLoadError as error:
+        problems.append(error.message)
+    try:
+        load_chat_markup(path)
+    except ModelLoadError as error:
+        problems.append(error.message)
+    return problems
+
+
+def _components(config: CausalLMConfig | None, headers: dict[str, TensorHeader]) -> Table:
+    """Add up what the language model takes, and what is beside it."""
+    beside = re.compile(others(config) if config else r"(?!)")
+    parts: dict[str, list[TensorHeader]] = {}
+    for name, header in headers.items():
+        is_beside = beside.fullmatch(name) is not None
+        parts.setdefault("not read" if is_beside else "language model", []).append(header)
+    rows = tuple(
+        (
+            part,
+            sum(header.num_values for header in found),
+            sum(header.num_bytes for header in found),
+            ", ".join(sorted({header.dtype for header in found})),
+        )
+        for part, found in parts.items()
+    )
+    columns = ("Component", "Parameters", "Bytes", "Type")
+    return Table(title="Components", columns=columns, rows=rows)

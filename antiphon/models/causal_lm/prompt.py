@@ -1,0 +1,92 @@
+"""Conversations to prompts: the checkpoint's template, its tokenizer, its defaults."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from antiphon.chat_types import ChatRequest, ChatSampling, Message
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Prompt
+from antiphon.models.causal_lm.chat_template import load_chat_markup
+from antiphon.models.causal_lm.config import load_config
+from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt
+from antiphon.models.causal_lm.tokenizer import TokenDecoder, load_tokenizer
+from antiphon.models.chat_spec import ChatCapabilities
+from antiphon.models.spec import LoadContext
+from antiphon.types import Sampling
+
+_SAMPLE = ChatRequest((Message("user", "Hello"),), max_tokens=8)
+
+
+class CausalLMPrompter:
+    """An `antiphon.models.chat_spec.ChatPrompter`."""
+
+    def __init__(self, context: LoadContext) -> None:
+        """Load a checkpoint's configuration, tokenizer and template.
+
+        Raises:
+            ModelLoadError: a file is missing or wrong, or the checkpoint is not made for chats.
+        """
+        assert context.path is not None, "the family needs a checkpoint"
+        config = load_config(context.path)
+        self._tokenizer = load_tokenizer(context.path)
+        self._tokenizer.eos_ids(config.eos_ids)
+        self._markup = load_chat_markup(context.path)
+        self._capabilities = ChatCapabilities(
+            sample_request=_SAMPLE,
+            sampling=config.sampling,
+            max_positions=config.max_positions(context),
+            vocab_size=config.vocab_size,
+        )
+
+    @property
+    def capabilities(self) -> ChatCapabilities:
+        return self._capabilities
+
+    def build(self, request: ChatRequest, seed: int) -> Prompt:
+        messages = [
+            replace(each, content=self._tokenizer.guarded(each.content))
+            for each in request.messages
+        ]
+        ids = tuple(self._tokenizer.encode(self._markup.render(messages)))
+        max_positions = self._capabilities.max_positions
+        if not ids:
+            raise InvalidRequestError("These messages make an empty prompt.", param="messages")
+        if len(ids) > max_positions:
+            raise InvalidRequestError(
+                f"This model's context has room for {max_positions} tokens, but the messages have"
+                f" {len(ids)}. Shorten them.",
+                param="messages",
+                code="context_length_exceeded",
+            )
+        sampling = self._sampling(request)
+        room = max_positions - (len(ids) - 1)
+        max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
+        return Prompt(
+            data=CausalLMPrompt(ids, sampling, request.num_logprobs),
+            num_tokens=len(ids),
+            seed=seed,
+            sampling=Sampling(max_frames=max_tokens),
+            num_positions=len(ids) - 1,
+            position_keys=ids[:-1],
+        )
+
+    def detokenizer(self) -> TokenDecoder:
+        """Return a fresh one."""
+        return self._tokenizer.decoder()
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for."""
+        return self._tokenizer.token_bytes(token)
+
+    def _sampling(self, request: ChatRequest) -> ChatSampling:
+        sampling = request.sampling.with_defaults(self._capabilities.sampling)
+        biases: Mapping[int, float] = sampling.logit_bias or {}
+        vocab_size = self._capabilities.vocab_size
+        if len(biases) > MAX_BIASES:
+            message = f"logit_bias must have at most {MAX_BIASES} tokens, but has {len(biases)}."
+            raise InvalidRequestError(message, param="logit_bias")
+        for token in biases:
+            if not 0 <= token < vocab_size:
+                message = f"logit_bias names token {token}; the model has 0 to {vocab_size - 1}."
+                raise InvalidRequestError(message, param="logit_bias")
+        return replace(sampling, logit_bias=dict(biases))

@@ -1,0 +1,44 @@
+"""What the model reads of a prompt, and what the host keeps of a request in a slot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.chat_types import ChatSampling
+
+MAX_BIASES = 1024
+"""Tokens of one request whose logits can be biased."""
+
+
+@dataclass(frozen=True, slots=True)
+class CausalLMPrompt:
+    """What the model reads.
+
+    Attributes:
+        ids: of the conversation; the answer begins after the last one.
+        sampling: complete.
+        num_logprobs: see `antiphon.chat_types.ChatRequest`.
+    """
+
+    ids: tuple[int, ...]
+    sampling: ChatSampling
+    num_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CausalLMRequest:
+    """A request in a slot.
+
+    Attributes:
+        ids: of the prompt, and the tokens that were drawn before the slot was taken.
+    """
+
+    prompt: CausalLMPrompt
+    ids: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, prompt: CausalLMPrompt, answer: Sequence[int]) -> "CausalLMRequest":
+        """Begin a request, or go on after the tokens that it has drawn."""
+        return cls(prompt, np.array((*prompt.ids, *answer), np.int64))

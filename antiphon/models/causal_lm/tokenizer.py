@@ -1,0 +1,181 @@
+"""Text to ids and back, by a checkpoint's tokenizer.json.
+
+Tokens are read back as bytes, so that a character which is spread over several of them comes out
+whole when its last byte is there.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from antiphon.errors import ModelLoadError
+from antiphon.models.config_file import ConfigSection
+
+_GUARD = "\ufdd0"  # a noncharacter: no text needs it
+_SPACE = "\u2581"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class ChatTokenizer:
+    """A tokenizer; may be used from any thread.
+
+    Attributes:
+        size: ids are below it.
+    """
+
+    def __init__(self, file: Path, eos_token: str | None) -> None:
+        """Read it.
+
+        Args:
+            file: tokenizer.json.
+            eos_token: that ends an answer, if the checkpoint's files name it.
+
+        Raises:
+            ModelLoadError: it is missing or broken, or of a kind that is not known.
+        """
+        if not file.is_file():
+            raise ModelLoadError(f"{file.parent}: there is no tokenizer.json")
+        self._file = file
+        self._tokenizer = _read(file)
+        self._eos_token = eos_token
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._added = {number: each.content.encode() for number, each in added.items()}
+        self._specials = {number for number, each in added.items() if each.special}
+        self._has_spaces = _has_space_marks(file, self._tokenizer)
+        self.size = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        names = sorted({added[number].content for number in self._specials}, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, names)) or "(?!)")
+
+    def guarded(self, text: str) -> str:
+        """Return a user's text so that `encode` reads no special token out of it."""
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        plain = text.replace(_GUARD, "")
+        return self._special.sub(lambda found: f"{_GUARD}{found[0]}{_GUARD}", plain)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, in which special tokens stand for themselves."""
+        ids: list[int] = []
+        for number, part in enumerate(text.split(_GUARD)):
+            tokenizer = self._letters if number % 2 else self._tokenizer
+            if part:
+                ids += tokenizer.encode(part, add_special_tokens=False).ids
+        return ids
+
+    def eos_ids(self, declared: Sequence[int]) -> tuple[int, ...]:
+        """Return ids that end an answer: those of a configuration, and the tokenizer's own.
+
+        Raises:
+            ModelLoadError: there is none.
+        """
+        own = None if self._eos_token is None else self._tokenizer.token_to_id(self._eos_token)
+        ids = {*declared, *(() if own is None else (own,))}
+        if not ids:
+            raise ModelLoadError(
+                f"{self._file.parent}: no file says which token ends an answer ('eos_token_id' in"
+                " generation_config.json, 'eos_token' in tokenizer_config.json)"
+            )
+        return tuple(sorted(ids))
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is no text."""
+        return token in self._specials
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for; nothing, if there is no such token."""
+        if token in self._added:
+            return self._added[token]
+        name = self._tokenizer.id_to_token(token)
+        if name is None:
+            return b""
+        if self._has_spaces:
+            if found := _BYTE.fullmatch(name):
+                return bytes([int(found[1], 16)])
+            return name.replace(_SPACE, " ").encode()
+        if all(letter in _BYTES for letter in name):
+            return bytes(_BYTES[letter] for letter in name)
+        return name.encode()
+
+    def decoder(self) -> "TokenDecoder":
+        """Return what reads the tokens of one answer."""
+        return TokenDecoder(self, strips_space=self._has_spaces)
+
+    @cached_property
+    def _letters(self) -> Tokenizer:
+        """A tokenizer that knows no special token."""
+        tokenizer = _read(self._file)
+        tokenizer.encode_special_tokens = True
+        return tokenizer
+
+
+class TokenDecoder:
+    """An `antiphon.models.chat_spec.Detokenizer`."""
+
+    def __init__(self, tokenizer: ChatTokenizer, *, strips_space: bool) -> None:
+        """Begin an answer; ``strips_space``: whether a space at its beginning is no part of it."""
+        self._tokenizer = tokenizer
+        self._strips_space = strips_space
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        if self._tokenizer.is_special(token):
+            return ""
+        text = self._decoder.decode(self._tokenizer.token_bytes(token))
+        if self._strips_space and text:
+            text, self._strips_space = text.removeprefix(" "), False
+        return text
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+def load_tokenizer(path: Path) -> ChatTokenizer:
+    """Read the tokenizer of a checkpoint's directory.
+
+    Raises:
+        ModelLoadError: it is missing or broken, or of a kind that is not known.
+    """
+    file, eos_token = path / "tokenizer_config.json", None
+    if file.is_file():
+        value: Any = ConfigSection.read(file).values.get("eos_token")
+        eos_token = value.get("content") if isinstance(value, dict) else value
+    return ChatTokenizer(path / "tokenizer.json", eos_token)
+
+
+def _read(file: Path) -> Tokenizer:
+    try:
+        tokenizer: Tokenizer = Tokenizer.from_str(file.read_text(encoding="utf-8"))
+    except Exception as error:  # the library raises this class and no other
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _has_space_marks(file: Path, tokenizer: Tokenizer) -> bool:
+    """Return whether tokens are text with marks for spaces; else they are bytes, as letters."""
+    state: dict[str, Any] = {}
+    if tokenizer.decoder is not None:
+        state = json.loads(tokenizer.decoder.__getstate__())
+    kinds = {each["type"] for each in state.get("decoders", [state]) if each}
+    if "ByteLevel" in kinds:
+        return False
+    if kinds & {"ByteFallback", "Metaspace"}:
+        return True
+    raise ModelLoadError(f"{file}: 'decoder' must be of bytes, but is {sorted(kinds) or 'missing'}")
+
+
+def byte_letters() -> Mapping[str, int]:
+    """Return the letters that byte-level vocabularies write for each byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (value for value in range(0x100) if value not in plain)
+    letters = {chr(value): value for value in plain}
+    return letters | {chr(0x100 + index): value for index, value in enumerate(others)}
+
+
+_BYTES = byte_letters()
