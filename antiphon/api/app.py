@@ -67,6 +67,7 @@ from antiphon.config import Settings
 from antiphon.fabric.replica_fabric import ReplicaFabric
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
+from antiphon.pipeline.chat import CHAT, Chats
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.media_files import MediaFiles
 from antiphon.pipeline.model_loading import ServedModels, load_models, warm_up
@@ -227,6 +228,8 @@ async def _start(
     metrics = guards.metrics
     server_speech = Speech(models.speech, settings.speech, metrics, uploaded, models.others(SPEECH))
     stack.callback(server_speech.close)
+    server_chats = Chats(models.chats, settings.chat, metrics, models.others(CHAT))
+    stack.callback(server_chats.close)
     server_images = Images(models.images, settings.images, metrics, models.others(IMAGE))
     stack.callback(server_images.close)
     image_files = ImageFiles(references)
@@ -243,6 +246,7 @@ async def _start(
         settings=settings,
         models=models,
         speech=server_speech,
+        chats=server_chats,
         images=server_images,
         image_files=image_files,
         media=_start_media(settings, models, stack),

@@ -11,15 +11,22 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
+from antiphon.models.chat_spec import ChatCapabilities
 from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.models.spec import SpeechCapabilities
+from antiphon.pipeline.chat import CHAT, ChatModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 
 router = APIRouter(tags=["models"])
 
-_TASKS = {SPEECH: "text-to-speech", IMAGE: "text-to-image", VIDEO: "text-to-video"}
+_TASKS = {
+    SPEECH: "text-to-speech",
+    CHAT: "text-generation",
+    IMAGE: "text-to-image",
+    VIDEO: "text-to-video",
+}
 """What the tasks are called on model hubs."""
 
 
@@ -59,6 +66,8 @@ def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, An
         match each:
             case SpeechModel():
                 described |= _of_speech(each.capabilities)
+            case ChatModel():
+                described["chat"] = _of_chats(each.capabilities)
             case ImageModel():
                 described["image"] = _of_images(each.capabilities)
             case VideoModel():
@@ -81,6 +90,16 @@ def _of_speech(capabilities: SpeechCapabilities) -> dict[str, Any]:
         ],
         "languages": list(capabilities.languages),
         "instructions": capabilities.instructions,
+    }
+
+
+def _of_chats(capabilities: ChatCapabilities) -> dict[str, Any]:
+    sampling = asdict(capabilities.sampling)
+    return {
+        "max_model_len": capabilities.max_positions,
+        "vocab_size": capabilities.vocab_size,
+        "logprobs": capabilities.logprobs,
+        "sampling": {name: value for name, value in sampling.items() if name != "logit_bias"},
     }
 
 

@@ -13,6 +13,7 @@ from antiphon.config import Settings
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from antiphon.models.spec import Task
+from antiphon.pipeline.chat import Chats
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.media_files import MediaFiles
 from antiphon.pipeline.model_directory import DEFAULT_MODEL, ModelDirectory
@@ -48,6 +49,7 @@ class ServerState:
     Attributes:
         models: that are served, by task.
         speech: speaks with those that can.
+        chats: answers with those that can.
         images: draws with those that can.
         image_files: loads and decodes the images that requests bring.
         media: images and videos that are kept for those who fetch them.
@@ -65,6 +67,7 @@ class ServerState:
     settings: Settings
     models: ServedModels
     speech: Speech
+    chats: Chats
     images: Images
     image_files: ImageFiles
     media: MediaFiles
@@ -90,14 +93,15 @@ class ServerState:
         """
         return ModelDirectory(
             {tasks[0].name: tasks[0] for tasks in self.models.by_name().values()},
-            self.settings.speech.model_aliases | self._picture_aliases(),
+            self.settings.speech.model_aliases | self._further_aliases(),
             "is served",
         ).find(name)
 
-    def _picture_aliases(self) -> dict[str, str]:
-        """Return aliases that mean other models than the first one: those of images, of videos."""
+    def _further_aliases(self) -> dict[str, str]:
+        """Return aliases that mean other models than the first one: of chats, images, videos."""
         aliases: dict[str, str] = {}
         for models, section in (
+            (self.models.chats, self.settings.chat),
             (self.models.images, self.settings.images),
             (self.models.videos, self.settings.videos),
         ):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from antiphon.config.base import SettingsSection
+from antiphon.config.chat import ChatSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.config.media import ImageSettings, MediaSettings, VideoSettings
 
@@ -352,6 +353,7 @@ class Settings(SettingsSection):
     model: ModelSettings = ModelSettings()
     models: ModelsSettings = ModelsSettings()
     speech: SpeechSettings = SpeechSettings()
+    chat: ChatSettings = ChatSettings()
     references: ReferenceSettings = ReferenceSettings()
     data: DataSettings = DataSettings()
     diffusion: DiffusionSettings = DiffusionSettings()

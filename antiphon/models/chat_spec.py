@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from antiphon.chat_types import ChatRequest, ChatSampling
+from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.spec import Capabilities
 
@@ -66,3 +67,26 @@ class ChatPrompter(Protocol):
     def token_bytes(self, token: int) -> bytes:
         """Return what a token stands for."""
         ...
+
+
+def answer_limit(request: ChatRequest, num_tokens: int, max_positions: int) -> int:
+    """Return how many tokens an answer may have: what is asked for, or what there is room for.
+
+    Args:
+        request: with the limit, if it has one.
+        num_tokens: of its prompt.
+        max_positions: of prompt and answer together.
+
+    Raises:
+        InvalidRequestError: they do not fit.
+    """
+    room = max_positions - num_tokens
+    if room < (request.max_tokens or 1):
+        wanted = f" and {request.max_tokens} of the answer" if request.max_tokens else ""
+        raise InvalidRequestError(
+            f"This model's context has room for {max_positions} tokens, and the messages have"
+            f" {num_tokens}{wanted}. Shorten the messages, or ask for a shorter answer.",
+            param="messages" if room < 1 else "max_tokens",
+            code="context_length_exceeded",
+        )
+    return request.max_tokens or room

@@ -40,3 +40,9 @@ class TokenFrame:
         logprobs = np.ascontiguousarray(frame.astype(np.int32)).view(np.float32)
         split = 2 + MAX_LOGPROBS
         return cls(int(frame[0]), float(logprobs[1]), frame[2:split], logprobs[split:])
+
+    def packed(self) -> NDArray[np.int64]:
+        """Return the frame, int64 ``[FRAME_SIZE]``."""
+        logprobs = np.concatenate(([self.logprob], self.top_logprobs)).astype(np.float32)
+        bits = logprobs.view(np.int32).astype(np.int64)
+        return np.concatenate(([self.token], bits[:1], self.top_tokens, bits[1:]))

@@ -12,6 +12,7 @@ from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.model_pool import ModelPool
 from antiphon.models.registry import resolve
 from antiphon.models.spec import Family, Ref
+from antiphon.pipeline.chat import CHAT, ChatModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
@@ -25,6 +26,7 @@ STAGE_BUILDER = Ref("antiphon.pipeline.stage:build_stage")
 
 TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask]]] = {
     SPEECH: ("audio", SpeechModel),
+    CHAT: ("text", ChatModel),
     IMAGE: ("image", ImageModel),
     VIDEO: ("video", VideoModel),
 }
@@ -32,6 +34,7 @@ TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask]]] = {
 
 _DOES = {
     SPEECH: "speech: POST /v1/audio/speech",
+    CHAT: "chats: POST /v1/chat/completions",
     IMAGE: "images: POST /v1/images/generations",
     VIDEO: "videos: POST /v1/videos",
 }
@@ -43,6 +46,7 @@ class ServedModels:
     Attributes:
         tasks: of all models, in the order in which they were loaded.
         speech: those that speak, by served name; the default one is first.
+        chats: those that chat, likewise.
         images: those that draw, likewise.
         videos: those that make videos, likewise.
     """
@@ -51,6 +55,7 @@ class ServedModels:
         """Sort tasks, those of one model one after the other."""
         self.tasks = tuple(tasks)
         self.speech = {each.name: each for each in self.tasks if isinstance(each, SpeechModel)}
+        self.chats = {each.name: each for each in self.tasks if isinstance(each, ChatModel)}
         self.images = {each.name: each for each in self.tasks if isinstance(each, ImageModel)}
         self.videos = {each.name: each for each in self.tasks if isinstance(each, VideoModel)}
 

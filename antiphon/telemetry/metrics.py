@@ -21,6 +21,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from antiphon.errors import ReplicaLostError
+from antiphon.telemetry.chat_stats import ChatMetrics
 from antiphon.telemetry.engine_metrics import EngineCollector, Engines
 from antiphon.telemetry.picture_stats import PictureMetrics
 from antiphon.telemetry.process_state import ProcessState, ProcessStateCollector
@@ -43,6 +44,7 @@ class Metrics:
         processes: returns the states of the server's processes, if there are several.
         observe: measures a stream; see `StreamMetrics.observe`.
         observe_picture: measures an image or a video; see `PictureMetrics.observe`.
+        observe_chat: measures an answer; see `ChatMetrics.observe`.
     """
 
     def __init__(self, shared: Path | None = None) -> None:
@@ -51,6 +53,7 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         self.observe = StreamMetrics(registry).observe
         self.observe_picture = PictureMetrics(registry).observe
+        self.observe_chat = ChatMetrics(registry).observe
         self.engines: Callable[[], Engines] = tuple
         self.processes: Callable[[], Awaitable[Sequence[ProcessState]]] = _no_processes
         registry.register(EngineCollector(lambda: self.engines()))

@@ -110,7 +110,8 @@ def test_a_chat_answers_with_an_image(client: openai.OpenAI) -> None:
         {"type": "image_url", "image_url": {"url": data_uri(png())}},
     ]
     messages: list[Any] = [{"role": "user", "content": content}]
-    more: dict[str, Any] = {"extra_body": {"seed": 5, "num_inference_steps": 4}}
+    drawn = {"modalities": ["image"], "seed": 5, "num_inference_steps": 4}
+    more: dict[str, Any] = {"extra_body": drawn}
     answer = client.chat.completions.create(model="org/toy", messages=messages, **more)
     parts: Any = answer.choices[0].message.content
     assert pixels_of(parts[0]["image_url"]["url"]).shape == (64, 64, 3)

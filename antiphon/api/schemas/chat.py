@@ -1,12 +1,55 @@
-"""The body of a chat whose answer is an image: OpenAI's, with the parameters of images."""
+"""The body of a chat: OpenAI's, with the sampling parameters of vLLM."""
 
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from antiphon.api.schemas.images import ImageBody
-from antiphon.api.validation import validated
-from antiphon.errors import InvalidRequestError
+from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
+from antiphon.api.schemas.pictures import MAX_INT64, unpacked
+from antiphon.chat_types import ChatRequest, ChatRole, ChatSampling, Message
+from antiphon.errors import InvalidRequestError, shortened
+from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.types import new_seed
+
+_ROLES: Mapping[str, ChatRole] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+_TEXT_PARTS = ("text", "input_text")
+_NOT_SERVED: Mapping[str, str] = {
+    "tools": "No model here calls tools.",
+    "functions": "No model here calls functions.",
+    "audio": "Answers are text.",
+    "best_of": "Ask for several answers with 'n'.",
+    "chat_template": "The checkpoint's own template is used.",
+    "continue_final_message": "A new message is written, always.",
+    "echo": "The answer is the new message alone.",
+    "guided_choice": "Answers follow no grammar.",
+    "guided_grammar": "Answers follow no grammar.",
+    "guided_json": "Answers follow no grammar.",
+    "guided_regex": "Answers follow no grammar.",
+    "ignore_eos": "An answer ends where the model ends it, or at 'max_tokens'.",
+    "min_tokens": "An answer ends where the model ends it, or at 'max_tokens'.",
+    "prompt_logprobs": "Ask for those of the answer with 'logprobs'.",
+    "stop_token_ids": "Say the texts before which the answer ends in 'stop'.",
+    "structured_outputs": "Answers follow no grammar.",
+    "use_beam_search": "Tokens are drawn one by one.",
+    "web_search_options": "No model here searches.",
+}
+"""Members that would change the answer, and what to do instead."""
+
+_MEANINGLESS = frozenset(
+    {
+        *("metadata", "store", "service_tier", "parallel_tool_calls", "tool_choice"),
+        *("safety_identifier", "prompt_cache_key", "prompt_cache_retention", "function_call"),
+        *("tools", "functions"),  # empty ones; see `_refuse_not_served`
+    }
+)
+"""Members that change no answer; nobody needs to be told that they mean nothing."""
 
 
 class ChatPart(BaseModel):
@@ -24,14 +67,14 @@ class ChatMessage(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    role: str
+    role: str = Field(description="system, developer, user or assistant.")
     content: str | list[ChatPart] | None = None
 
     @property
     def text(self) -> str:
         """All of its text."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.type == "text")
+            return "\n".join(part.text for part in self.content if part.type in _TEXT_PARTS)
         return self.content or ""
 
     @property
@@ -39,6 +82,39 @@ class ChatMessage(BaseModel):
         """Addresses of its images."""
         parts = self.content if isinstance(self.content, list) else []
         return [part.image_url for part in parts if part.type == "image_url"]
+
+    def to_domain(self, place: str) -> Message:
+        """Return a message of text; ``place`` names it in errors.
+
+        Raises:
+            InvalidRequestError: it has another role, or is more than text.
+        """
+        if self.role not in _ROLES:
+            raise InvalidRequestError(
+                f"Invalid '{place}.role': '{shortened(self.role)}'. It must be one of"
+                f" {', '.join(_ROLES)}.",
+                param=f"{place}.role",
+            )
+        for name in ("tool_calls", "function_call"):
+            if (self.model_extra or {}).get(name):
+                raise InvalidRequestError(
+                    f"'{place}.{name}' is not supported here: no model calls tools.",
+                    param=f"{place}.{name}",
+                )
+        for part in self.content if isinstance(self.content, list) else ():
+            if part.type not in _TEXT_PARTS:
+                raise InvalidRequestError(
+                    f"Invalid '{place}.content': a part is '{shortened(part.type)}'. This model"
+                    " reads text alone: parts must be of the type 'text'.",
+                    param=f"{place}.content",
+                )
+        if self.content is None:
+            raise InvalidRequestError(
+                f"Missing required parameter: '{place}.content'.",
+                param=f"{place}.content",
+                code="missing_required_parameter",
+            )
+        return Message(_ROLES[self.role], self.text)
 
 
 class StreamOptions(BaseModel):
@@ -49,76 +125,149 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class ChatBody(ImageBody):
-    """Messages, of which the user's last one is what to draw, and how to draw it.
+class ChatBody(BaseModel):
+    """A conversation, and how its next message is to be written.
 
-    Parameters may stand beside the messages, or in ``extra_body`` as in vLLM-Omni's examples.
+    Further members are kept: a model that draws takes the parameters of images.
     """
 
-    prompt: str = Field("", description="Taken from the messages.")
-    messages: list[ChatMessage] = Field(min_length=1, description="The last one says what.")
-    modalities: list[Literal["text", "image", "audio"]] | None = Field(
-        None, description="Must hold image, if it is given."
+    model_config = ConfigDict(
+        frozen=True,
+        allow_inf_nan=False,
+        extra="allow",
+        json_schema_extra=NULLS_MEAN_DEFAULTS,
     )
-    height: int | None = Field(None, ge=1, description="Instead of size, with width.")
-    width: int | None = Field(None, ge=1, description="Instead of size, with height.")
-    num_outputs_per_prompt: int | None = Field(None, ge=1, description="Another name of n.")
-    stream_options: StreamOptions | None = None
 
-    @model_validator(mode="after")
-    def _checked_chat(self) -> Self:
-        if self.modalities is not None and "image" not in self.modalities:
-            raise InvalidRequestError(
-                f"Invalid 'modalities': {', '.join(self.modalities)}. This model answers with"
-                " images: 'image' must be among them, or leave it out.",
-                param="modalities",
-            )
-        if self.prompt:
-            raise InvalidRequestError(
-                "Invalid 'prompt': the last message of the user is the prompt.", param="prompt"
-            )
-        if self.size is not None and (self.width, self.height) != (None, None):
-            raise InvalidRequestError(
-                "'size' and 'width' or 'height' say the same: leave one out.", param="size"
-            )
-        return self
+    messages: list[ChatMessage] = Field(min_length=1, description="The last one is answered.")
+    model: str | None = Field(None, description="A served model or an alias of one.")
+    stream: bool = Field(False, description="Server-sent events.")
+    stream_options: StreamOptions | None = None
+    max_completion_tokens: int | None = Field(None, description="Most tokens of the answer.")
+    max_tokens: int | None = Field(None, description="An older name of max_completion_tokens.")
+    temperature: float | None = Field(None, description="0: the likeliest token, always.")
+    top_p: float | None = Field(None, description="Share of probability that is drawn from.")
+    top_k: int | None = Field(None, description="So many tokens are drawn from. 0 and -1: all.")
+    min_p: float | None = Field(
+        None, description="Least probability of what is drawn, as a share of the likeliest's."
+    )
+    presence_penalty: float | None = Field(None, description="For tokens that are there.")
+    frequency_penalty: float | None = Field(None, description="For each time they are there.")
+    repetition_penalty: float | None = Field(
+        None, description="Factor for tokens of messages and answer; 1: none."
+    )
+    seed: int | None = Field(
+        None, ge=-MAX_INT64 - 1, le=MAX_INT64, description="The same seed writes the same."
+    )
+    stop: str | list[str] | None = Field(None, description="Texts before which it ends.")
+    n: int = Field(1, ge=1, description="Answers; of seeds that follow each other.")
+    logprobs: bool = Field(False, description="Tell the probabilities of tokens.")
+    top_logprobs: int | None = Field(None, description="Likeliest tokens to be told of each.")
+    logit_bias: dict[int, float] | None = Field(
+        None, description="Added to the logits of tokens, by their ids."
+    )
+    response_format: Any = Field(None, description="{'type': 'text'}; others are refused.")
+    modalities: list[str] | None = Field(None, description="['text'], or with 'image'.")
+    user: str | None = Field(None, description="Accepted; it means nothing here.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls_mean_defaults(cls, body: Any) -> Any:
+        if not isinstance(body, Mapping):
+            return body
+        check_members(body)
+        return unpacked({name: value for name, value in body.items() if value is not None})
 
     @property
-    def asked(self) -> ChatMessage:
-        """The last message of the user.
+    def members(self) -> dict[str, Any]:
+        """What was sent, as it would have to be sent again."""
+        return self.model_dump(exclude_unset=True)
+
+    @property
+    def tells_usage(self) -> bool:
+        """Whether a stream ends with what was used."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Names of members that mean nothing to an answer of text."""
+        return tuple(name for name in self.model_extra or {} if name not in _MEANINGLESS)
+
+    def to_domain(self, request_id: str, max_choices: int) -> tuple[ChatRequest, ...]:
+        """Return the requests of all answers, whose seeds follow each other.
+
+        Args:
+            request_id: must be unique: the engine's keys of the requests begin with it.
+            max_choices: that a request may ask for.
 
         Raises:
-            InvalidRequestError: there is none.
+            InvalidRequestError: something is asked for that no answer of text can be.
         """
-        for message in reversed(self.messages):
-            if message.role == "user":
-                return message
-        raise InvalidRequestError(
-            "Invalid 'messages': there is none of the role 'user'.", param="messages"
+        self._refuse_not_served()
+        if self.n > max_choices:
+            raise InvalidRequestError(
+                f"Invalid 'n': {self.n}. It must be at most {max_choices}.", param="n"
+            )
+        messages = tuple(
+            message.to_domain(f"messages.{number}") for number, message in enumerate(self.messages)
+        )
+        seed = new_seed() if self.seed is None else self.seed & MAX_INT64
+        request = ChatRequest(
+            messages=messages,
+            model=self.model,
+            max_tokens=self._max_tokens(),
+            stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
+            sampling=self._sampling(),
+            num_logprobs=self._num_logprobs(),
+        )
+        return tuple(
+            replace(request, id=f"{request_id}-{number}", seed=(seed + number) & MAX_INT64)
+            for number in range(self.n)
         )
 
-    def as_images(self) -> ImageBody:
-        """Return the same as a request for images.
+    def _sampling(self) -> ChatSampling:
+        return ChatSampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=0 if self.top_k == -1 else self.top_k,
+            min_p=self.min_p,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            repetition_penalty=self.repetition_penalty,
+            logit_bias=self.logit_bias,
+        )
 
-        Raises:
-            InvalidRequestError: there is no message of the user, or width without height.
-        """
-        members: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ImageBody.model_fields
-            if name in self.model_fields_set and getattr(self, name) is not None
-        }
-        members |= self.model_extra or {}
-        members["prompt"] = self.asked.text
-        if self.num_outputs_per_prompt is not None:
-            members["n"] = self.num_outputs_per_prompt
-        if (self.width is None) != (self.height is None):
-            missing = "height" if self.height is None else "width"
+    def _max_tokens(self) -> int | None:
+        if self.max_completion_tokens is None:
+            return self.max_tokens
+        if self.max_tokens not in (None, self.max_completion_tokens):
             raise InvalidRequestError(
-                f"Missing required parameter: '{missing}'.",
-                param=missing,
-                code="missing_required_parameter",
+                "'max_tokens' and 'max_completion_tokens' say the same: leave one out.",
+                param="max_tokens",
             )
-        if self.width is not None:
-            members["size"] = f"{self.width}x{self.height}"
-        return validated(ImageBody, members)
+        return self.max_completion_tokens
+
+    def _num_logprobs(self) -> int | None:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise InvalidRequestError(
+                "'top_logprobs' needs 'logprobs': true.", param="top_logprobs"
+            )
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    def _refuse_not_served(self) -> None:
+        members = self.model_extra or {}
+        calls_nothing = members.get("tool_choice") == "none"
+        for name, reason in _NOT_SERVED.items():
+            if members.get(name) and not (name == "tools" and calls_nothing):
+                raise InvalidRequestError(f"'{name}' is not supported here. {reason}", param=name)
+        format = self.response_format
+        if format is not None and (not isinstance(format, Mapping) or format.get("type") != "text"):
+            raise InvalidRequestError(
+                "Invalid 'response_format': answers follow no schema. It must be"
+                " {'type': 'text'}, or be left out.",
+                param="response_format",
+            )
+        if wrong := [name for name in self.modalities or () if name != "text"]:
+            raise InvalidRequestError(
+                f"Invalid 'modalities': '{shortened(wrong[0])}'. This model answers with text.",
+                param="modalities",
+            )

@@ -2,9 +2,11 @@
 
 It has every part of a real text-to-speech model, in a few lines of numpy: a prompter, a runner that
 steps many requests at once, sampling by seed, and a codec that carries its phase from frame to
-frame. Its other tasks draw images and videos: a text encoder, a denoiser, and a decoder of latents.
+frame. It chats too: a language model of bytes. Its other tasks draw images and videos: a text
+encoder, a denoiser, and a decoder of latents.
 """
 
+from antiphon.chat_types import ChatRequest
 from antiphon.models.spec import Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import ImageRequest, Sampling, SpeechRequest, VideoRequest
 
@@ -56,6 +58,19 @@ FAMILY = Family(
                 ),
             ),
             sampling=Sampling(temperature=0.5, max_frames=2000),
+        ),
+        "chat": Task(
+            request=ChatRequest,
+            prompter=Ref(f"{_HERE}.chat:ToyChatPrompter"),
+            pipeline=(
+                StageSpec(
+                    "chatter",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.TEXT,
+                    ItemKind.TOKENS,
+                    Ref(f"{_HERE}.chatter:ToyChatRunner"),
+                ),
+            ),
         ),
         "image": Task(
             request=ImageRequest,

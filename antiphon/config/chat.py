@@ -1,0 +1,20 @@
+"""What the chat API accepts."""
+
+from pydantic import Field
+
+from antiphon.config.base import SettingsSection
+
+OPENAI_CHAT_MODELS = ("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-3.5-turbo")
+
+
+class ChatSettings(SettingsSection):
+    """What the chat API accepts."""
+
+    max_input_characters: int = Field(
+        1_000_000, ge=1, description="Longest conversation, all messages together."
+    )
+    max_choices: int = Field(8, ge=1, description="Most answers of one request.")
+    model_aliases: dict[str, str] = Field(
+        default_factory=lambda: dict.fromkeys(OPENAI_CHAT_MODELS, "default"),
+        description="Further names of models; 'default' is the first one that chats.",
+    )

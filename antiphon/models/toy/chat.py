@@ -1,0 +1,74 @@
+"""The toy's chats: it says what the last message says, byte by byte, and babbles when it is hot."""
+
+from dataclasses import dataclass
+
+from antiphon.chat_types import ChatRequest, ChatSampling, Message
+from antiphon.models.base import Prompt
+from antiphon.models.chat_spec import ChatCapabilities, answer_limit
+from antiphon.models.spec import LoadContext
+from antiphon.models.toy.vocabulary import VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
+from antiphon.types import Sampling
+
+_OPENING = "You said: "
+MAX_POSITIONS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ToyDialogue:
+    """What the toy reads.
+
+    Attributes:
+        read: tokens of the conversation.
+        likely: tokens of the answer that it is inclined to, without its end.
+        sampling: with no field left out.
+    """
+
+    read: tuple[int, ...]
+    likely: tuple[int, ...]
+    sampling: ChatSampling
+
+
+class ToyChatPrompter:
+    """Builds prompts of bytes; each message is a line that begins with its role."""
+
+    capabilities = ChatCapabilities(
+        sample_request=ChatRequest((Message("user", "ready"),), max_tokens=4),
+        sampling=ChatSampling(
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            min_p=0.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
+            repetition_penalty=1.0,
+            logit_bias={},
+        ),
+        max_positions=MAX_POSITIONS,
+        vocab_size=VOCAB_SIZE,
+    )
+
+    def __init__(self, context: LoadContext) -> None:
+        """Nothing to load."""
+
+    def build(self, request: ChatRequest, seed: int) -> Prompt:
+        """Build the prompt of an answer; raises InvalidRequestError if it does not fit."""
+        lines = (f"{message.role}: {message.content}\n" for message in request.messages)
+        read = tokens_of("".join(lines) + "assistant: ")
+        return Prompt(
+            data=ToyDialogue(
+                read=read,
+                likely=tokens_of(_OPENING + request.messages[-1].content),
+                sampling=request.sampling.with_defaults(self.capabilities.sampling),
+            ),
+            num_tokens=len(read),
+            seed=seed,
+            sampling=Sampling(max_frames=answer_limit(request, len(read), MAX_POSITIONS)),
+            num_positions=len(read),
+            position_keys=read,
+        )
+
+    def detokenizer(self) -> Utf8Detokenizer:
+        return Utf8Detokenizer()
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes_of(token)

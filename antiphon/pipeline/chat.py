@@ -1,0 +1,212 @@
+"""Answers in chats: requests are checked, prompts built, stages opened, tokens become text."""
+
+import math
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import fields
+
+from antiphon.chat_types import ChatRequest, ChatSampling, ChatStream
+from antiphon.concurrency import Workers
+from antiphon.config.chat import ChatSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.base import StageRequest
+from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
+from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
+from antiphon.pipeline.chat_text import AnswerText
+from antiphon.pipeline.model_directory import ModelDirectory
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.telemetry.metrics import Metrics
+from antiphon.types import Ended, FrameReady, Usage, new_seed
+
+CHAT = "chat"
+
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 1000
+MAX_LOGIT_BIAS = 100.0
+
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0.0, 2.0),
+    "top_p": (1e-6, 1.0),  # of 0 no token would be left
+    "top_k": (0, 2**31 - 1),
+    "min_p": (0.0, 1.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+    "repetition_penalty": (0.01, 10.0),
+}
+"""Of `ChatSampling`, both ends allowed."""
+
+
+class ChatModel(LoadedTask):
+    """A model that is ready to answer."""
+
+    prompter: ChatPrompter
+
+    @property
+    def capabilities(self) -> ChatCapabilities:
+        """What the loaded checkpoint can do."""
+        return self.prompter.capabilities
+
+
+class Chats:
+    """Answers with the served models."""
+
+    def __init__(
+        self,
+        models: Mapping[str, ChatModel],
+        settings: ChatSettings,
+        metrics: Metrics | None = None,
+        others: Mapping[str, str] | None = None,
+    ) -> None:
+        """Serve ``models`` by the name that requests use; the first one is the default.
+
+        Args:
+            models: possibly none.
+            settings: of the chat API.
+            metrics: measure the answers.
+            others: what served models do that do not chat, by their names.
+        """
+        self.models = models
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self._directory = ModelDirectory(models, settings.model_aliases, "chats", others)
+        self._workers = Workers("chats")
+
+    def model(self, name: str | None) -> ChatModel:
+        """Return the served model of this name or alias.
+
+        Raises:
+            UnknownModelError: there is none.
+            UnservedTaskError: there is, but it has another task.
+        """
+        return self._directory.find(name)
+
+    def check(self, request: ChatRequest) -> ChatModel:
+        """Return the model that is to answer; does no work.
+
+        Raises:
+            InvalidRequestError: it cannot answer that; names the field and what is allowed.
+        """
+        model = self.model(request.model)
+        _check_messages(request, self.settings.max_input_characters)
+        _check_limits(request)
+        _check_sampling(request.sampling, model.capabilities)
+        _check_logprobs(request.num_logprobs, model)
+        return model
+
+    def stream(self, request: ChatRequest) -> ChatStream:
+        """Write one answer: text as it becomes certain, then one `Ended`.
+
+        Closing the stream stops the model within one step and frees all that it held.
+
+        Raises:
+            InvalidRequestError: here, or before the first item; names the field and what is
+                allowed.
+            OverloadedError: before the first item: too much is under way.
+            EngineError: the model failed.
+        """
+        return self._written(request, self.check(request))
+
+    async def _written(self, request: ChatRequest, model: ChatModel) -> ChatStream:
+        seed = new_seed() if request.seed is None else request.seed
+        with self.metrics.observe_chat(model.name) as stats:
+            prompt = await self._workers.run(model.prompter.build, request, seed)
+            text = AnswerText(model.prompter, request.stop, request.num_logprobs)
+            ended: Ended | None = None
+            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
+            async with aclosing(model.open(stage_request)) as items:
+                async for item in items:
+                    if isinstance(item, FrameReady):
+                        stats.see_token()
+                        if (delta := text.push(TokenFrame.of(item.frame))) is not None:
+                            yield delta
+                        if text.is_stopped:
+                            ended = Ended("stop")
+                            break  # closes the stages, which stops the model
+                    elif isinstance(item, Ended):
+                        ended = item
+            assert ended is not None, "a stream has an end"
+            if (rest := text.flush()) is not None:
+                yield rest
+            ended = Ended(ended.reason, Usage(prompt.num_tokens, stats.num_tokens))
+            stats.end(ended)
+            yield ended
+
+    def close(self) -> None:
+        """Stop the worker threads."""
+        self._workers.close()
+
+
+def _check_messages(request: ChatRequest, max_characters: int) -> None:
+    if not request.messages:
+        raise InvalidRequestError("Invalid 'messages': there are none.", param="messages")
+    check_members(
+        {
+            "messages": [message.content for message in request.messages],
+            "stop": request.stop,
+        }
+    )
+    num_characters = sum(len(message.content) for message in request.messages)
+    if num_characters > max_characters:
+        raise InvalidRequestError(
+            f"Invalid 'messages': {num_characters} characters; at most {max_characters} are"
+            " allowed.",
+            param="messages",
+            code="string_above_max_length",
+        )
+
+
+def _check_limits(request: ChatRequest) -> None:
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise InvalidRequestError(
+            f"Invalid 'max_tokens': {request.max_tokens}. It must be at least 1.",
+            param="max_tokens",
+        )
+    if len(request.stop) > MAX_STOPS:
+        raise InvalidRequestError(
+            f"Invalid 'stop': {len(request.stop)} strings; at most {MAX_STOPS} are allowed.",
+            param="stop",
+        )
+    if not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in request.stop):
+        raise InvalidRequestError(
+            f"Invalid 'stop': each must have 1 to {MAX_STOP_CHARACTERS} characters.", param="stop"
+        )
+
+
+def _check_sampling(sampling: ChatSampling, capabilities: ChatCapabilities) -> None:
+    for each in fields(sampling):
+        value = getattr(sampling, each.name)
+        if value is None or each.name not in _RANGES:
+            continue
+        low, high = _RANGES[each.name]
+        if not (math.isfinite(value) and low <= value <= high):
+            raise InvalidRequestError(
+                f"Invalid '{each.name}': {value:g}. Allowed: {low:g} to {high:g}.", param=each.name
+            )
+    for token, bias in (sampling.logit_bias or {}).items():
+        if not 0 <= token < capabilities.vocab_size:
+            raise InvalidRequestError(
+                f"Invalid 'logit_bias': there is no token {token}. Allowed: 0 to"
+                f" {capabilities.vocab_size - 1}.",
+                param="logit_bias",
+            )
+        if not abs(bias) <= MAX_LOGIT_BIAS:
+            raise InvalidRequestError(
+                f"Invalid 'logit_bias': {bias:g}. Allowed: -{MAX_LOGIT_BIAS:g} to"
+                f" {MAX_LOGIT_BIAS:g}.",
+                param="logit_bias",
+            )
+
+
+def _check_logprobs(num_logprobs: int | None, model: ChatModel) -> None:
+    if num_logprobs is None:
+        return
+    if not model.capabilities.logprobs:
+        raise InvalidRequestError(
+            f"The model '{model.name}' tells no 'logprobs': leave it out.", param="logprobs"
+        )
+    if not 0 <= num_logprobs <= MAX_LOGPROBS:
+        raise InvalidRequestError(
+            f"Invalid 'top_logprobs': {num_logprobs}. Allowed: 0 to {MAX_LOGPROBS}.",
+            param="top_logprobs",
+        )

@@ -1,0 +1,126 @@
+"""From tokens to the text of an answer: characters are whole, and it ends before a stop string."""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from antiphon.chat_types import TextDelta, TokenLogprob
+from antiphon.models.chat_spec import ChatPrompter
+from antiphon.models.token_frame import TokenFrame
+
+_LEAST_LOGPROB = -9999.0
+"""What OpenAI says of tokens that are as good as impossible; JSON has no infinity."""
+
+
+class StopSearch:
+    """Finds the first of several strings in a text that arrives in pieces."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """Look for ``stops``, none of which is empty."""
+        self._stops = tuple(stops)
+        self._held = ""
+        self.is_found = False
+
+    def push(self, text: str) -> str:
+        """Return the text that can be no part of a stop string; it ends before the first one."""
+        if self.is_found:
+            return ""
+        self._held += text
+        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        self.is_found = bool(found)
+        end = min(found) if found else len(self._held) - self._num_uncertain()
+        certain, self._held = self._held[:end], self._held[end:]
+        return certain
+
+    def flush(self) -> str:
+        """Return what is held at the end of the text."""
+        held, self._held = self._held, ""
+        return "" if self.is_found else held
+
+    def _num_uncertain(self) -> int:
+        """Return how long the longest end of the text is with which a stop string begins."""
+        longest = max((len(stop) - 1 for stop in self._stops), default=0)
+        for length in range(min(longest, len(self._held)), 0, -1):
+            if any(stop.startswith(self._held[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A token of which the text has not been told yet.
+
+    Attributes:
+        begin: characters of the answer before it.
+        logprob: ``None``: none was asked for.
+    """
+
+    begin: int
+    logprob: TokenLogprob | None
+
+
+class AnswerText:
+    """Makes the deltas of one answer."""
+
+    def __init__(
+        self, prompter: ChatPrompter, stops: Sequence[str], num_logprobs: int | None
+    ) -> None:
+        """Begin.
+
+        Args:
+            prompter: of the model.
+            stops: strings before which the answer ends.
+            num_logprobs: as of `ChatRequest`.
+        """
+        self._prompter = prompter
+        self._detokenizer = prompter.detokenizer()
+        self._search = StopSearch(stops)
+        self._num_logprobs = num_logprobs
+        self._tokens: deque[_Written] = deque()
+        self._num_read = 0  # characters that the tokens so far are
+        self._num_told = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop string was found: nothing follows."""
+        return self._search.is_found
+
+    def push(self, frame: TokenFrame) -> TextDelta | None:
+        """Take a token; return what has become certain by it."""
+        text = self._detokenizer.push(frame.token)
+        self._tokens.append(_Written(self._num_read, self._logprob(frame)))
+        self._num_read += len(text)
+        return self._told(self._search.push(text))
+
+    def flush(self) -> TextDelta | None:
+        """Return the rest, at the end of the answer."""
+        text = self._search.push(self._detokenizer.flush()) + self._search.flush()
+        return self._told(text, is_last=True)
+
+    def _told(self, text: str, *, is_last: bool = False) -> TextDelta | None:
+        """Return text, and the tokens that begin in it or before it."""
+        self._num_told += len(text)
+        told = []
+        if text or is_last:
+            is_whole = is_last and not self.is_stopped
+            while self._tokens and (is_whole or self._tokens[0].begin < self._num_told):
+                told.append(self._tokens.popleft())
+        logprobs = tuple(each.logprob for each in told if each.logprob is not None)
+        return TextDelta(text, len(told), logprobs) if text or logprobs else None
+
+    def _logprob(self, frame: TokenFrame) -> TokenLogprob | None:
+        if self._num_logprobs is None:
+            return None
+        pairs = zip(frame.top_tokens, frame.top_logprobs, strict=True)
+        top = tuple(
+            self._said(int(token), float(logprob))
+            for token, logprob in list(pairs)[: self._num_logprobs]
+            if token >= 0
+        )
+        return self._said(frame.token, frame.logprob, top)
+
+    def _said(self, token: int, logprob: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+        content = self._prompter.token_bytes(token)
+        finite = logprob if math.isfinite(logprob) else _LEAST_LOGPROB
+        return TokenLogprob(content.decode(errors="replace"), content, finite, top)

@@ -1,0 +1,117 @@
+"""What is measured of answers in chats, and its metrics."""
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from antiphon.errors import InvalidRequestError, OverloadedError
+from antiphon.types import Ended, FinishReason, Usage
+
+_LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_RATE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class AnswerStats:
+    """Times an answer.
+
+    Attributes:
+        first_token_s: from the request to the first token; ``None`` before that.
+        num_tokens: so far.
+        usage: known at the end.
+        reason: why it ended; ``None`` before that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start now."""
+        self._clock = clock
+        self._began_s = clock()
+        self.first_token_s: float | None = None
+        self.num_tokens = 0
+        self.usage = Usage()
+        self.reason: FinishReason | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock() - self._began_s
+
+    def see_token(self) -> None:
+        """Note that a token has come."""
+        if self.first_token_s is None:
+            self.first_token_s = self.elapsed_s
+        self.num_tokens += 1
+
+    def end(self, ended: Ended) -> None:
+        """The answer is complete."""
+        self.usage, self.reason = ended.usage, ended.reason
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens after the first one, a second; ``None``: there are none."""
+        if self.first_token_s is None or self.num_tokens < 2:
+            return None
+        duration_s = self.elapsed_s - self.first_token_s
+        return (self.num_tokens - 1) / duration_s if duration_s > 0 else None
+
+
+class ChatMetrics:
+    """The metrics of chats."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("model",)
+        self._active = Gauge(
+            "antiphon_chat_active",
+            "Answers that are being written.",
+            labels,
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+        def counter(name: str, text: str, *more: str) -> Counter:
+            return Counter(f"antiphon_chat_{name}", text, (*labels, *more), registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            name = f"antiphon_chat_{name}"
+            return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
+        self._ended = counter("ended", "Answers that ended, by reason.", "reason")
+        self._prompt_tokens = counter("prompt_tokens", "Tokens read.")
+        self._tokens = counter("tokens", "Tokens written.")
+        text = "From the request to the first token of its answer."
+        self._first_s = histogram("first_token_seconds", text, _LATENCY_BUCKETS_S)
+        text = "Tokens of an answer after its first, a second."
+        self._rate = histogram("tokens_per_second", text, _RATE_BUCKETS)
+
+    @contextmanager
+    def observe(self, model: str) -> Generator[AnswerStats, None, None]:
+        """Measure an answer; the block reports its tokens and its end.
+
+        Args:
+            model: its served name.
+        """
+        stats = AnswerStats()
+        reason = "error"
+        self._active.labels(model).inc()
+        try:
+            yield stats
+        except (GeneratorExit, asyncio.CancelledError):
+            reason = "abort"
+            raise
+        except (InvalidRequestError, OverloadedError):
+            reason = "refused"  # no failure of the server: it must not alarm anybody
+            raise
+        finally:
+            self._active.labels(model).dec()
+            self._record(model, stats, stats.reason or reason)
+
+    def _record(self, model: str, stats: AnswerStats, reason: str) -> None:
+        self._ended.labels(model, reason).inc()
+        self._prompt_tokens.labels(model).inc(stats.usage.input_tokens)
+        self._tokens.labels(model).inc(stats.num_tokens)
+        if stats.first_token_s is not None:
+            self._first_s.labels(model).observe(stats.first_token_s)
+        if (rate := stats.tokens_per_s) is not None:
+            self._rate.labels(model).observe(rate)
