@@ -1,5 +1,6 @@
 """What a checkpoint's directory holds, in the official layout or in that of the ONNX export."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ _NETWORKS = (  # the first one that is there
     *("model.onnx", "model_quantized.onnx", "model_q8f16.onnx", "model_uint8.onnx"),
     *("model_fp16.onnx", "model_uint8f16.onnx", "model_q4.onnx", "model_q4f16.onnx"),
 )
+_VOICE_NAME = re.compile(r"\w+")
 _BOPOMOFO = "ㄅ"
 
 
@@ -84,7 +86,16 @@ def _network(path: Path) -> Path | None:
 
 
 def _voices(path: Path) -> Mapping[str, Path]:
-    """Return the files of voices; of two of one name the one that needs no PyTorch."""
+    """Return the files of voices; of two of one name the one that needs no PyTorch.
+
+    Raises:
+        ModelLoadError: nobody could name one of them.
+    """
     files = [*(path / "voices").glob("*.pt"), *(path / "voices").glob("*.bin")]
     found = {file.stem: file for file in files}
+    if unusable := next((each for each in found if not _VOICE_NAME.fullmatch(each)), None):
+        raise ModelLoadError(
+            f"{found[unusable]}: a voice's name has letters, digits and '_' only, since mixes are"
+            " written with other signs. Rename the file."
+        )
     return MappingProxyType({name: found[name] for name in sorted(found)})

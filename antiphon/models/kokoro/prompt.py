@@ -58,9 +58,11 @@ class KokoroPrompter:
 
     def named_voice(self, name: str) -> Voice | None:
         """Return a mix, or a voice whose own language cannot be read here; ``None`` if unknown."""
-        name = "".join(name.casefold().split())
-        parts = parse_mix(name)
-        return describe(name) if all(part.name in self._voices for part in parts) else None
+        name = "".join(name.split())
+        for spelling in (name, name.casefold()):
+            if all(part.name in self._voices for part in parse_mix(spelling)):
+                return describe(spelling)
+        return None
 
     def check_text(self, text: str, voice: Voice, language: str | None = None) -> TextCheck:
         """Return what has no reading in the request's language, or else the voice's."""

@@ -30,7 +30,7 @@ CHINESE_PACKAGES = (
 )
 """Modules that must be there, and what people call them."""
 
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff"
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U000323af"
 _SENTENCE_END = re.compile(r"(?<=[。！？!?…])(?![。！？!?…”’」』）)])|(?<=\.)\s+|\n+")
 _TOKEN = re.compile(
     rf"(?P<han>[{_HAN}]+)|(?P<latin>[^\W\d_{_HAN}]+(?:['’][^\W\d_]+)*)|(?P<sign>\S)"
@@ -69,7 +69,7 @@ class ChineseReader:
         self._ids = ids
         self._english = english
         self._max_phonemes = max_phonemes
-        self._unspoken = UnspokenFinder(self.pronounce)
+        self._unspoken = UnspokenFinder(self.pronounce, own_script="CJK")
 
     def check(self, text: str) -> TextCheck:
         """Return what of a text has no reading."""
@@ -140,7 +140,7 @@ def _written_out(text: str) -> str:
 
     plain = "".join(
         str(unicodedata.decimal(each)) if each.isdecimal() else each
-        for each in unicodedata.normalize("NFC", text)
+        for each in unicodedata.normalize("NFC", text).replace("〇", "零")
     )
     plain = _LONG_NUMBER.sub(lambda digits: _digit_by_digit(digits.group()), plain)
     with suppress(ValueError, UserWarning):  # it knows not all that looks like a number

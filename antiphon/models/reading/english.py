@@ -1,6 +1,7 @@
 """English text to phonemes, whatever the text; what cannot be read is left out, and reported."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -16,6 +17,9 @@ from antiphon.models.reading.unspoken import UnspokenFinder
 _LONG_WORD_PART = re.compile(r"(\S{32,63}[^\w\s]|\S{64})(?=\S)")
 # The dictionary reads a currency before its number only.
 _CURRENCY_LAST = re.compile(r"(?<![$€£¥₹\d.,])(\d(?:[\d.,]*\d)?) ?([$€£¥₹])(?![\w$€£¥₹])")
+_CASED = ("Lu", "Ll", "Lt")
+_KNOWN_SCRIPTS = ("LATIN", "GREEK")
+_WORD_BREAK = "\u200b"
 _MADE_UP_WORD = "zorblewick"
 
 
@@ -104,8 +108,29 @@ class EnglishReader:
 
 
 def _readable(text: str) -> str:
-    """Return a text with currencies before their numbers, and long words in parts."""
-    return _LONG_WORD_PART.sub(r"\1 ", _currency_first(text))
+    """Return a text in plain letters, currencies before their numbers, and long words in parts."""
+    plain = text if text.isascii() else "".join(map(_plain, text))
+    return _LONG_WORD_PART.sub(r"\1 ", _currency_first(plain))
+
+
+@lru_cache(maxsize=4096)
+def _plain(character: str) -> str:
+    """Return what is read for a character that the dictionary knows in another form only.
+
+    A letter in a style of its own (full width, bold, a ligature) is that letter. Others with
+    capitals than Latin and Greek ones are left out: some of them the dictionary would take for
+    names of letters, and make a noise of the word. Marks of format (byte order, soft hyphens)
+    are no part of a word.
+    """
+    category = unicodedata.category(character)
+    if category == "Cf":
+        return " " if character == _WORD_BREAK else ""
+    if category not in _CASED or character.isascii():
+        return character
+    plain = unicodedata.normalize("NFKC", character)
+    if plain.isascii():
+        return plain
+    return character if unicodedata.name(plain[0], "").startswith(_KNOWN_SCRIPTS) else " "
 
 
 def _currency_first(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds what a text has that an English reading leaves out: other scripts, some signs, emoji.
+"""Finds what a text has that a reading leaves out: other scripts, some signs, emoji.
 
 Letters are judged by themselves, digits and signs with what stands beside them: ``$5`` is read,
 ``$`` alone is not. Punctuation is never spoken, and never missed.
@@ -26,9 +26,16 @@ class _Kind(Enum):
 class UnspokenFinder:
     """Knows what one accent cannot read; may be called from any thread."""
 
-    def __init__(self, pronounce: Callable[[str], str]) -> None:
-        """Judge by ``pronounce``, which returns the phonemes of a text."""
+    def __init__(self, pronounce: Callable[[str], str], own_script: str = "") -> None:
+        """Judge by ``pronounce``.
+
+        Args:
+            pronounce: returns the phonemes of a text.
+            own_script: first word of Unicode's names of characters that are judged one by one,
+                since the reader knows many of them, and not all.
+        """
         self._pronounce = pronounce
+        self._own_script = own_script
         self._kinds: dict[str, _Kind] = {}
 
     def check(self, text: str) -> TextCheck:
@@ -56,10 +63,10 @@ class UnspokenFinder:
             return _Kind.JOINER
         if category[0] not in "LNS":
             return _Kind.SILENT
-        if category == "Lo":  # a script without capital letters: all of it is read, or nothing
-            return self._judged(
-                unicodedata.name(character, "").partition(" ")[0], "", character, ""
-            )
+        if category == "Lo":  # a foreign script without capital letters is read or not as a whole
+            script = unicodedata.name(character, "").partition(" ")[0]
+            key = character if script == self._own_script else script
+            return self._judged(key, "", character, "")
         if category[0] == "L":
             return self._judged(character, "", character, "")
         before = _like(text[place - 1 : place] if place else "")

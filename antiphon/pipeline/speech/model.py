@@ -1,6 +1,6 @@
 """A model that is loaded for the task of speech, and the voices that it has."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from antiphon.fabric.model_pool import ModelPool
 from antiphon.models.base import Prompt, Prompter, VoiceNaming
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.placement.model_placement import ModelPlacement
 from antiphon.types import LoadProgress, SpeechRequest, Voice
 
@@ -89,6 +90,11 @@ class SpeechModel(LoadedTask):
         if name is not None and isinstance(self.prompter, VoiceNaming):
             return self.prompter.named_voice(name)
         return None
+
+    def spellings(self, name: str | None) -> Iterator[str | None]:
+        """Yield a voice's name, and others that it may stand for, the likeliest first."""
+        yield name
+        yield from other_spellings(name, of_mixes=not isinstance(self.prompter, VoiceNaming))
 
     def nameless_voice(
         self, request: SpeechRequest, aliases: Mapping[str, str], uploaded: Iterable[str] = ()

@@ -25,7 +25,6 @@ from antiphon.pipeline.speech.segmenter import (
 from antiphon.pipeline.speech.synthesis import Synthesis, SynthesisContext
 from antiphon.pipeline.speech.text_plan import TextPlanner
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.speech.voice_spellings import other_spellings
 from antiphon.pipeline.speech.well_formed import check_unicode
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import SpeechRequest, SpeechStream, Voice, new_seed
@@ -189,7 +188,7 @@ class Speech:
             return request, voice
         if self.uploaded is None:
             return request, self._own_voice(request, model)
-        for name in (request.voice, *other_spellings(request.voice)):
+        for name in model.spellings(request.voice):
             if (voice := model.own_voice(name, aliases)) is not None:
                 return request, voice
             if await self.uploaded.has(name, aliases):
@@ -253,7 +252,7 @@ class Speech:
             UnknownVoiceError: there is none.
         """
         aliases = self.settings.voice_aliases
-        for each in (request.voice, *other_spellings(request.voice)):
+        for each in model.spellings(request.voice):
             if (voice := model.own_voice(each, aliases)) is not None:
                 return voice
         return model.nameless_voice(request, aliases)

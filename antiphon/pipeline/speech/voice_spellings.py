@@ -13,14 +13,21 @@ _WEIGHT = re.compile(r"\(\s*[0-9]*\.?[0-9]+\s*\)$")
 _PREFIX = re.compile(r"[a-z][fm]_(?=\w)", re.IGNORECASE)
 
 
-def other_spellings(name: str | None) -> Iterator[str]:
+def other_spellings(name: str | None, *, of_mixes: bool = True) -> Iterator[str]:
     """Yield names that may be meant by one that is unknown, the likeliest first.
 
     Of a mix, these are its voices in their order; of each, its last part after the whole.
+
+    Args:
+        name: that a client has said.
+        of_mixes: whether a voice may speak for a mix; not so where voices are mixed.
     """
     if name is None or len(name) > MAX_CHARACTERS:
         return
-    for part in _BETWEEN.split(name):
+    parts = _BETWEEN.split(name)
+    if len(parts) > 1 and not of_mixes:
+        return
+    for part in parts:
         voice = _WEIGHT.sub("", part.strip()).strip()
         short = _PREFIX.sub("", voice, count=1)
         yield from (each for each in dict.fromkeys((voice, short)) if each and each != name)

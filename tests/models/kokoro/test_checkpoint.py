@@ -50,3 +50,11 @@ def test_other_phonemes_are_refused(official: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(ModelLoadError, match=r"v1\.1"):
         read_checkpoint(tmp_path)
+
+
+def test_a_voice_that_nobody_could_name_is_refused(official: Path, tmp_path: Path) -> None:
+    shutil.copytree(official, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "voices" / "af-mine.bin").write_bytes(b"\0" * 1024)
+    with pytest.raises(ModelLoadError, match="af-mine"):
+        read_checkpoint(tmp_path)
+    assert inspect(tmp_path).problems

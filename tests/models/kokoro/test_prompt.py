@@ -1,5 +1,6 @@
 """Requests become phonemes in the voice's language, or are refused with what would help."""
 
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,6 +56,14 @@ def test_mixes_are_voices(prompter: KokoroPrompter) -> None:
     assert prompter.named_voice("af_heart+nobody") is None
     with pytest.raises(UnknownVoiceError):
         prompter.build(SpeechRequest(TEXT), Voice(id="nobody", name=""), 1)
+
+
+def test_voices_of_one_s_own_may_have_capitals(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    shutil.copy(tmp_path / "voices" / "af_sky.bin", tmp_path / "voices" / "af_Mine.bin")
+    prompter = KokoroPrompter(LoadContext(path=tmp_path))
+    assert built(prompter, "af_Mine").voice == "af_Mine"
+    assert built(prompter, "af_Mine(2)+af_sky").voice == "af_Mine(2)+af_sky"
 
 
 def test_a_language_that_cannot_be_read_is_refused_unless_another_is_said(

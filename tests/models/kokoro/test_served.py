@@ -61,6 +61,8 @@ def test_the_language_is_the_voice_s_or_the_request_s(client: httpx.Client) -> N
     ("fields", "status", "param"),
     [
         ({"voice": "af_nobody"}, 404, "voice"),
+        ({"voice": "af_heart+af_nobody"}, 404, "voice"),
+        ({"voice": "af_heart(0)+af_sky(0)"}, 404, "voice"),
         ({"voice": "jf_alpha"}, 400, "voice"),
         ({"lang_code": "j"}, 400, "lang_code"),
         ({"language": "klingon"}, 400, "language"),

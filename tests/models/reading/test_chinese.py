@@ -57,3 +57,13 @@ def test_what_is_left_out_is_known(reader: ChineseReader) -> None:
     check = reader.check("😀你好 hello が")
     assert check.is_spoken
     assert check.unspoken == ("😀", "が")
+
+
+def test_a_rare_character_says_nothing_about_others(reader: ChineseReader) -> None:
+    assert not reader.check("\U00020bb7").is_spoken
+    assert reader.check("你好").unspoken == ()
+    assert reader.check("你\U00020bb7好").unspoken == ("\U00020bb7",)
+
+
+def test_a_round_zero_is_read(reader: ChineseReader) -> None:
+    assert reader.pronounce("二〇一") == reader.pronounce("二零一")

@@ -89,6 +89,7 @@ def test_splits_at_clauses_then_at_spaces_then_anywhere() -> None:
         ("Hello你好there, 世界。", ("你好", "世界")),
         ("A 👍🏽 and a 👨\u200d👩\u200d👧 🇩🇪", ("👍🏽", "👨\u200d👩\u200d👧", "🇩🇪")),
         ("$ is a sign, 日本語 a language", ("$", "日本語")),
+        ("Hello Привет there, გამარჯობა", ("Привет", "გამარჯობა")),
     ],
 )
 def test_what_is_left_out_is_known(text: str, unspoken: tuple[str, ...]) -> None:
@@ -106,3 +107,12 @@ def test_a_text_without_a_reading_is_known(text: str, is_missed: bool) -> None:
 
 def test_a_currency_is_read_wherever_it_stands() -> None:
     assert read("It is 5 €.") == read("It is 5€.") == read("It is €5.")
+
+
+@pytest.mark.parametrize("text", ["ｚｏｒｂｌ", "𝔃𝓸𝓻𝓫𝓵", "\ufeffzorbl", "zor\u00adbl"])
+def test_letters_in_another_form_are_these_letters(text: str) -> None:
+    assert read(text) == read("zorbl")
+
+
+def test_words_in_a_script_that_is_left_out_make_no_noise() -> None:
+    assert read("Hello Здравствуйте there") == read("Hello there")

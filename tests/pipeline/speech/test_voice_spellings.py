@@ -42,6 +42,8 @@ T = TypeVar("T")
 )
 def test_spellings(name: str | None, expected: list[str]) -> None:
     assert list(other_spellings(name)) == expected
+    if name is not None and "+" in name:
+        assert list(other_spellings(name, of_mixes=False)) == []
 
 
 @given(st.text(st.sampled_from("af_m+-()12. "), max_size=30))
