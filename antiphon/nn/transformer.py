@@ -137,10 +137,9 @@ class Transformer:
 
     @property
     def has_biases(self) -> bool:
-        """Whether any product has a bias; fused products have none."""
+        """Whether a product that is fused with what follows has a bias; they take none."""
         linears = (
-            (each.query_key_value, each.output, each.feed_forward.gate_up, each.feed_forward.down)
-            for each in self.layers
+            (each.output, each.feed_forward.gate_up, each.feed_forward.down) for each in self.layers
         )
         return any(linear.bias is not None for layer in linears for linear in layer)
 
@@ -208,6 +207,8 @@ class Transformer:
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             epsilon, middle_norm = layer.attention_norm.epsilon, layer.feed_forward_norm
             joined = product.normed(states, layer.query_key_value.weight, epsilon)
+            if layer.query_key_value.bias is not None:
+                joined = joined + layer.query_key_value.bias
             joined = joined.view(-1, num_positions, joined.shape[1])
             attended = attend(index, joined, layer.heads, rotation).flatten(0, 1)
             states = product.added(states.states, attended, layer.output.weight, middle_norm.weight)
