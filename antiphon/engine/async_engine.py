@@ -234,7 +234,8 @@ class AsyncEngine:
     def _next_command(self) -> _Command:
         """Wait for a command, or a step's end; check integrity once while the engine is idle."""
         if self._core.awaited is not None:
-            return self._commands.get()
+            with self._status.step():  # a device that hangs in its last step is noticed too
+                return self._commands.get()
         self._publish_stats(is_idle=True)
         try:
             return self._commands.get(timeout=_IDLE_S)

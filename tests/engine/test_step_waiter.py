@@ -13,6 +13,7 @@ from antiphon.engine.cost_model import CostModel
 from antiphon.engine.plan import StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep
 from antiphon.engine.step_waiter import StepWaiter
+from antiphon.telemetry.stage_status import StageStatus
 from antiphon.types import FrameReady
 from tests.engine.test_async_engine import CountingRunner, prompt, until
 
@@ -123,6 +124,30 @@ def test_the_next_step_is_launched_when_one_ends_however_long_it_should_take(
             for step in runner.steps:
                 step.over.set()
         await until(lambda: not runner.slots)
+        await engine.close()
+        assert engine.failure is None
+
+    asyncio.run(main())
+
+
+def test_a_step_is_told_to_be_under_way_while_there_is_nothing_else_to_do() -> None:
+    """Or nobody would notice that the device hangs in it."""
+    is_under_way: list[bool] = []
+
+    def note(status: StageStatus) -> None:
+        if is_under_way[-1:] != [now := status.step_began_s is not None]:
+            is_under_way.append(now)
+
+    async def main() -> None:
+        runner = HeldRunner()
+        engine = AsyncEngine(runner, publish=note)
+        async with aclosing(engine.generate("open", prompt(9, num_frames_allowed=1))) as events:
+            first = asyncio.ensure_future(anext(events))
+            await until(lambda: is_under_way == [False, True, False, True])
+            runner.steps[-1].over.set()
+            assert await first == FrameReady(0)
+            await until(lambda: not is_under_way[-1])
+            runner.holds = False
         await engine.close()
         assert engine.failure is None
 
