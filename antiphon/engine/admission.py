@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
+from math import exp, inf
 from statistics import fmean
 from threading import Lock
 
@@ -126,6 +126,19 @@ class StandingLine:
         self._lasts_s = 0.0
         self._share = 0.0
 
+    def stands(self, now_s: float) -> bool:
+        """Whether the line stands, also a while after the last look: nobody looks at an idle one.
+
+        Args:
+            now_s: the time.
+        """
+        if not self.is_standing or self.turnover_s == 0.0:
+            return False
+        if self._lasts_s:
+            return True
+        passed_s = now_s - self._observed_s
+        return self._share * exp(-passed_s / self._span_s) >= _STANDING_UNTIL
+
     def observe(self, num_in_line: int, now_s: float) -> None:
         """Look at the line after a step is planned.
 
@@ -133,12 +146,13 @@ class StandingLine:
             num_in_line: live requests that this step does not begin.
             now_s: the time.
         """
+        self.is_standing = self.stands(now_s)
         passed_s = min(now_s - self._observed_s, _MAX_STEP_S)
         num_begun, self.num_in_line = max(self.num_in_line - num_in_line, 0), num_in_line
         self._observed_s = now_s
         if self.turnover_s == 0.0 or passed_s <= 0.0:
             return
-        turnover_s = max(self.turnover_s, _MIN_TURNOVER_S)
+        turnover_s = self._span_s
         self.rate_hz += (num_begun / passed_s - self.rate_hz) * passed_s / _RATE_S
         has_line = num_in_line > 0
         self._lasts_s = self._lasts_s + passed_s if has_line else 0.0
@@ -148,6 +162,10 @@ class StandingLine:
                 self.is_standing, self._share = True, 1.0
         elif self._share < _STANDING_UNTIL:
             self.is_standing = False
+
+    @property
+    def _span_s(self) -> float:
+        return max(self.turnover_s, _MIN_TURNOVER_S)
 
 
 class Admission:
@@ -184,7 +202,7 @@ class Admission:
             OverloadedError: says when a slot should be free.
         """
         forecast = self.forecast
-        if is_live and self.line.is_standing and self._limits.max_wait_s < inf:
+        if is_live and self.line.stands(now_s) and self._limits.max_wait_s < inf:
             num_too_many = self.line.num_in_line - self._max_standing_line(forecast)
             if num_too_many >= 0:
                 retry_after_s = self._retry_after_s(num_too_many, now_s)

@@ -151,9 +151,9 @@ class Scheduler:
 
     def abort(self, request_id: str) -> bool:
         """Drop a request wherever it is; return whether it was still open."""
-        if (request := self._by_id.get(request_id)) is not None:
-            self._end(request)
-        return request is not None
+        if is_open := request_id in self._by_id:
+            self._end(self._by_id[request_id])
+        return is_open
 
     @property
     def open_ids(self) -> tuple[str, ...]:
@@ -375,6 +375,7 @@ class Scheduler:
         self._end(request)
 
     def _end(self, request: EngineRequest) -> None:
+        self.admission.line.num_in_line -= self._slots.is_in_line(request)
         self._slots.free(request, Status.ENDED)
         self._with_pieces.pop(request.id, None)
         del self._by_id[request.id]

@@ -108,6 +108,11 @@ class SlotAllocator:
         """Listeners who wait for a slot, or hold one and wait for their prompt to be prefilled."""
         return self.waiting.num_live + sum([each.is_live for each in self.prefilling])
 
+    def is_in_line(self, request: EngineRequest) -> bool:
+        """Whether a request is one of `num_live_in_line`."""
+        is_waiting = request.status is Status.WAITING or request in self.prefilling
+        return request.is_live and is_waiting
+
     @property
     def may_start(self) -> bool:
         """Whether a request waits and could be given a slot, by preemption if need be."""

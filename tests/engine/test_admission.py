@@ -14,11 +14,14 @@ from antiphon.engine.admission import (
     live_capacity,
 )
 from antiphon.engine.cost_model import CostModel, StepShape
+from antiphon.engine.plan import CacheShape
 from antiphon.engine.request import EngineRequest
+from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import Sampling
-from tests.engine.strict_device import CODEC
+from tests.engine.strict_device import CODEC, Words
+from tests.engine.strict_device import prompt as strict_prompt
 
 LIMITS = AdmissionLimits(max_waiting=3, max_waiting_offline=9, max_wait_s=2.0)
 
@@ -96,6 +99,34 @@ def test_a_line_that_stands_is_kept_short_and_one_of_a_burst_is_not() -> None:
     stand(admission, num_in_line=0, rate_hz=0, until_s=8.0)
     admission.line.num_in_line = 20
     admission.check(84, 8.0, is_live=True)
+
+
+@pytest.mark.parametrize("is_anybody_left", [False, True])
+def test_a_line_does_not_stand_for_as_long_as_nobody_is_there(is_anybody_left: bool) -> None:
+    """An idle engine does not look at its line; those who come next find one that is free."""
+    admission = Admission(64, AdmissionLimits(max_waiting=100, max_wait_s=2.0))
+    admission.expect(Forecast(64, tuple(0.01 * number for number in range(64)), step_s=0.01))
+    stand(admission, num_in_line=20, rate_hz=100, until_s=3.0)
+    admission.line.observe(0, 3.01)  # all but the long ones, who wait for text, go away
+    admission.line.num_in_line = 20
+    assert refused_for_s(admission, 20, 3.02) > 0.0
+    if not is_anybody_left:
+        admission.expect(Forecast(64))
+    admission.check(20, 3600.0, is_live=True)
+    admission.line.observe(20, 3600.0)
+    admission.check(20, 3600.1, is_live=True)
+
+
+def test_who_goes_away_is_in_the_line_no_more() -> None:
+    scheduler = Scheduler(1, cache=CacheShape(8, 4, 32))
+    for name in ("speaks", "waits", "goes on waiting", "is offline"):
+        words = Words(name, (1, 2, 3), 9)
+        scheduler.add(EngineRequest(name, strict_prompt(words), is_live=name != "is offline"))
+    scheduler.schedule()
+    assert scheduler.admission.line.num_in_line == 2
+    for name in ("speaks", "waits", "is offline"):
+        scheduler.abort(name)
+    assert scheduler.admission.line.num_in_line == 1
 
 
 def test_a_line_that_stands_does_not_matter_if_any_wait_is_allowed() -> None:
