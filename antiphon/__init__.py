@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from antiphon.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.types import (
     AudioChunk,
     DiffusionParameters,
@@ -22,8 +23,11 @@ __all__ = [
     "Antiphon",
     "Audio",
     "AudioChunk",
+    "ChatRequest",
+    "ChatSampling",
     "DiffusionParameters",
     "ImageRequest",
+    "Message",
     "PreparedVoice",
     "Sampling",
     "SpeechRequest",

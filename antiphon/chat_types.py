@@ -5,7 +5,7 @@ from dataclasses import asdict as fields_of
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from antiphon.types import Ended, new_request_id
+from antiphon.types import Ended, FinishReason, Usage, new_request_id
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant"]
 """``developer`` of the wire is ``system`` here."""
@@ -110,3 +110,20 @@ class TextDelta:
 
 ChatEvent: TypeAlias = TextDelta | Ended
 ChatStream: TypeAlias = AsyncGenerator[ChatEvent, None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """A whole answer.
+
+    Attributes:
+        text: of the new message.
+        finish_reason: "stop", or "length" at the limit of tokens.
+        usage: tokens read and written.
+        logprobs: of its tokens, if they were asked for.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+    logprobs: tuple[TokenLogprob, ...] = ()

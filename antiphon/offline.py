@@ -1,4 +1,4 @@
-"""The Python face: load a model, get speech, images, videos, in one process, sync or async."""
+"""The Python face: load a model, get speech, answers, images, videos; sync or async."""
 
 import asyncio
 import functools
@@ -17,6 +17,7 @@ from anyio.from_thread import start_blocking_portal
 from antiphon.audio.media_type import media_type_of
 from antiphon.audio.recording import Recording, file_content, read_recording
 from antiphon.audio.utterance import Audio, collect
+from antiphon.chat_types import ChatAnswer, ChatEvent, ChatRequest, Message
 from antiphon.concurrency import LoopCalls, cancel_and_wait
 from antiphon.config.sources import load_settings
 from antiphon.errors import EngineError, InvalidRequestError
@@ -24,6 +25,7 @@ from antiphon.media.results import ImageResult, VideoResult
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
+from antiphon.pipeline.chat import CHAT, Chats, collect_answer
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import load_all_tasks
 from antiphon.pipeline.pictures import IMAGE, VIDEO
@@ -68,7 +70,7 @@ class Antiphon(SpeechTasks):
         >>> with Antiphon.load("hibari") as antiphon:
         ...     antiphon.speech(SpeechRequest("Hello there.")).save("hello.wav")
 
-        A model that draws has `image` and `video` instead:
+        A model that chats has `chat` and `chat_stream`, one that draws `image` and `video`:
 
         >>> with Antiphon.load("Wan-AI/Wan2.1-T2V-1.3B-Diffusers") as antiphon:
         ...     antiphon.video("A cat on a windowsill").save("cat.mp4")
@@ -87,7 +89,7 @@ class Antiphon(SpeechTasks):
         Args:
             model: a built-in model, a checkpoint's directory, or its ``ORG/NAME`` on the hub.
             progress: called in other threads while the model loads.
-            outputs: what is wanted of it ("audio", "image", "video"); empty: all that it makes.
+            outputs: what is wanted of it ("audio", "text", "image", "video"); empty: all it makes.
             settings: those of the ``[model]`` section (device, dtype ...).
         """
         flags: dict[str, Any] = {f"model.{name}": value for name, value in settings.items()}
@@ -117,6 +119,8 @@ class Antiphon(SpeechTasks):
                 others=served.others(SPEECH),
             )
             stack.callback(self._speech.close)
+            self._chats = Chats(served.chats, loaded_settings.chat, others=served.others(CHAT))
+            stack.callback(self._chats.close)
             self._images = Images(
                 served.images, loaded_settings.images, others=served.others(IMAGE)
             )
@@ -225,6 +229,36 @@ class Antiphon(SpeechTasks):
         """Do what `speeches` does, for asyncio."""
         return await self._calls.arun(self._collected_all, requests)
 
+    def chat(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
+        """Return the answer to a conversation, or to one message."""
+        return self._calls.run(self._answered, request)
+
+    def chat_stream(
+        self, request: ChatRequest | Sequence[Message] | str
+    ) -> Generator[ChatEvent, None, None]:
+        """Yield text as it becomes certain, then how it ended. Closing stops the work."""
+        events = self._chats.stream(_as_chat(request))
+        try:
+            while (event := self._calls.run(anext, events, None)) is not None:
+                yield event
+        finally:
+            self._calls.run(events.aclose)
+
+    async def achat(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
+        """Do what `chat` does, for asyncio."""
+        return await self._calls.arun(self._answered, request)
+
+    async def achat_stream(
+        self, request: ChatRequest | Sequence[Message] | str
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Do what `chat_stream` does, for asyncio."""
+        events = self._chats.stream(_as_chat(request))
+        try:
+            while (event := await self._calls.arun(anext, events, None)) is not None:
+                yield event
+        finally:
+            await self._calls.arun(events.aclose)
+
     def image(
         self, request: ImageRequest | str, progress: StepProgress | None = None
     ) -> ImageResult:
@@ -288,6 +322,9 @@ class Antiphon(SpeechTasks):
         finally:
             await cancel_and_wait(*tasks)
 
+    async def _answered(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
+        return await collect_answer(self._chats.stream(replace(_as_chat(request), is_live=False)))
+
     async def _drawn(
         self, request: ImageRequest | str, progress: StepProgress | None
     ) -> ImageResult:
@@ -339,4 +376,13 @@ def _as_request(request: SpeechRequest | str) -> SpeechRequest:
     """Return a request whose id is unique: one may be spoken several times at once."""
     if isinstance(request, str):
         return SpeechRequest(request)
+    return replace(request, id=f"{request.id}/{random_hex(8)}")
+
+
+def _as_chat(request: ChatRequest | Sequence[Message] | str) -> ChatRequest:
+    """Return a request whose id is unique: one may be answered several times at once."""
+    if isinstance(request, str):
+        request = (Message("user", request),)
+    if not isinstance(request, ChatRequest):
+        return ChatRequest(tuple(request))
     return replace(request, id=f"{request.id}/{random_hex(8)}")

@@ -53,10 +53,10 @@ MAY_IMPORT = {
         *("pipeline", "fabric", "storage", "voices", "audio", "media", "models", "__init__"),
         *GROUND,
     },
-    "__init__": {"offline", "models", "types"},
+    "__init__": {"offline", "models", "types", "chat_types"},
     "offline": {
         *("pipeline", "models", "voices", "audio", "media"),
-        *("types", "config", "errors", "concurrency"),
+        *("types", "chat_types", "config", "errors", "concurrency"),
     },
     "pipeline": {
         *(

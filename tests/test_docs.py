@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
+from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.schemas.images import ImageBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.config import Settings
@@ -57,6 +58,16 @@ def test_every_field_of_a_speech_request_is_explained() -> None:
     section = page("docs/api.md").split("\n## ")[2]
     told = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
     assert told >= set(SpeechBody.model_fields)
+
+
+def test_every_field_of_a_chat_is_explained() -> None:
+    section = page("docs/chat.md").split("\n## ")[1]
+    told = {
+        name
+        for row in re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
+        for name in codes_of(row)
+    }
+    assert told == set(ChatBody.model_fields)
 
 
 def test_every_field_of_an_image_request_is_explained() -> None:

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from antiphon import Antiphon, SpeechRequest
+from antiphon import Antiphon, ChatRequest, ChatSampling, Message, SpeechRequest
+from antiphon.chat_types import TextDelta
 from antiphon.errors import InvalidRequestError, ModelLoadError, SettingsError
+from antiphon.types import Ended
 from tests.decoding import told_length
 
 REQUEST = SpeechRequest("Hello there.", seed=3)
@@ -76,3 +78,26 @@ def test_what_a_program_asks_for_waits_instead_of_being_refused() -> None:
 
     with Antiphon.load("toy", max_slots=1) as antiphon:
         assert len(set(asyncio.run(all_at_once(antiphon)))) == 1
+
+
+def test_chats_are_answered_whole_and_streamed_sync_and_async() -> None:
+    request = ChatRequest((Message("user", "Hé"),), sampling=ChatSampling(temperature=0.0))
+
+    async def asynchronously(antiphon: Antiphon) -> tuple[str, str]:
+        events = [event async for event in antiphon.achat_stream(request)]
+        texts = [event.text for event in events if isinstance(event, TextDelta)]
+        return "".join(texts), (await antiphon.achat(request)).text
+
+    with Antiphon.load("toy", outputs=["text"]) as antiphon:
+        answer = antiphon.chat(request)
+        assert (answer.text, answer.finish_reason) == ("You said: Hé", "stop")
+        assert answer.usage.output_tokens == 6
+        *deltas, ended = antiphon.chat_stream(request)
+        assert "".join(each.text for each in deltas if isinstance(each, TextDelta)) == answer.text
+        assert ended == Ended("stop", answer.usage)
+        assert asyncio.run(asynchronously(antiphon)) == (answer.text, answer.text)
+        assert antiphon.chat("Hello").text.startswith("You")
+        assert antiphon.chat(request.messages).text.startswith("You")
+        for _ in antiphon.chat_stream("A long text. " * 50):
+            break
+        assert antiphon.chat(request) == answer

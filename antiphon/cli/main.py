@@ -7,6 +7,7 @@ from typer.core import TyperGroup
 
 from antiphon import __version__
 from antiphon.cli.bench import app as bench
+from antiphon.cli.chat_flags import ChatFlags, chat
 from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
 from antiphon.cli.dev import dev
@@ -63,6 +64,7 @@ def _main(
 
 add_command(app, "serve", ServeFlags, serve)
 add_command(app, "say", SayFlags, say)
+add_command(app, "chat", ChatFlags, chat)
 add_command(app, "image", ImageFlags, image)
 add_command(app, "video", VideoFlags, video)
 app.add_typer(voices, name="voices")

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import fields
 
-from antiphon.chat_types import ChatRequest, ChatSampling, ChatStream
+from antiphon.chat_types import ChatAnswer, ChatRequest, ChatSampling, ChatStream, TextDelta
 from antiphon.concurrency import Workers
 from antiphon.config.chat import ChatSettings
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
 from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
@@ -135,6 +135,24 @@ class Chats:
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()
+
+
+async def collect_answer(stream: ChatStream) -> ChatAnswer:
+    """Return a whole answer; closes ``stream``.
+
+    Raises:
+        EngineError: the model failed.
+    """
+    deltas: list[TextDelta] = []
+    async with aclosing(stream) as events:
+        async for event in events:
+            if isinstance(event, TextDelta):
+                deltas.append(event)
+            else:
+                text = "".join(delta.text for delta in deltas)
+                logprobs = tuple(each for delta in deltas for each in delta.logprobs)
+                return ChatAnswer(text, event.reason, event.usage, logprobs)
+    raise EngineError("The answer has no end.")
 
 
 def _check_messages(request: ChatRequest, max_characters: int) -> None:

@@ -1,0 +1,36 @@
+"""``antiphon chat``: a conversation with a model, in this process."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from antiphon.cli.flags import flag
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFlags:
+    """The flags of ``antiphon chat``."""
+
+    text: Annotated[
+        str | None,
+        typer.Argument(help="One message to be answered; - reads it from stdin. None: a talk."),
+    ] = None
+    model: Annotated[
+        str | None, flag("A checkpoint's directory, its ORG/NAME on the hub, or a built-in model.")
+    ] = None
+    system: Annotated[str | None, flag("What the model is told before all messages.")] = None
+    max_tokens: Annotated[int | None, flag("Most tokens of an answer.")] = None
+    temperature: Annotated[float | None, flag("0 to 2; default: the checkpoint's.")] = None
+    top_p: Annotated[float | None, flag("Share of probability to draw from.")] = None
+    seed: Annotated[int | None, flag("Repeats the same answers.")] = None
+
+
+def chat(flags: ChatFlags) -> None:
+    """Talk with a model: answers appear as they are written.
+
+    Ctrl-C stops an answer. /clear forgets what was said, /exit or Ctrl-D ends the talk.
+    """
+    from antiphon.cli.talk import talk
+
+    talk(flags)

@@ -1,0 +1,116 @@
+"""A conversation in the terminal: answers go to stdout as they are written, all else to stderr."""
+
+import sys
+import time
+from contextlib import closing, suppress
+
+import typer
+from rich.console import Console
+
+from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.cli.chat_flags import ChatFlags
+from antiphon.cli.speak import loaded
+from antiphon.errors import InvalidRequestError
+from antiphon.offline import Antiphon
+from antiphon.types import Ended
+
+_EXITS = ("/exit", "/quit")
+_CLEAR = "/clear"
+_HELP = f"{_CLEAR} forgets what was said, {_EXITS[0]} ends; Ctrl-C stops an answer."
+
+
+def talk(flags: ChatFlags) -> None:
+    """Load a model, and answer one message, or all that are typed.
+
+    Raises:
+        AntiphonError: the model cannot be loaded, or the only message cannot be answered.
+    """
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with loaded(flags.model, "text", console) as antiphon:
+        conversation = _Conversation(antiphon, flags, console)
+        if flags.text is not None:
+            conversation.say(sys.stdin.read().strip() if flags.text == "-" else flags.text)
+            return
+        if sys.stdin.isatty():
+            with suppress(ImportError):
+                import readline  # noqa: F401  # which gives `input` a history and editing
+            console.print(_HELP, style="dim")
+        while (text := _read()) is not None:
+            if text == _CLEAR:
+                conversation.clear()
+            elif text:
+                try:
+                    conversation.say(text)
+                except InvalidRequestError as error:
+                    console.print(error.message, style="red", markup=False)
+
+
+class _Conversation:
+    """What was said so far; a message that could not be answered was not said."""
+
+    def __init__(self, antiphon: Antiphon, flags: ChatFlags, console: Console) -> None:
+        self._antiphon = antiphon
+        self._flags = flags
+        self._console = console
+        self._messages: list[Message] = []
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._messages.clear()
+
+    def say(self, text: str) -> None:
+        """Answer a message on stdout; Ctrl-C stops it, and keeps what was written."""
+        message = Message("user", text)
+        written: list[str] = []
+        began_s = time.perf_counter()
+        first_s = 0.0
+        told = "stopped"
+        with (
+            suppress(KeyboardInterrupt),
+            closing(self._antiphon.chat_stream(self._request(message))) as events,
+        ):
+            for event in events:
+                if isinstance(event, TextDelta):
+                    first_s = first_s or time.perf_counter() - began_s
+                    written.append(event.text)
+                    typer.echo(_printable(event.text), nl=False)
+                else:
+                    told = _summary(event, first_s, time.perf_counter() - began_s)
+        typer.echo()
+        self._messages += message, Message("assistant", "".join(written))
+        self._console.print(told, style="dim", markup=False)
+
+    def _request(self, message: Message) -> ChatRequest:
+        flags = self._flags
+        system = () if flags.system is None else (Message("system", flags.system),)
+        return ChatRequest(
+            (*system, *self._messages, message),
+            max_tokens=flags.max_tokens,
+            seed=flags.seed,
+            sampling=ChatSampling(temperature=flags.temperature, top_p=flags.top_p),
+        )
+
+
+def _read() -> str | None:
+    """Return a line; ``None`` at the end of the talk."""
+    while True:
+        try:
+            text = input("> " if sys.stdin.isatty() else "").strip()
+        except KeyboardInterrupt:
+            typer.echo()
+            continue
+        except EOFError:
+            return None
+        return None if text in _EXITS else text
+
+
+def _printable(text: str) -> str:
+    """Return a text without what a terminal would obey."""
+    return "".join(each for each in text if each.isprintable() or each in "\n\t")
+
+
+def _summary(ended: Ended, first_s: float, elapsed_s: float) -> str:
+    num_tokens = ended.usage.output_tokens
+    rate = f", {(num_tokens - 1) / (elapsed_s - first_s):.0f} a second" if num_tokens > 1 else ""
+    cut = "; it is cut off at its limit" if ended.reason == "length" else ""
+    return f"{num_tokens} tokens, the first after {first_s * 1000:.0f} ms{rate}{cut}"

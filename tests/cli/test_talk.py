@@ -1,0 +1,60 @@
+"""`antiphon chat` answers one message, or line after line, and stops an answer on Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import DEADLINE_S, Run
+
+TOY = ("--model", "toy", "--temperature", "0")
+
+
+def test_one_message_is_answered(run: Run) -> None:
+    done = run("chat", "Hé 😀", *TOY)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == "You said: Hé 😀\n"
+    assert "tokens, the first after" in done.stderr
+
+
+def test_lines_are_messages_of_one_conversation() -> None:
+    command = [sys.executable, "-m", "antiphon", "chat", *TOY, "--max-tokens", "4"]
+    lines = "one\n\n/clear\n" + "x" * 9000 + "\ntwo\n/exit\nthree\n"
+    done = subprocess.run(
+        command, input=lines, capture_output=True, text=True, timeout=DEADLINE_S, check=True
+    )
+    assert done.stdout == "You said: o\nYou said: t\n"
+    assert "context has room for" in done.stderr, "a message that is refused ends nothing"
+    assert "cut off" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_an_interrupt_stops_the_answer_and_not_the_talk() -> None:
+    command = [sys.executable, "-u", "-m", "antiphon", "chat", *TOY]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"y" * 4000 + b"\n")
+        process.stdin.flush()
+        assert process.stdout.read(20).startswith(b"You said: yyy")
+        os.kill(process.pid, signal.SIGINT)
+        written, told = process.communicate(b"two\n", timeout=DEADLINE_S)
+    first, second, _ = written.split(b"\n")
+    assert len(first) < 4000
+    assert second == b"You said: two"
+    assert told.startswith(b"stopped")
+    assert process.returncode == 0
+
+
+def test_escape_sequences_do_not_reach_the_terminal(run: Run) -> None:
+    done = run("chat", "\x1b[2Jhere", *TOY)
+    assert done.stdout == "You said: [2Jhere\n"
+
+
+def test_the_message_is_read_from_a_pipe(run: Run) -> None:
+    done = run("chat", "-", *TOY, input="Hello\n")
+    assert done.stdout == "You said: Hello\n"

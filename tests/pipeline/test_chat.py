@@ -1,0 +1,88 @@
+"""Answers without a server: whole equals streamed, and a stop string frees what the model held."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.config import ModelSettings
+from antiphon.config.chat import ChatSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.chat import CHAT, ChatModel, Chats, collect_answer
+from antiphon.types import Ended
+
+GREEDY = ChatSampling(temperature=0.0)
+
+
+def request(text: str = "Hello", **fields: object) -> ChatRequest:
+    return ChatRequest((Message("user", text),), **{"sampling": GREEDY, **fields})  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def opened() -> AsyncGenerator[tuple[Chats, ChatModel], None]:
+    model = await ChatModel.load(ModelSettings(source="toy"), CHAT)
+    chats = Chats({model.name: model}, ChatSettings(max_input_characters=100))
+    try:
+        yield chats, model
+    finally:
+        chats.close()
+        await model.close()
+
+
+def test_a_stream_collected_is_the_whole() -> None:
+    async def main() -> None:
+        async with opened() as (chats, _):
+            events = [event async for event in chats.stream(request())]
+            *deltas, ended = events
+            texts = [each.text for each in deltas if isinstance(each, TextDelta)]
+            assert len(texts) == len(deltas) > 1
+            answer = await collect_answer(chats.stream(request()))
+            assert answer.text == "".join(texts) == "You said: Hello"
+            assert isinstance(ended, Ended)
+            assert (answer.finish_reason, answer.usage) == (ended.reason, ended.usage)
+
+    asyncio.run(main())
+
+
+def test_a_stop_string_and_a_reader_that_leaves_free_the_model() -> None:
+    async def main() -> None:
+        async with opened() as (chats, model):
+            endless = ChatSampling(temperature=0.0, logit_bias={256: -100.0})
+            answer = await collect_answer(chats.stream(request(stop=("ll",), sampling=endless)))
+            assert (answer.text, answer.finish_reason) == ("You said: He", "stop")
+            left = chats.stream(request(sampling=endless))
+            await anext(left)
+            await left.aclose()
+            while model.status.num_open:
+                await asyncio.sleep(0.01)
+            value = chats.metrics.registry.get_sample_value
+            assert value("antiphon_chat_ended_total", {"model": "toy", "reason": "stop"}) == 1
+            assert value("antiphon_chat_ended_total", {"model": "toy", "reason": "abort"}) == 1
+            assert value("antiphon_chat_active", {"model": "toy"}) == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        (ChatRequest(()), "messages"),
+        (request("x" * 101), "messages"),
+        (request("\ud800"), "messages"),
+        (request(max_tokens=0), "max_tokens"),
+        (request(sampling=ChatSampling(temperature=float("nan"))), "temperature"),
+        (request(sampling=ChatSampling(logit_bias={0: float("nan")})), "logit_bias"),
+        (request(num_logprobs=-1), "top_logprobs"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(wrong: ChatRequest, param: str) -> None:
+    async def main() -> None:
+        async with opened() as (chats, model):
+            with pytest.raises(InvalidRequestError) as refused:
+                chats.stream(wrong)
+            assert refused.value.param == param
+            assert model.status.num_open == 0
+
+    asyncio.run(main())
