@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.api.chat_audio import audio_response
 from antiphon.api.chat_images import image_response
 from antiphon.api.chat_text import text_response
 from antiphon.api.delivery import EVENT_STREAM
@@ -32,12 +33,15 @@ async def create_chat(
 ) -> Response:
     """Answer the last message.
 
-    Models that chat answer with text. Models that draw answer the user's last message with images,
+    Models that chat answer with text; with ``audio`` among the ``modalities``, a model that speaks
+    says it while it is written. Models that draw answer the user's last message with images,
     in which images of the message are edited; a model that does both draws if ``modalities`` has
     ``image``.
     """
     if _draws(body, server):
         return await image_response(body, request, server, caller, id)
+    if (audio := body.spoken) is not None:
+        return await audio_response(body, audio, server, id)
     return text_response(body, server, id)
 
 

@@ -10,13 +10,13 @@ STREAM_END = b"data: [DONE]\n\n"
 
 
 class ChatEnvelope:
-    """Writes the objects of one answer, whole or in chunks."""
+    """Writes the objects of one answer, whole or in chunks; ``created_s``: Unix time of it."""
 
     def __init__(self, id: str, model: str) -> None:
         """Begin one; ``id`` is the request's, and ``model`` the served model's name."""
         self._id = f"chatcmpl-{id.rpartition('/')[2]}"
         self._model = model
-        self._created_s = int(time.time())
+        self.created_s = int(time.time())
 
     def whole(self, choices: list[Any], usage: Usage) -> dict[str, Any]:
         """Return the object of a whole answer."""
@@ -31,7 +31,7 @@ class ChatEnvelope:
         return {
             "id": self._id,
             "object": kind,
-            "created": self._created_s,
+            "created": self.created_s,
             "model": self._model,
             "choices": choices,
             **more,

@@ -4,7 +4,10 @@ from pydantic import Field
 
 from antiphon.config.base import SettingsSection
 
-OPENAI_CHAT_MODELS = ("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-3.5-turbo")
+OPENAI_CHAT_MODELS = (
+    *("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-3.5-turbo"),
+    *("gpt-audio", "gpt-4o-audio-preview"),
+)
 
 
 class ChatSettings(SettingsSection):

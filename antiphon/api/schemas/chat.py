@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.pictures import MAX_INT64, unpacked
+from antiphon.audio.encode import AudioFormat
 from antiphon.chat_types import ChatRequest, ChatRole, ChatSampling, Message
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.speech.well_formed import check_members
@@ -23,7 +24,6 @@ _TEXT_PARTS = ("text", "input_text")
 _NOT_SERVED: Mapping[str, str] = {
     "tools": "No model here calls tools.",
     "functions": "No model here calls functions.",
-    "audio": "Answers are text.",
     "best_of": "Ask for several answers with 'n'.",
     "chat_template": "The checkpoint's own template is used.",
     "continue_final_message": "A new message is written, always.",
@@ -108,6 +108,12 @@ class ChatMessage(BaseModel):
                     " reads text alone: parts must be of the type 'text'.",
                     param=f"{place}.content",
                 )
+        if self.content is None and (self.model_extra or {}).get("audio"):
+            raise InvalidRequestError(
+                f"Invalid '{place}.audio': no audio is kept here. Send its transcript as"
+                " 'content'.",
+                param=f"{place}.audio",
+            )
         if self.content is None:
             raise InvalidRequestError(
                 f"Missing required parameter: '{place}.content'.",
@@ -123,6 +129,45 @@ class StreamOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     include_usage: bool = False
+
+
+class ChatAudio(BaseModel):
+    """How an answer is spoken."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    voice: str | dict[str, Any] | None = Field(None, description="A voice's id, or {'id': it}.")
+    format: Literal["wav", "mp3", "aac", "flac", "opus", "pcm16"] = Field(
+        "wav", description="pcm16: samples at 24 kHz without a header."
+    )
+    model: str | None = Field(None, description="That speaks; default: the first one that does.")
+
+    @property
+    def voice_name(self) -> str | None:
+        """The voice's id.
+
+        Raises:
+            InvalidRequestError: it is an object without one.
+        """
+        if not isinstance(self.voice, dict):
+            return self.voice
+        if not isinstance(id := self.voice.get("id"), str):
+            raise InvalidRequestError(
+                "Missing required parameter: 'audio.voice.id'.",
+                param="audio.voice.id",
+                code="missing_required_parameter",
+            )
+        return id
+
+    @property
+    def audio_format(self) -> AudioFormat:
+        """Of the file."""
+        return AudioFormat.PCM if self.format == "pcm16" else AudioFormat(self.format)
+
+    @property
+    def sample_rate_hz(self) -> int | None:
+        """What clients expect; ``None``: the model's own, as the file says it."""
+        return 24_000 if self.format == "pcm16" else None
 
 
 class ChatBody(BaseModel):
@@ -166,7 +211,10 @@ class ChatBody(BaseModel):
         None, description="Added to the logits of tokens, by their ids."
     )
     response_format: Any = Field(None, description="{'type': 'text'}; others are refused.")
-    modalities: list[str] | None = Field(None, description="['text'], or with 'image'.")
+    modalities: list[str] | None = Field(
+        None, description="['text'], with 'audio' to have it spoken, or with 'image'."
+    )
+    audio: ChatAudio | None = Field(None, description="How it is spoken.")
     user: str | None = Field(None, description="Accepted; it means nothing here.")
 
     @model_validator(mode="before")
@@ -181,6 +229,30 @@ class ChatBody(BaseModel):
     def members(self) -> dict[str, Any]:
         """What was sent, as it would have to be sent again."""
         return self.model_dump(exclude_unset=True)
+
+    @property
+    def spoken(self) -> ChatAudio | None:
+        """How the answer is spoken; ``None``: it is not.
+
+        Raises:
+            InvalidRequestError: only one of ``modalities`` and ``audio`` says that it is.
+        """
+        is_wanted = "audio" in (self.modalities or ())
+        if is_wanted and self.audio is None:
+            raise InvalidRequestError(
+                "Missing required parameter: 'audio', which says how the answer is spoken.",
+                param="audio",
+                code="missing_required_parameter",
+            )
+        if self.audio is not None and not is_wanted:
+            raise InvalidRequestError(
+                "'audio' needs 'modalities': ['text', 'audio'].", param="modalities"
+            )
+        if is_wanted and self.logprobs:
+            raise InvalidRequestError(
+                "'logprobs' are told of answers of text alone: leave it out.", param="logprobs"
+            )
+        return self.audio
 
     @property
     def tells_usage(self) -> bool:
@@ -266,7 +338,7 @@ class ChatBody(BaseModel):
                 " {'type': 'text'}, or be left out.",
                 param="response_format",
             )
-        if wrong := [name for name in self.modalities or () if name != "text"]:
+        if wrong := [name for name in self.modalities or () if name not in ("text", "audio")]:
             raise InvalidRequestError(
                 f"Invalid 'modalities': '{shortened(wrong[0])}'. This model answers with text.",
                 param="modalities",

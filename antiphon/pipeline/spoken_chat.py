@@ -1,0 +1,84 @@
+"""An answer that is spoken while it is written: a chat's text goes piece by piece into speech."""
+
+import asyncio
+from contextlib import aclosing
+
+from antiphon.chat_types import ChatStream, TextDelta
+from antiphon.errors import UnspeakableTextError
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.speech.text_stream import Utterance
+from antiphon.types import Ended, SpeechRequest, SpeechStream
+
+
+class SpokenChat:
+    """The two streams of one answer, which are read at the same time.
+
+    Whoever opened it reads `text` and `audio`, and closes both; that stops the model that writes
+    and the one that speaks.
+    """
+
+    def __init__(self, chat: ChatStream, speech: Speech, request: SpeechRequest) -> None:
+        """Begin to speak an answer.
+
+        Args:
+            chat: what is written; closed with `text`.
+            speech: speaks it.
+            request: says how; its text means nothing.
+
+        Raises:
+            InvalidRequestError: the request cannot be spoken, whatever its text is.
+        """
+        self._chat = chat
+        synthesis = speech.open(request)
+        self._utterance = Utterance(synthesis, speech.settings.max_input_characters)
+        self._unsaid = ""  # spaces at the beginning, which are no text by themselves
+        self._has_text = False
+        self._is_known = asyncio.Event()  # whether there is any text
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Of the audio."""
+        return self._utterance.sample_rate_hz
+
+    async def text(self) -> ChatStream:
+        """Yield what is written, each piece when the speaking model has it."""
+        async with aclosing(self._chat) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    self._push(event.text)
+                else:
+                    if self._has_text:
+                        self._utterance.complete()
+                    self._is_known.set()
+                yield event
+
+    async def audio(self) -> SpeechStream:
+        """Yield the audio, then its `Ended`; an answer that nobody could say is silent.
+
+        Raises:
+            InvalidRequestError: before the first chunk: there is no such voice.
+            EngineError: the model failed.
+        """
+        try:
+            await self._is_known.wait()
+            if not self._has_text:
+                yield Ended("stop")
+                return
+            try:
+                async with aclosing(self._utterance.events()) as events:
+                    async for event in events:
+                        yield event
+            except UnspeakableTextError:
+                yield Ended("stop")
+        finally:
+            await self._utterance.close()
+
+    def _push(self, text: str) -> None:
+        if not self._has_text:
+            text, self._unsaid = self._unsaid + text, ""
+            if not text.strip():
+                self._unsaid = text
+                return
+            self._has_text = True
+            self._is_known.set()
+        self._utterance.push(text)

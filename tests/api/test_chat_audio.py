@@ -1,0 +1,118 @@
+"""Answers that are spoken while they are written, in the shape of OpenAI's chat audio."""
+
+import base64
+import json
+from collections.abc import Generator
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from tests.decoding import decoded, error_of
+from tests.servers import RunningServer, start_server, wait_until
+
+SAID = "Hello there. How are you?"
+ANSWER = f"You said: {SAID}"
+URL = "/v1/chat/completions"
+ASKED: dict[str, Any] = {
+    "model": "toy",
+    "messages": [{"role": "user", "content": SAID}],
+    "temperature": 0,
+    "seed": 3,
+    "modalities": ["text", "audio"],
+    "audio": {"voice": "alto", "format": "pcm16"},
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[RunningServer, None, None]:
+    with start_server() as running:
+        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
+        yield running
+
+
+@pytest.fixture
+def sdk(server: RunningServer) -> Generator[openai.OpenAI, None, None]:
+    with openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="any") as client:
+        yield client
+
+
+def streamed(client: httpx.Client, **members: Any) -> list[dict[str, Any]]:
+    response = client.post(URL, json={**ASKED, "stream": True, **members})
+    assert response.status_code == 200, response.text
+    events = response.text.strip().split("\n\n")
+    assert events.pop() == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+def test_a_whole_answer_has_audio_and_its_transcript(sdk: openai.OpenAI) -> None:
+    answer = sdk.chat.completions.create(**ASKED)
+    audio = answer.choices[0].message.audio
+    assert audio is not None
+    assert audio.transcript == ANSWER
+    samples = np.frombuffer(base64.b64decode(audio.data), "<i2")
+    assert np.abs(samples).max() > 1000
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens_details is not None
+    num_frames = answer.usage.completion_tokens_details.audio_tokens
+    assert num_frames is not None
+    assert 0 < num_frames * 960 <= len(samples), "between sentences it is silent"
+
+
+def test_a_stream_says_the_same_in_deltas(client: httpx.Client, sdk: openai.OpenAI) -> None:
+    *chunks, usage = streamed(client, stream_options={"include_usage": True})
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert deltas[0]["role"] == "assistant"
+    told = [delta["audio"] for delta in deltas if "audio" in delta]
+    assert len({each["id"] for each in told}) == 1
+    assert "".join(each.get("transcript", "") for each in told) == ANSWER
+    pieces = [base64.b64decode(each["data"]) for each in told if "data" in each]
+    assert len(pieces) > 1
+    whole = sdk.chat.completions.create(**ASKED).choices[0].message.audio
+    assert whole is not None
+    assert b"".join(pieces) == base64.b64decode(whole.data)
+    assert "expires_at" in told[-1]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    assert usage["usage"]["completion_tokens_details"]["audio_tokens"] > 0
+
+
+@pytest.mark.parametrize("format", ["wav", "mp3"])
+def test_files_of_other_formats(sdk: openai.OpenAI, format: str) -> None:
+    answer = sdk.chat.completions.create(**{**ASKED, "audio": {"voice": "alto", "format": format}})
+    audio = answer.choices[0].message.audio
+    assert audio is not None
+    samples, rate_hz = decoded(base64.b64decode(audio.data), format, 24_000)
+    assert rate_hz == 24_000
+    assert len(samples) > 24_000
+
+
+def test_leaving_a_stream_stops_both_models(server: RunningServer, client: httpx.Client) -> None:
+    body = {**ASKED, "stream": True, "logit_bias": {"256": -100}, "temperature": 1}
+    with client.stream("POST", URL, json=body) as response:
+        for line in response.iter_lines():
+            if '"data"' in line:
+                break
+    wait_until(lambda: server.num_open == 0)
+
+
+@pytest.mark.parametrize(
+    ("members", "status", "param"),
+    [
+        ({"audio": None}, 400, "audio"),
+        ({"modalities": ["text"]}, 400, "modalities"),
+        ({"audio": {"voice": "nobody"}}, 404, "voice"),
+        ({"audio": {"voice": {"name": "alto"}}}, 400, "audio.voice.id"),
+        ({"audio": {"voice": "alto", "format": "midi"}}, 400, "audio.format"),
+        ({"audio": {"voice": "alto", "model": "mute"}}, 404, "model"),
+        ({"n": 2}, 400, "n"),
+        ({"logprobs": True}, 400, "logprobs"),
+        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, 400, "messages.0.audio"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    client: httpx.Client, members: Any, status: int, param: str
+) -> None:
+    response = client.post(URL, json={**ASKED, **members})
+    assert error_of(response, status)["param"] == param

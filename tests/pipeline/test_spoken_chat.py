@@ -1,0 +1,139 @@
+"""An answer is spoken before it is complete, and both models stop when nobody listens any more."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from antiphon.chat_types import ChatEvent, ChatStream, TextDelta
+from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.errors import EngineError, UnknownVoiceError
+from antiphon.pipeline.speech.model import SPEECH, SpeechModel
+from antiphon.pipeline.speech.service import Speech
+from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.types import AudioChunk, Ended, SpeechRequest, Usage
+
+SENTENCE = "Here is the first sentence of the answer. And "
+REQUEST = SpeechRequest("", voice="sine", seed=3)
+DEADLINE_S = 60.0
+
+
+@asynccontextmanager
+async def speaking(source: str = "toy") -> AsyncGenerator[tuple[Speech, SpeechModel], None]:
+    model = await SpeechModel.load(ModelSettings(source=source), SPEECH)
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield speech, model
+    finally:
+        speech.close()
+        await model.close()
+
+
+async def written(*texts: str, until: asyncio.Event | None = None) -> ChatStream:
+    for text in texts:
+        yield TextDelta(text)
+    if until is not None:
+        await until.wait()
+        yield TextDelta("the rest.")
+    yield Ended("stop", Usage(3, 4))
+
+
+async def read(stream: ChatStream) -> list[ChatEvent]:
+    return [event async for event in stream]
+
+
+def test_audio_comes_while_the_answer_is_being_written() -> None:
+    async def main() -> None:
+        async with speaking() as (speech, _):
+            is_heard = asyncio.Event()
+            spoken = SpokenChat(written(" ", SENTENCE, until=is_heard), speech, REQUEST)
+            reading = asyncio.create_task(read(spoken.text()))
+            num_samples = 0
+            async for event in spoken.audio():
+                if isinstance(event, AudioChunk):
+                    assert num_samples or not reading.done()
+                    num_samples += len(event.samples)
+                    is_heard.set()  # before which the answer does not go on
+            *deltas, ended = await reading
+            text = "".join(each.text for each in deltas if isinstance(each, TextDelta))
+            assert text == f" {SENTENCE}the rest."
+            assert ended == Ended("stop", Usage(3, 4))
+            whole = [each async for each in speech.stream(SpeechRequest(text, "sine", seed=3))]
+            assert num_samples >= sum(
+                len(each.samples) for each in whole if isinstance(each, AudioChunk)
+            )
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("texts", [(), (" ", "\n")])
+def test_an_answer_without_words_is_silent(texts: tuple[str, ...]) -> None:
+    async def main() -> None:
+        async with speaking() as (speech, _):
+            spoken = SpokenChat(written(*texts), speech, REQUEST)
+            _, audio = await asyncio.gather(read(spoken.text()), _heard(spoken))
+            assert audio == [Ended("stop")]
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_nobody_could_say_is_silent() -> None:
+    async def main() -> None:
+        async with speaking("hibari") as (speech, _):
+            spoken = SpokenChat(written("😀"), speech, SpeechRequest(""))
+            _, audio = await asyncio.gather(read(spoken.text()), _heard(spoken))
+            assert audio == [Ended("stop")]
+
+    asyncio.run(main())
+
+
+def test_closing_both_streams_stops_both_models() -> None:
+    is_closed = asyncio.Event()
+
+    async def endless() -> ChatStream:
+        try:
+            while True:
+                yield TextDelta(SENTENCE)
+                await asyncio.sleep(0)
+        finally:
+            is_closed.set()
+
+    async def main() -> None:
+        async with speaking() as (speech, model):
+            spoken = SpokenChat(endless(), speech, REQUEST)
+            text, audio = spoken.text(), spoken.audio()
+            await anext(text)
+            await anext(text)
+            assert isinstance(await anext(audio), AudioChunk)
+            await text.aclose()
+            await audio.aclose()
+            assert is_closed.is_set()
+            while model.status.num_open:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_faults_of_either_model_are_raised() -> None:
+    async def broken() -> ChatStream:
+        yield TextDelta(SENTENCE)
+        raise EngineError("on purpose")
+
+    async def main() -> None:
+        async with speaking() as (speech, _):
+            spoken = SpokenChat(broken(), speech, REQUEST)
+            with pytest.raises(EngineError):
+                await read(spoken.text())
+            await spoken.audio().aclose()
+            unknown = SpokenChat(written(SENTENCE), speech, SpeechRequest("", voice="nobody"))
+            await read(unknown.text())
+            with pytest.raises(UnknownVoiceError):
+                await _heard(unknown)
+
+    asyncio.run(main())
+
+
+async def _heard(spoken: SpokenChat) -> list[AudioChunk | Ended]:
+    return [event async for event in spoken.audio()]
