@@ -1,6 +1,7 @@
 """Reads a checkpoint's JSON files with types; every error names the file and the key."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -85,6 +86,8 @@ class ConfigSection:
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error(key, f"must be a number, but is {value!r}")
+        if not math.isfinite(value):  # Python reads NaN and Infinity, though JSON has neither
+            raise self.error(key, f"must be a finite number, but is {value!r}")
         return float(value)
 
     def boolean(self, key: str, default: bool | None = None) -> bool:

@@ -92,7 +92,10 @@ class OnnxGraph:
         """
         try:
             model = list(_fields(memoryview(file.read_bytes())))
-            (graph,) = [_buffer(value) for number, value in model if number == _MODEL_GRAPH]
+            graphs = [_buffer(value) for number, value in model if number == _MODEL_GRAPH]
+            if len(graphs) != 1:
+                raise ValueError("it has no graph")
+            (graph,) = graphs
             parts = list(_fields(graph))
             _check_tensors(file, (_buffer(value) for n, value in parts if n == _INITIALIZERS))
             return cls(

@@ -52,6 +52,7 @@ def test_defaults_stand_in_for_missing_keys_and_null(tmp_path: Path) -> None:
         ({"key": 1.5}, lambda top: top.integer("key")),
         ({"key": -1}, lambda top: top.integer("key")),
         ({"key": "x"}, lambda top: top.number("key")),
+        ({"key": float("nan")}, lambda top: top.number("key")),
         ({"key": 1}, lambda top: top.boolean("key")),
         ({"key": [1, "2"]}, lambda top: top.integers("key")),
         ({"key": 3}, lambda top: top.integers("key")),

@@ -23,6 +23,7 @@ _NETWORKS = (  # the first one that is there
     *("model_fp16.onnx", "model_uint8f16.onnx", "model_q4.onnx", "model_q4f16.onnx"),
 )
 _VOICE_NAME = re.compile(r"\w+")
+_STYLE_BYTES = 4 * STYLE_SIZE
 _BOPOMOFO = "ㄅ"
 
 
@@ -75,7 +76,12 @@ def _vocabulary(path: Path) -> Mapping[str, int]:
     if "vocab" not in config.values:
         config = ConfigSection.read(path / "tokenizer.json").section("model")
     vocabulary = config.section("vocab")
-    return MappingProxyType({each: vocabulary.integer(each) for each in vocabulary.values})
+    ids = {each: vocabulary.integer(each) for each in vocabulary.values}
+    size = config.integer("n_token", 0)
+    for phoneme, number in ids.items():
+        if size and number >= size:
+            raise vocabulary.error(phoneme, f"must be below 'n_token', {size}, but is {number}")
+    return MappingProxyType(ids)
 
 
 def _network(path: Path) -> Path | None:
@@ -89,7 +95,7 @@ def _voices(path: Path) -> Mapping[str, Path]:
     """Return the files of voices; of two of one name the one that needs no PyTorch.
 
     Raises:
-        ModelLoadError: nobody could name one of them.
+        ModelLoadError: nobody could name one of them, or one is not complete.
     """
     files = [*(path / "voices").glob("*.pt"), *(path / "voices").glob("*.bin")]
     found = {file.stem: file for file in files}
@@ -98,4 +104,8 @@ def _voices(path: Path) -> Mapping[str, Path]:
             f"{found[unusable]}: a voice's name has letters, digits and '_' only, since mixes are"
             " written with other signs. Rename the file."
         )
+    for file in found.values():
+        size = file.stat().st_size
+        if size == 0 or (file.suffix == ".bin" and size % _STYLE_BYTES):
+            raise ModelLoadError(f"{file}: is no table of styles of {STYLE_SIZE} numbers.")
     return MappingProxyType({name: found[name] for name in sorted(found)})

@@ -6,21 +6,16 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.kokoro.checkpoint import PAD_ID
 from antiphon.models.kokoro.onnx_graph import NOISE_LENGTH, with_durations, with_given_noise
+from antiphon.models.onnx_errors import ONNX_ERRORS
 from antiphon.models.onnx_graph import OnnxGraph
 from antiphon.types import Samples
 
 _SPEED_TYPES: dict[str, Any] = {"tensor(float)": np.float32, "tensor(int32)": np.int32}
 _IDS = "tensor(int64)"
-_REFUSALS: tuple[type[Exception], ...] = (
-    *(OSError, IndexError, ValueError, RuntimeError),
-    *(ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph),
-    *(ort_errors.InvalidProtobuf, ort_errors.NotImplemented),
-)
 
 
 class OnnxNetwork:
@@ -47,7 +42,7 @@ class OnnxNetwork:
             self._session = ort.InferenceSession(
                 graph.encode(), options, providers=["CPUExecutionProvider"]
             )
-        except _REFUSALS as error:
+        except ONNX_ERRORS as error:
             raise ModelLoadError(f"{file}: cannot be loaded: {error}") from error
         inputs = {each.name: each.type for each in self._session.get_inputs()}
         ids = [name for name, kind in inputs.items() if kind == _IDS]

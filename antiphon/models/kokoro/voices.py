@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pickle import UnpicklingError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +100,10 @@ class VoiceStyles:
         if name not in self._styles:
             file = self._files[name]
             read = _read_pickled if file.suffix == ".pt" else _read_raw
-            self._styles[name] = read(str(file)).reshape(-1, STYLE_SIZE)
+            rows = read(str(file)).reshape(-1, STYLE_SIZE)
+            if not np.isfinite(rows).all():
+                raise ModelLoadError(f"{file}: has styles that are not finite numbers.")
+            self._styles[name] = rows
         return self._styles[name]
 
 
@@ -115,8 +119,12 @@ def _read_pickled(file: str) -> NDArray[np.float32]:
         import torch
     except ModuleNotFoundError as error:
         raise ModelLoadError(f"{file}: needs PyTorch: {how_to_install('torch')}") from error
-    tensor = torch.load(file, map_location="cpu", weights_only=True)
-    if tensor.numel() == 0 or tensor.shape[-1] != STYLE_SIZE:
+    try:
+        tensor = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError) as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    is_tensor = isinstance(tensor, torch.Tensor)
+    if not is_tensor or tensor.numel() == 0 or tensor.shape[-1] != STYLE_SIZE:
         raise ModelLoadError(f"{file}: is no table of styles of {STYLE_SIZE} numbers.")
     rows: NDArray[np.float32] = tensor.float().numpy()
     return rows

@@ -14,7 +14,10 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
 
-_FAULTS = (ImportError, AttributeError, OSError, SyntaxError, TypeError, ValueError)
+_FAULTS = (
+    *(ImportError, AttributeError, OSError, SyntaxError, TypeError, ValueError),
+    *(ArithmeticError, AssertionError, LookupError, NameError, RuntimeError),
+)
 _SHOWN = 3
 _random_lock = threading.Lock()
 """PyTorch's random state belongs to the whole process."""
@@ -52,7 +55,7 @@ def load_remote(
         config = config_class.from_pretrained(path, local_files_only=True)
         model = model_class(config)
     except _FAULTS as error:
-        raise ModelLoadError(f"{path}: its code cannot build its {kind}: {error}") from error
+        raise ModelLoadError(f"{path}: its code cannot build its {kind}: {error!r}") from error
     _load_weights(model, _read_weights(path), path)
     return model.to(device=device, dtype=dtype).eval()
 

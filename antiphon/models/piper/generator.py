@@ -6,6 +6,7 @@ import numpy as np
 
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.models.base import Prompt
+from antiphon.models.onnx_errors import ONNX_ERRORS
 from antiphon.models.piper.network import PiperNetwork, SpokenSentence
 from antiphon.models.piper.phonemes import SymbolSequence
 from antiphon.models.piper.prompt import PiperPrompt
@@ -37,8 +38,11 @@ class PiperGenerator:
             self._networks[model.name] = PiperNetwork(
                 model.network, has_speakers=bool(model.speakers)
             )
-            for _ in self.generate(_warm_up(model)):
-                pass
+            try:
+                for _ in self.generate(_warm_up(model)):
+                    pass
+            except ONNX_ERRORS as error:
+                raise ModelLoadError(f"{model.network}: cannot be run: {error}") from error
 
     def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
         """Yield 0.4 s first, then up to 1.6 s at a time; a chunk ends where its sentence does.
@@ -116,8 +120,8 @@ def _chunk_sizes(frames_per_s: float) -> Iterator[int]:
 
 
 def _warm_up(model: PiperModel) -> Prompt:
-    """Return about as many symbols as a sentence has; which does not matter."""
-    known = [number for each in model.ids.values() for number in each]
+    """Return about as many symbols as a sentence has, the last known one among them."""
+    known = sorted((number for each in model.ids.values() for number in each), reverse=True)
     ids = tuple(known[place % len(known)] for place in range(_WARM_UP_SYMBOLS))
     speaker = next(iter(model.voices.values()))
     data = PiperPrompt(model.name, speaker, (SymbolSequence(ids),), model.scales)

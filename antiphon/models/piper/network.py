@@ -16,6 +16,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.onnx_errors import ONNX_ERRORS
 from antiphon.models.onnx_graph import ELEMENT_TYPES, FLOAT, OnnxGraph, OnnxNode
 from antiphon.models.piper.reach import DecoderReach, reach_of
 from antiphon.types import Samples
@@ -225,5 +226,5 @@ def _session(graph: OnnxGraph, file: Path) -> ort.InferenceSession:
     options.log_severity_level = 3
     try:
         return ort.InferenceSession(graph.encode(), options, providers=["CPUExecutionProvider"])
-    except (RuntimeError, ValueError) as error:
+    except ONNX_ERRORS as error:
         raise ModelLoadError(f"{file}: onnxruntime cannot load it: {error}") from error

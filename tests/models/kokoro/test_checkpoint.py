@@ -58,3 +58,23 @@ def test_a_voice_that_nobody_could_name_is_refused(official: Path, tmp_path: Pat
     with pytest.raises(ModelLoadError, match="af-mine"):
         read_checkpoint(tmp_path)
     assert inspect(tmp_path).problems
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_a_cut_voice_is_refused(exported: Path, tmp_path: Path, size: int) -> None:
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "voices" / "af_sky.bin").write_bytes(b"\0" * size)
+    with pytest.raises(ModelLoadError, match="af_sky"):
+        read_checkpoint(tmp_path)
+    assert inspect(tmp_path).problems
+
+
+def test_phonemes_that_the_network_does_not_have_are_refused(
+    official: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(official, tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    config["vocab"]["a"] = config["n_token"]
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ModelLoadError, match="n_token"):
+        read_checkpoint(tmp_path)

@@ -1,11 +1,12 @@
 """Voices are described by their names, and mixed by weight."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, ModelLoadError
 from antiphon.models.kokoro.checkpoint import read_checkpoint
 from antiphon.models.kokoro.voices import VoiceStyles, describe, in_order, parse_mix
 
@@ -50,3 +51,15 @@ def test_the_length_of_a_sentence_chooses_the_row(official: Path) -> None:
     np.testing.assert_array_equal(rows[2], rows[3])
     with pytest.raises(EngineError):
         styles.style("nobody", 1)
+
+
+def test_a_damaged_voice_is_told(official: Path, exported: Path, tmp_path: Path) -> None:
+    for path, name, content in (
+        (official, "af_sky.pt", b"nonsense"),
+        (exported, "af_sky.bin", np.full(512, np.nan, np.float32).tobytes()),
+    ):
+        copied = tmp_path / name
+        shutil.copytree(path, copied)
+        (copied / "voices" / name).write_bytes(content)
+        with pytest.raises(ModelLoadError, match=name):
+            VoiceStyles(read_checkpoint(copied)).style("af_sky", 7)

@@ -42,8 +42,9 @@ def test_weights_are_loaded_strictly(
         load_remote(copied, "AutoModelForCausalLM", device=CPU, dtype=torch.float32)
 
 
-def test_code_that_does_not_run_is_the_checkpoints_fault(copied: Path) -> None:
-    (copied / "modeling_moss_tts_nano.py").write_text("import no_such_module\n", encoding="utf-8")
+@pytest.mark.parametrize("code", ["import no_such_module", "raise RuntimeError('no_such_module')"])
+def test_code_that_does_not_run_is_the_checkpoints_fault(copied: Path, code: str) -> None:
+    (copied / "modeling_moss_tts_nano.py").write_text(f"{code}\n", encoding="utf-8")
     with pytest.raises(ModelLoadError, match="no_such_module"):
         load_remote(copied, "AutoModelForCausalLM", device=CPU, dtype=torch.float32)
 

@@ -1,5 +1,6 @@
 """Speech of random weights: streamed, repeatable, alone or in a crowd; and of a real voice."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, ModelLoadError
 from antiphon.models.base import Prompt
 from antiphon.models.piper.generator import PiperGenerator
 from antiphon.models.piper.prompt import PiperPrompter
+from antiphon.models.piper.random_checkpoint import write_voice
 from antiphon.models.spec import LoadContext
 from antiphon.types import Samples, SpeechRequest
 from tests.asr import num_word_errors, transcribe, words
@@ -91,6 +93,17 @@ def test_nothing_to_pronounce_is_a_short_silence(
     (chunk,) = generator.generate(prompt_of("😀"))
     assert chunk.duration_s == 0.1
     assert not chunk.samples.any()
+
+
+def test_symbols_that_the_network_does_not_have_are_told_at_loading(tmp_path: Path) -> None:
+    write_voice(tmp_path, "wrong")
+    file = tmp_path / "wrong.onnx.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config["phoneme_id_map"]["a"] = [9_999]
+    config["num_symbols"] = 10_000
+    file.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ModelLoadError, match=r"wrong\.onnx: cannot be run"):
+        PiperGenerator(LoadContext(tmp_path))
 
 
 def test_a_closed_generator_says_so(directory: Path, prompt_of: PromptOf) -> None:
