@@ -59,6 +59,16 @@ FAMILY = Family(
             ),
             sampling=Sampling(temperature=0.5, max_frames=2000),
         ),
+        "image": Task(
+            request=ImageRequest,
+            prompter=Ref(f"{_HERE}.image:ToyImagePrompter"),
+            pipeline=_drawing(ItemKind.IMAGE),
+        ),
+        "video": Task(
+            request=VideoRequest,
+            prompter=Ref(f"{_HERE}.video:ToyVideoPrompter"),
+            pipeline=_drawing(ItemKind.VIDEO),
+        ),
         "chat": Task(
             request=ChatRequest,
             prompter=Ref(f"{_HERE}.chat:ToyChatPrompter"),
@@ -71,16 +81,6 @@ FAMILY = Family(
                     Ref(f"{_HERE}.chatter:ToyChatRunner"),
                 ),
             ),
-        ),
-        "image": Task(
-            request=ImageRequest,
-            prompter=Ref(f"{_HERE}.image:ToyImagePrompter"),
-            pipeline=_drawing(ItemKind.IMAGE),
-        ),
-        "video": Task(
-            request=VideoRequest,
-            prompter=Ref(f"{_HERE}.video:ToyVideoPrompter"),
-            pipeline=_drawing(ItemKind.VIDEO),
         ),
     },
 )
