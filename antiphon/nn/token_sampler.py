@@ -216,8 +216,7 @@ class TokenSampler:
             noisy = noisy.masked_fill(scores < torch.minimum(least, peak), -torch.inf)
             scores, tokens = noisy.max(dim=-1)
         if reach.is_adjusted:
-            once = torch.ones_like(tokens, dtype=torch.int32)
-            self._num_written.index_put_((slots, tokens), once, accumulate=True)
+            self._wrote(torch.stack((slots, tokens)))
         return tokens, scores
 
     def logprobs(
@@ -289,8 +288,9 @@ class TokenSampler:
         self._is_read[places[0], places[1]] = True
 
     def _wrote(self, places: Tensor) -> None:
-        once = torch.ones(places.shape[1], dtype=torch.int32, device=places.device)
-        self._num_written.index_put_((places[0], places[1]), once, accumulate=True)
+        flat = places[0] * self._vocab_size + places[1]
+        once = torch.ones_like(flat, dtype=torch.int32)
+        self._num_written.view(-1).scatter_add_(0, flat, once)
 
     def _bias(self, numbers: Tensor, values: Tensor) -> None:
         slots, places, tokens = numbers.unbind(0)
