@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,10 +14,11 @@ from antiphon.pipeline.speech.model import SpeechModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8
-_FIRST_CALLS: Mapping[str, tuple[str, Mapping[str, str], str]] = {
+_FIRST_CALLS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "speech": ("audio/speech", {"input": "Hello there."}, " -o hello.mp3"),
     "image": ("images/generations", {"prompt": "A cat on a windowsill"}, ""),
     "video": ("videos", {"prompt": "A cat leaves its windowsill"}, ""),
+    "chat": ("chat/completions", {"messages": [{"role": "user", "content": "Hello."}]}, ""),
 }
 """Of each task a path, a body, and what follows."""
 
