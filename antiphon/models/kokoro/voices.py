@@ -122,7 +122,7 @@ def _read_pickled(file: str) -> NDArray[np.float32]:
     try:
         tensor = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, UnpicklingError) as error:
-        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+        raise ModelLoadError(f"{file}: cannot be read as a tensor.") from error
     is_tensor = isinstance(tensor, torch.Tensor)
     if not is_tensor or tensor.numel() == 0 or tensor.shape[-1] != STYLE_SIZE:
         raise ModelLoadError(f"{file}: is no table of styles of {STYLE_SIZE} numbers.")
