@@ -10,7 +10,7 @@ from antiphon.models.causal_lm.chat_template import load_chat_markup
 from antiphon.models.causal_lm.config import load_config
 from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt
 from antiphon.models.causal_lm.tokenizer import TokenDecoder, load_tokenizer
-from antiphon.models.chat_spec import ChatCapabilities
+from antiphon.models.chat_spec import ChatCapabilities, answer_limit
 from antiphon.models.spec import LoadContext
 from antiphon.types import Sampling
 
@@ -48,19 +48,10 @@ class CausalLMPrompter:
             for each in request.messages
         ]
         ids = tuple(self._tokenizer.encode(self._markup.render(messages)))
-        max_positions = self._capabilities.max_positions
         if not ids:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
-        if len(ids) > max_positions:
-            raise InvalidRequestError(
-                f"This model's context has room for {max_positions} tokens, but the messages have"
-                f" {len(ids)}. Shorten them.",
-                param="messages",
-                code="context_length_exceeded",
-            )
+        max_tokens = answer_limit(request, len(ids), self._capabilities.max_positions)
         sampling = self._sampling(request)
-        room = max_positions - (len(ids) - 1)
-        max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
         return Prompt(
             data=CausalLMPrompt(ids, sampling, request.num_logprobs),
             num_tokens=len(ids),

@@ -61,8 +61,10 @@ def test_answers_are_as_long_as_asked_or_as_there_is_room_for(prompter: CausalLM
     room = prompter.capabilities.max_positions
     short, endless = prompter.build(ask("Hi", max_tokens=7), 1), prompter.build(ask("Hi"), 1)
     assert short.sampling.max_frames == 7
-    assert endless.num_positions + (endless.sampling.max_frames or 0) == room
-    assert prompter.build(ask("Hi", max_tokens=10**9), 1).sampling == endless.sampling
+    assert endless.num_tokens + (endless.sampling.max_frames or 0) == room
+    with pytest.raises(InvalidRequestError, match=f"{room} tokens") as refused:
+        prompter.build(ask("Hi", max_tokens=room), 1)
+    assert refused.value.param == "max_tokens"
 
 
 def test_what_does_not_fit_is_refused(prompter: CausalLMPrompter) -> None:
