@@ -8,9 +8,11 @@
  * @property {number} [sample_rate] of its audio
  * @property {Voice[]} [voices] those that come with it
  * @property {string[]} [tasks] what it can make, such as text-to-speech
+ * @property {Chats} [chat]
  * @property {import("./picture-form.js").Drawing} [image]
  * @property {import("./picture-form.js").Drawing} [video]
  */
+/** @typedef {{max_model_len: number, sampling: {temperature: number}}} Chats */
 /** @typedef {{id: string, name: string, language?: string | null, gender?: string | null}} Voice */
 /** @typedef {Record<string, string | number | boolean>} SpeechBody */
 

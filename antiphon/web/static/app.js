@@ -1,6 +1,7 @@
 /** Wires the page: buttons and keys to utterances, utterances to the screen. */
 
 import { Api, ServerError, baseUrl } from "./api.js";
+import { Chatting } from "./chatting.js";
 import { Drawing } from "./drawing.js";
 import { Filming } from "./filming.js";
 import { Form } from "./form.js";
@@ -36,6 +37,7 @@ const code = new CodeTabs();
 const tasks = new TaskTabs();
 const drawing = new Drawing(api, report);
 const filming = new Filming(api, report);
+const chatting = new Chatting(api, { onSpeech: () => utterance?.stop(), onError: report });
 const waveform = new Waveform(element("wave", HTMLCanvasElement), requestDrawing);
 
 /** @type {Utterance | null} */
@@ -49,6 +51,7 @@ let isDrawing = false;
 
 function speak() {
   utterance?.stop();
+  chatting.stop();
   clearAlert();
   form.takeSeed();
   showCode();
@@ -106,6 +109,7 @@ async function loadModels() {
     form.setModels(models.filter((model) => canMake(model, "speech")));
     drawing.form.setModels(models);
     filming.setModels(models);
+    void chatting.setModels(models);
     tasks.offer(models);
     clearAlert();
   } catch (error) {
@@ -179,7 +183,7 @@ function onKey(event) {
     event.preventDefault();
     element(`${tasks.chosen}-form`, HTMLFormElement).requestSubmit();
   } else if (event.key === "Escape") {
-    ({ speech: utterance, image: drawing, video: filming })[tasks.chosen]?.stop();
+    ({ speech: utterance, chat: chatting, image: drawing, video: filming })[tasks.chosen]?.stop();
   }
 }
 
@@ -195,8 +199,10 @@ element("seed-keep", HTMLButtonElement).addEventListener("click", () => {
 });
 document.addEventListener("keydown", onKey);
 
-/** For tests and the curious: what the page knows of the present utterance. */
-Object.defineProperty(window, "antiphon", { value: { utterance: () => utterance } });
+/** For tests and the curious: what the page knows of the present utterance, and of a spoken answer. */
+Object.defineProperty(window, "antiphon", {
+  value: { utterance: () => utterance, spoken: () => chatting.spoken },
+});
 
 show("base-url", baseUrl);
 if (navigator.platform.startsWith("Mac")) show("modifier", "⌘");

@@ -126,14 +126,14 @@ export class Form {
 }
 
 /** Replace the options, and keep the choice where it is still offered. @param {HTMLSelectElement} select @param {{value: string, label: string}[]} options */
-function fill(select, options) {
+export function fill(select, options) {
   const chosen = select.value;
   select.replaceChildren(...options.map(({ value, label }) => new Option(label, value)));
   if (options.some(({ value }) => value === chosen)) select.value = chosen;
 }
 
 /** @param {Voice} voice */
-function describe({ id, name, language, gender }) {
+export function describe({ id, name, language, gender }) {
   const traits = [language, gender].filter(Boolean).join(", ");
   return traits ? `${name || id} (${traits})` : name || id;
 }

@@ -2,13 +2,18 @@
 
 import { element } from "./view.js";
 
-/** @typedef {"speech" | "image" | "video"} TaskName */
+/** @typedef {"speech" | "chat" | "image" | "video"} TaskName */
 
 /** @type {TaskName[]} */
-const TASKS = ["speech", "image", "video"];
+const TASKS = ["speech", "chat", "image", "video"];
 
 /** What the API calls them. @type {Record<TaskName, string>} */
-const API_NAMES = { speech: "text-to-speech", image: "text-to-image", video: "text-to-video" };
+const API_NAMES = {
+  speech: "text-to-speech",
+  chat: "text-generation",
+  image: "text-to-image",
+  video: "text-to-video",
+};
 
 /** @param {import("./api.js").Model} model @param {TaskName} task */
 export function canMake(model, task) {

@@ -46,7 +46,7 @@ function pace(factor) {
 }
 
 /** @param {number | null} value */
-function milliseconds(value) {
+export function milliseconds(value) {
   return value === null ? "–" : `${Math.round(value)} ms`;
 }
 

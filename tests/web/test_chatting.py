@@ -1,0 +1,180 @@
+"""The page's tab for chats in a real browser."""
+
+import json
+import threading
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio
+import pytest
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+pytest.importorskip("selenium", reason="selenium is not installed")
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from antiphon.config import ServerSettings
+from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
+from tests.web.conftest import API_KEY
+from tests.web.page import Page
+
+pytestmark = pytest.mark.browser
+
+MARKUP = "<b id=bold>Hello</b> & 'you'"
+SHOWN = """
+return [...document.querySelectorAll("main [data-task]")].filter((e) => e.checkVisibility())
+  .map((e) => e.dataset.task);
+"""
+
+
+def open_chat(page: Page, server: RunningServer) -> None:
+    page.open(server.base_url)
+    page.find("task-chat").click()
+    page.write("0", "chat-temperature")  # the toy's answers follow their script
+
+
+def said(page: Page) -> list[str]:
+    return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "#chat-log .words")]
+
+
+def notes(page: Page) -> list[str]:
+    return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "#chat-log .note")]
+
+
+def send(page: Page, text: str) -> None:
+    page.write(text, "chat-text")
+    page.find("chat-text").send_keys(Keys.ENTER)
+
+
+def wait_for_status(page: Page, *statuses: str) -> None:
+    wait_until(lambda: page.text("chat-status") in statuses)
+
+
+def test_an_answer_is_shown_as_text_and_a_new_chat_forgets_it(
+    page: Page, server: RunningServer
+) -> None:
+    open_chat(page, server)
+    page.find("chat-text").send_keys("One", Keys.SHIFT, Keys.ENTER, Keys.NULL, "two")
+    page.find("chat-text").send_keys(Keys.ENTER)
+    wait_for_status(page, "Finished", "Failed")
+    assert said(page) == ["One\ntwo", "You said: One\ntwo"]
+    send(page, MARKUP)
+    wait_until(lambda: len(said(page)) == 4)
+    wait_for_status(page, "Finished", "Failed")
+    assert said(page)[2:] == [MARKUP, f"You said: {MARKUP}"]
+    assert page.driver.find_elements(By.ID, "bold") == []
+    assert notes(page)[1].startswith("first token ")
+    assert "first audio" not in notes(page)[1]
+    assert page.find("chat-log").aria_role == "log"
+    page.find("chat-new").click()
+    assert said(page) == []
+    assert page.driver.switch_to.active_element.get_property("id") == "chat-text"
+    assert page.complaints() == []
+
+
+def test_a_spoken_answer_is_played_to_its_end(page: Page, server: RunningServer) -> None:
+    open_chat(page, server)
+    page.find("chat-speak").click()
+    page.choose("chat-voice", '["toy","alto"]')
+    send(page, "Hi.")
+    wait_for_status(page, "Finished", "Failed")
+    assert said(page) == ["Hi.", "You said: Hi."]
+    assert "first token" in notes(page)[1]
+    assert "first audio" in notes(page)[1]
+    spoken = page.script(
+        "const {receivedSamples, playedSamples} = window.antiphon.spoken();"
+        "return [receivedSamples, playedSamples];"
+    )
+    assert spoken[0] == spoken[1] > 0
+    assert page.complaints() == []
+
+
+def test_stopping_frees_the_server_and_keeps_what_was_said(page: Page) -> None:
+    asked: list[Any] = []
+    is_closed = threading.Event()
+
+    async def answer(request: Request) -> Response:
+        body = await request.body()
+        if not body:  # the server warms its routes
+            return Response()
+        asked.append(json.loads(body)["messages"])
+
+        async def pieces() -> AsyncGenerator[str, None]:
+            chunk = {"choices": [{"delta": {"content": "Once upon"}, "finish_reason": None}]}
+            yield f"data: {json.dumps(chunk)}\n\n"
+            try:
+                await anyio.sleep_forever()
+            finally:
+                is_closed.set()
+
+        return StreamingResponse(pieces(), media_type="text/event-stream")
+
+    def replace_chats(app: FastAPI) -> None:
+        app.router.routes.insert(0, Route("/v1/chat/completions", answer, methods=["POST"]))
+
+    with start_server(on_app=replace_chats) as server:
+        open_chat(page, server)
+        send(page, "Tell")
+        wait_until(lambda: said(page) == ["Tell", "Once upon"])
+        assert page.find("chat-stop").is_enabled()
+        page.find("chat-stop").click()
+        assert page.text("chat-status") == "Stopped"
+        assert not page.find("chat-stop").is_enabled()
+        assert is_closed.wait(DEADLINE_S)
+        assert said(page) == ["Tell", "Once upon"]
+        assert "stopped" in notes(page)[1]
+        assert page.text("alert") == ""
+        send(page, "Go on")
+        wait_until(lambda: len(asked) == 2)
+        page.find("chat-text").send_keys(Keys.ESCAPE)
+        wait_for_status(page, "Stopped")
+    assert asked[1] == [
+        {"role": "user", "content": "Tell"},
+        {"role": "assistant", "content": "Once upon"},
+        {"role": "user", "content": "Go on"},
+    ]
+
+
+def test_what_is_refused_is_told_and_can_be_sent_again(page: Page, server: RunningServer) -> None:
+    open_chat(page, server)
+    text = "long " * 2000
+    send(page, text)
+    wait_for_status(page, "Failed")
+    assert "HTTP 400" in page.text("alert")
+    assert "context_length_exceeded" in page.text("alert")
+    assert said(page) == []
+    assert page.find("chat-text").get_property("value") == text
+    page.complaints()
+
+
+def test_a_server_that_only_chats_shows_the_chat_alone(page: Page) -> None:
+    settings = TOY.model_copy(update={"server": ServerSettings(output_modalities=("text",))})
+    with start_server(settings) as server:
+        page.driver.get(server.base_url)
+        wait_until(lambda: page.script(SHOWN) == ["chat"])
+        assert not page.find("tasks").is_displayed()
+        assert not page.find("chat-speak").is_displayed()
+        assert not page.find("chat-model").is_displayed()
+        page.write("0", "chat-temperature")
+        send(page, "Hi.")
+        wait_for_status(page, "Finished", "Failed")
+        assert said(page) == ["Hi.", "You said: Hi."]
+        assert page.complaints() == []
+
+
+def test_the_key_is_asked_for_and_used(page: Page, locked_server: RunningServer) -> None:
+    open_chat(page, locked_server)
+    send(page, "Hi.")
+    wait_until(lambda: page.find("key").is_displayed())
+    assert "No API key was given" in page.text("alert")
+    page.find("key").send_keys(API_KEY, Keys.ENTER)
+    wait_until(lambda: page.text("alert") == "")
+    assert page.find("chat-text").get_property("value") == "Hi."
+    page.find("chat-text").send_keys(Keys.ENTER)
+    wait_for_status(page, "Finished")
+    assert said(page) == ["Hi.", "You said: Hi."]
+    page.complaints()
