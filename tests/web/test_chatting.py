@@ -21,6 +21,7 @@ from antiphon.config import ServerSettings
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 from tests.web.conftest import API_KEY
 from tests.web.page import Page
+from tests.web.test_looks import ENOUGH_CONTRAST, MEASURE_CONTRAST
 
 pytestmark = pytest.mark.browser
 
@@ -43,6 +44,11 @@ def said(page: Page) -> list[str]:
 
 def notes(page: Page) -> list[str]:
     return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "#chat-log .note")]
+
+
+def spoken(page: Page, field: str) -> int:
+    """A count of the latest answer that is spoken; 0 before there is one."""
+    return int(page.script("return window.antiphon.spoken()?.[arguments[0]] ?? 0", field))
 
 
 def send(page: Page, text: str) -> None:
@@ -85,11 +91,25 @@ def test_a_spoken_answer_is_played_to_its_end(page: Page, server: RunningServer)
     assert said(page) == ["Hi.", "You said: Hi."]
     assert "first token" in notes(page)[1]
     assert "first audio" in notes(page)[1]
-    spoken = page.script(
-        "const {receivedSamples, playedSamples} = window.antiphon.spoken();"
-        "return [receivedSamples, playedSamples];"
-    )
-    assert spoken[0] == spoken[1] > 0
+    assert spoken(page, "playedSamples") == spoken(page, "receivedSamples") > 0
+    assert page.complaints() == []
+
+
+def test_stopping_a_voice_silences_it(page: Page, server: RunningServer) -> None:
+    open_chat(page, server)
+    page.find("chat-speak").click()
+    send(page, "A minute of tones. " * 60)
+    wait_until(lambda: spoken(page, "playedSamples") > 0)
+    wait_for_status(page, "Playing")
+    page.find("chat-stop").click()
+    assert page.text("chat-status") == "Stopped"
+    assert len(said(page)[1]) > 1000
+    assert spoken(page, "playedSamples") < spoken(page, "receivedSamples")
+    send(page, "Hi.")
+    wait_until(lambda: len(said(page)) == 4)
+    wait_for_status(page, "Finished", "Failed")
+    assert said(page)[3] == "You said: Hi."
+    assert spoken(page, "playedSamples") == spoken(page, "receivedSamples") > 0
     assert page.complaints() == []
 
 
@@ -164,6 +184,27 @@ def test_a_server_that_only_chats_shows_the_chat_alone(page: Page) -> None:
         wait_for_status(page, "Finished", "Failed")
         assert said(page) == ["Hi.", "You said: Hi."]
         assert page.complaints() == []
+
+
+def test_it_can_be_read_on_a_narrow_screen(page: Page, server: RunningServer) -> None:
+    page.emulate(width=320, dark=True)
+    try:
+        open_chat(page, server)
+        page.find("chat-speak").click()
+        page.script("document.querySelector('#chat-form details').open = true")
+        send(page, "w" * 200)
+        wait_until(lambda: len(said(page)) == 2)
+        wait_until(lambda: "first audio" in notes(page)[1])
+        assert page.script("return document.documentElement.scrollWidth") <= 320
+        contrasts = page.script(MEASURE_CONTRAST)
+        assert len(contrasts) > 15
+        assert [item for item in contrasts if item[1] < ENOUGH_CONTRAST] == []
+        controls = page.driver.find_elements(By.CSS_SELECTOR, "input, select, textarea, button")
+        seen = [control for control in controls if control.is_displayed()]
+        assert [each.get_attribute("id") for each in seen if not each.accessible_name] == []
+        page.find("chat-new").click()
+    finally:
+        page.emulate()
 
 
 def test_the_key_is_asked_for_and_used(page: Page, locked_server: RunningServer) -> None:

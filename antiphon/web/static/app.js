@@ -51,7 +51,7 @@ let isDrawing = false;
 
 function speak() {
   utterance?.stop();
-  chatting.stop();
+  if (chatting.spoken) chatting.stop();
   clearAlert();
   form.takeSeed();
   showCode();

@@ -2,7 +2,7 @@
 
 import { describe, fill } from "./form.js";
 import { canMake } from "./tasks.js";
-import { element } from "./view.js";
+import { element, show } from "./view.js";
 
 /** @typedef {import("./api.js").Model} Model */
 /** @typedef {import("./api.js").Voice} Voice */
@@ -29,7 +29,7 @@ export class ChatForm {
     const form = element("chat-form", HTMLFormElement);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      onSend();
+      if (text.value.trim()) onSend();
     });
     text.addEventListener("keydown", (event) => {
       const { key, shiftKey, ctrlKey, metaKey, altKey, isComposing } = event;
@@ -111,7 +111,7 @@ export class ChatForm {
     stopButton.disabled = !isBusy;
     sendButton.textContent = isBusy ? "Interrupt" : "Send";
     if (stopHadFocus && !isBusy) text.focus();
-    status.textContent = told;
+    show("chat-status", told); // the same again would be read aloud again
     status.classList.toggle("busy", isBusy);
   }
 
