@@ -39,6 +39,9 @@ class Card:
     capability: int
     shared_bytes: int
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def overlaps(self) -> bool:
         return self.capability >= _EARLY_LAUNCH
