@@ -13,7 +13,7 @@ import transformers
 from torch import nn
 
 from antiphon.diffusion.acceleration import NetworkAccelerator
-from antiphon.diffusion.library_faults import read_folder
+from antiphon.diffusion.loading_faults import read_folder
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.errors import ModelLoadError
 from antiphon.models.spec import LoadContext

@@ -8,7 +8,7 @@ import diffusers
 import torch
 import transformers
 
-from antiphon.diffusion.library_faults import read_folder
+from antiphon.diffusion.loading_faults import read_folder
 from antiphon.errors import ModelLoadError
 from antiphon.nn.safetensors_index import TensorHeader, some
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from antiphon.diffusion.library_faults import read_folder
+from antiphon.diffusion.loading_faults import read_folder
 
 
 def load_tokenizer(folder: Path) -> Any:
