@@ -14,6 +14,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
 
@@ -148,10 +149,11 @@ def load_tokenizer(path: Path) -> ChatTokenizer:
 
 
 def _read(file: Path) -> Tokenizer:
-    try:
-        tokenizer: Tokenizer = Tokenizer.from_str(file.read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises this class and no other
-        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
+    read: list[Tokenizer] = []
+    fault = fault_of(lambda: read.append(Tokenizer.from_str(file.read_text(encoding="utf-8"))))
+    if fault is not None:
+        raise ModelLoadError(f"{file}: cannot be read: {fault}") from fault
+    (tokenizer,) = read
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -53,14 +53,17 @@ class MossGenerator:
         """
         if not self._turn.acquire(blocking=False):
             raise EngineError("The model speaks to one at a time; a request is under way.")
+        has_failed = True
         try:
             if not self._is_loaded:
                 self._load()
             yield from self._speak(prompt)
-        except Exception:
-            self._is_loaded = False
+            has_failed = False
+        except GeneratorExit:  # the listener has left
+            has_failed = False
             raise
         finally:
+            self._is_loaded = self._is_loaded and not has_failed
             self._turn.release()
 
     def close(self) -> None:
