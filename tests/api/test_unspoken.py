@@ -80,7 +80,8 @@ def test_a_job_tells_it(client: httpx.Client) -> None:
     job = client.post(f"{URL}/jobs", json={"input": TEXT}).json()
     with client.stream("GET", f"{URL}/jobs/{job['id']}/events") as response:
         lines = [line for line in response.iter_lines() if line.startswith("data: ")]
-    assert json.loads(lines[-1].removeprefix("data: "))["job"]["unspoken"] == WORDS
+    job = json.loads(lines[-1].removeprefix("data: "))["job"]
+    assert (job["status"], job["unspoken"], job["error"]) == ("completed", WORDS, None), lines
 
 
 def test_the_header_is_bounded_and_pages_may_read_it() -> None:

@@ -111,7 +111,7 @@ class SegmentCheckpoints:
             samples = samples.reshape(-1, channels)
         usage = Usage(facts["input_tokens"], facts["output_tokens"])
         chunk = AudioChunk(samples, facts["sample_rate_hz"], usage.output_tokens)
-        return chunk, Ended(facts["reason"], usage)
+        return chunk, Ended(facts["reason"], usage, tuple(facts.get("unspoken", ())))
 
     def _save(self, segment: Segment, chunks: list[AudioChunk], ended: Ended) -> None:
         facts = {
@@ -120,8 +120,11 @@ class SegmentCheckpoints:
             "reason": ended.reason,
             "input_tokens": ended.usage.input_tokens,
             "output_tokens": ended.usage.output_tokens,
+            "unspoken": ended.unspoken,
         }
-        head = json.dumps(facts).encode().ljust(_NUM_HEAD_BYTES)
+        head = json.dumps(facts).encode()
+        size = max(_NUM_HEAD_BYTES, len(head))
+        head = head.ljust(size + -size % 4)
         samples = np.concatenate([chunk.samples for chunk in chunks]).astype("<f4")
         length = len(head).to_bytes(_NUM_LENGTH_BYTES, "little")
         rest = b"".join([length, head, samples.tobytes()])
