@@ -16,7 +16,7 @@ from torch import Tensor
 from antiphon.nn.attention import FrameAttention, FrameCache
 from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layers import Linear
-from antiphon.nn.sampler import SamplingRows
+from antiphon.nn.sampler import LogitsFilter, SamplingRows
 from antiphon.nn.transformer import Transformer
 
 if TYPE_CHECKING:  # it needs Triton
@@ -62,12 +62,14 @@ class CodePredictor:
         projection: from the outer model's width; ``None`` if the widths are the same.
         tables: projected embeddings of all groups but the last, each ``[size, hidden_size]``.
         heads: final state to logits, of all groups but the first.
+        filter: of logits, instead of the sampler's own top-k and top-p.
     """
 
     transformer: Transformer
     projection: Linear | None
     tables: tuple[Tensor, ...]
     heads: tuple[Linear, ...]
+    filter: LogitsFilter | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -129,6 +131,8 @@ class CodePredictor:
     ) -> "Tensor | PreNormState":
         """Draw codes, and embed them for the next group."""
         backend = self.heads[0].backend
+        if self.filter is not None:
+            logits, rows = self.filter(logits.float(), rows), rows.unfiltered(self.vocab_size)
         if backend.has_kernels:
             from antiphon.nn.kernels import sampling
 

@@ -8,7 +8,7 @@ in any slot, and again after it has moved to another machine.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -50,6 +50,15 @@ class SamplingRows:
     top_p: Tensor
     repetition_penalty: Tensor
     reach: SamplingReach
+
+    def unfiltered(self, vocab_size: int) -> "SamplingRows":
+        """Return the rows without top-k and top-p, for logits that a `LogitsFilter` has been at."""
+        return replace(
+            self,
+            top_k=torch.full_like(self.top_k, vocab_size),
+            top_p=torch.ones_like(self.top_p),
+            reach=SamplingReach(vocab_size, uses_top_p=False),
+        )
 
 
 class SamplingTable:
@@ -124,22 +133,46 @@ class SamplerHook(Protocol):
     ) -> tuple[Tensor, Tensor]: ...
 
 
+class LogitsFilter(Protocol):
+    """Rules tokens out by ``-inf``, in an order of its own; f32 ``[num_rows, vocab_size]``."""
+
+    def __call__(self, logits: Tensor, rows: SamplingRows) -> Tensor: ...
+
+
+class Draw(Protocol):
+    """Draws a token of each row, as `sample` does."""
+
+    def __call__(
+        self, logits: Tensor, rows: SamplingRows, noise: Tensor
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+def draw_from_all(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw from the whole distribution, without top-k and top-p; as `sample` otherwise."""
+    heat = torch.where(rows.temperature > 0, rows.temperature, 1.0)
+    best = torch.max(logits.float() / heat[:, None] + noise, dim=-1)
+    return best.indices, best.values
+
+
 @dataclass(frozen=True, slots=True)
 class RepetitionAware:
     """Repetition-aware sampling (VALL-E 2, as in CosyVoice): draw anew what was said too often.
 
-    Where the drawn token makes up too much of the latest ones, it is drawn again from the whole
-    distribution, without top-k and top-p. Greedy rows are left alone.
+    Where the drawn token makes up too much of the latest ones, it is drawn again, from the whole
+    distribution unless ``redraw`` does otherwise. Greedy rows are left alone.
 
     Attributes:
-        recent: latest tokens of each row, int64 ``[num_rows, window]``, -1 where there are none.
+        recent: latest tokens of each row, int64 ``[num_rows, window]``, -1 where there are none;
+            `antiphon.engine.model_runner.slot_state.SlotState.recent` has them.
         noise: of `gumbel_noise` under another codebook number, shape of the logits.
         max_share: of the window; a token with this share or more is drawn again.
+        redraw: how; Fish Speech is hotter then, and filters still.
     """
 
     recent: Tensor
     noise: Tensor
     max_share: float = 0.1
+    redraw: Draw = draw_from_all
 
     def __call__(
         self, logits: Tensor, rows: SamplingRows, drawn: tuple[Tensor, Tensor]
@@ -148,11 +181,10 @@ class RepetitionAware:
         num_said = (self.recent == tokens[:, None]).sum(1)
         is_repeated = num_said >= self.max_share * self.recent.shape[1]
         is_repeated &= rows.temperature > 0
-        heat = torch.where(is_repeated, rows.temperature, 1.0)
-        again = torch.max(logits.float() / heat[:, None] + self.noise, dim=-1)
+        again, again_scores = self.redraw(logits, rows, self.noise)
         return (
-            torch.where(is_repeated, again.indices, tokens),
-            torch.where(is_repeated, again.values, scores),
+            torch.where(is_repeated, again, tokens),
+            torch.where(is_repeated, again_scores, scores),
         )
 
 
@@ -190,6 +222,27 @@ def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
     drop = (cumulated <= 1 - top_p[:, None]) & (top_p[:, None] < 1)
     drop[:, -1] = False
     return scores.masked_fill(drop.scatter(-1, order, drop), -torch.inf)
+
+
+def keep_nucleus(logits: Tensor, rows: SamplingRows) -> Tensor:
+    """Filter by probabilities before temperature, as Fish Speech does; a `LogitsFilter`.
+
+    The likeliest token is kept, and further ones while all of them together have a probability of
+    at most ``top_p``, and up to ``top_k`` of them. (`sample` keeps one more, which makes it at
+    least ``top_p``, after temperature and among those of top-k.)
+
+    Args:
+        logits: f32, shape ``[num_rows, vocab_size]``.
+        rows: parameters.
+    """
+    ranked = torch.topk(logits, rows.reach.max_top_k, dim=-1).values
+    shares = (ranked - logits.logsumexp(dim=-1, keepdim=True)).exp().cumsum(dim=-1)
+    top_p = rows.top_p[:, None]
+    is_kept = (shares <= top_p) | (top_p >= 1)
+    is_kept &= torch.arange(ranked.shape[1], device=ranked.device) < rows.top_k[:, None]
+    is_kept[:, 0] = True
+    least = ranked.masked_fill(~is_kept, torch.inf).amin(dim=-1, keepdim=True)
+    return logits.masked_fill(logits < least, -torch.inf)
 
 
 def seed_words(seed: int) -> tuple[int, int]:

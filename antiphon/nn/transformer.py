@@ -92,12 +92,14 @@ class Transformer:
 
     Attributes:
         is_batch_invariant: see `Linear`; it has a price.
+        is_normed_last: whether a call ends with the final norm; else who calls it applies that.
     """
 
     layers: tuple[DecoderLayer, ...]
     norm: RMSNorm
     rope: Rope
     is_batch_invariant: bool = False
+    is_normed_last: bool = True
 
     @classmethod
     def of(
@@ -156,7 +158,7 @@ class Transformer:
     def __call__(
         self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend
     ) -> Tensor:
-        """Return normed states, ``[rows, positions, hidden_size]``.
+        """Return states, normed or not, ``[rows, positions, hidden_size]``.
 
         Args:
             states: of the result's shape; or scaled by `first_norm`, a row a position.
@@ -165,7 +167,8 @@ class Transformer:
         """
         if self._is_fused(states):
             final = self._run_fused(states, rotation, attend).states
-            return self.norm(final.view(-1, _num_positions(states), final.shape[1]))
+            final = final.view(-1, _num_positions(states), final.shape[1])
+            return self.norm(final) if self.is_normed_last else final
         if not isinstance(states, Tensor):
             rows = states.states
             states = rows.reshape(-1, states.num_positions, rows.shape[1])
@@ -174,7 +177,7 @@ class Transformer:
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             states, branch = layer(index, states, normed, rotation, attend)
             states, normed = next_norm.after(states, branch)
-        return normed
+        return normed if self.is_normed_last else states
 
     def project(
         self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend, head: Linear
@@ -183,6 +186,7 @@ class Transformer:
 
         Takes what a call takes, and a head without a bias.
         """
+        assert self.is_normed_last, "a head takes normed states"
         if not self._is_fused(states):
             return head(self(states, rotation, attend)[:, -1])
         from antiphon.nn.kernels import fused_linear

@@ -18,6 +18,7 @@ from antiphon.nn.sampler import (
     SamplingTable,
     gaussian_noise,
     gumbel_noise,
+    keep_nucleus,
     penalize_repetition,
     sample,
     seed_words,
@@ -282,3 +283,50 @@ def test_gaussian_noise_is_the_same_in_any_batch_and_of_any_size() -> None:
     pairs = torch.corrcoef(gaussian([3], size=2000).view(-1, 2).T)  # of one transform
     assert abs(pairs[0, 1]) < 0.1
     assert not torch.equal(together[0], gaussian([3], frame=8, indices=3, size=9)[0])
+
+
+def plain_nucleus(logits: list[float], top_k: int, top_p: float) -> set[int]:
+    """Return the tokens that are kept by probabilities before temperature, the slow way."""
+    weights = [math.exp(logit) for logit in logits]
+    kept: set[int] = set()
+    cumulated = 0.0
+    for token in sorted(range(len(logits)), key=lambda each: -logits[each]):
+        cumulated += weights[token] / sum(weights)
+        if kept and (len(kept) >= top_k or (cumulated > top_p and top_p < 1)):
+            break
+        kept.add(token)
+    return kept
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(-40, 40), min_size=8, max_size=8, unique=True),
+    st.integers(1, 8),
+    st.floats(0.05, 1.0),
+)
+def test_a_nucleus_is_kept_by_probabilities_before_temperature(
+    tenths: list[int], top_k: int, top_p: float
+) -> None:
+    logits = [tenth / 10 for tenth in tenths]
+    sampling = Sampling(temperature=0.3, top_k=top_k, top_p=top_p)
+    rows = rows_of(sampling, Sampling(temperature=0.9, top_k=8, top_p=1.0), vocab_size=8)
+    kept = keep_nucleus(torch.tensor([logits, logits]), rows).isfinite()
+    assert set(kept[0].nonzero().flatten().tolist()) == plain_nucleus(logits, top_k, top_p)
+    assert kept[1].all()
+    plain = rows.unfiltered(8)
+    noise = noise_of([5, 6])
+    expected = (torch.tensor(logits) / 0.3).masked_fill(~kept[0], -math.inf) + noise[0, 0]
+    drawn, _ = sample(keep_nucleus(torch.tensor([logits, logits]), rows), plain, noise[:, 0])
+    assert drawn[0] == expected.argmax()
+
+
+def test_what_is_drawn_again_can_be_drawn_otherwise() -> None:
+    rows = rows_of(*[Sampling(temperature=0.5, top_k=8)] * 2, vocab_size=8)
+    logits, noise = torch.arange(8.0).expand(2, -1), torch.zeros(2, 8)
+
+    def least(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
+        return logits.argmin(dim=-1), logits.amin(dim=-1)
+
+    hook = RepetitionAware(torch.tensor([[7, -1], [6, -1]]), noise, max_share=0.5, redraw=least)
+    drawn, _ = TorchBackend().sample(logits, rows, noise, [hook])
+    assert drawn.tolist() == [0, 7]

@@ -62,6 +62,23 @@ class SlotState:
         if rows:
             uploads.add(self._put_back, np.array(rows, np.int64))
 
+    def recent(self, index: Tensor, frames: Tensor, window: int, first: int = 0) -> Tensor:
+        """Return the latest codes of group 0, int64 ``[num_rows, window]``, the latest one first.
+
+        Args:
+            index: slots.
+            frames: number of the frame that each of them makes next.
+            window: codes of each, at most `FRAME_STORE_FRAMES`.
+            first: number of the first frame that counts.
+
+        Returns:
+            The codes, -1 where there are none.
+        """
+        assert window <= FRAME_STORE_FRAMES, "older frames are not kept"
+        numbers = frames[:, None] - torch.arange(1, window + 1, device=frames.device)
+        codes = self.frame_store[index[:, None], numbers % FRAME_STORE_FRAMES, 0]
+        return torch.where(numbers >= first, codes, -1)
+
     def _begin(self, rows: Tensor, seeds: Tensor) -> None:
         index, positions, frames = rows.unbind(0)
         self.positions[index] = positions

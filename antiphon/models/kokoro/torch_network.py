@@ -1,11 +1,9 @@
 """The original weights in PyTorch, in float32, on a GPU or a CPU."""
 
 import logging
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,25 +18,14 @@ from antiphon.models.kokoro.vocoder import NUM_HARMONICS, KokoroDecoder
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.safetensors_index import some
+from antiphon.nn.torch_file import joined_weights, read_torch_file
 from antiphon.types import Samples
 
 _log = logging.getLogger(__name__)
 
-# Weights come as a direction and a length, in PyTorch's older or newer spelling.
-_PARTS_OF_WEIGHT = (
-    (re.compile(r"(.*)\.weight_g"), ".weight_v"),
-    (
-        re.compile(r"(.*)\.parametrizations\.weight\.original0"),
-        ".parametrizations.weight.original1",
-    ),
-)
 # Instance norms were trained without these; positions are numbers; the pooler is never used.
 _OPTIONAL = re.compile(
     r".*\.norm[12]?(\.norm)?\.(weight|bias)|.*\.adain[12]\.\d+\.norm\.(weight|bias)"
-)
-_UNREADABLE = (
-    *(OSError, RuntimeError, AttributeError),
-    *(EOFError, IndexError, pickle.UnpicklingError),
 )
 _UNUSED = re.compile(r"bert\.(pooler\.|embeddings\.position_ids).*")
 
@@ -128,7 +115,7 @@ def build_model(path: Path, file: Path) -> KokoroModel:
     Raises:
         ModelLoadError: a weight is missing or has another shape.
     """
-    weights = _joined(_read(file))
+    weights = joined_weights(_read(file))
     sizes = {name: weights.get(f"decoder.{name}.weight") for name in ("encode.conv1", "asr_res.0")}
     for name, found in sizes.items():
         if found is None:
@@ -149,29 +136,14 @@ def build_model(path: Path, file: Path) -> KokoroModel:
 
 def _read(file: Path) -> dict[str, Tensor]:
     """Return the tensors of all parts, by part and name."""
-    try:
-        parts: Mapping[str, Mapping[str, Any]] = torch.load(
-            file, map_location="cpu", weights_only=True
-        )
-        return {
-            f"{part}.{name.removeprefix('module.')}": tensor
-            for part, tensors in parts.items()
-            for name, tensor in tensors.items()
-        }
-    except _UNREADABLE as error:
-        raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-
-
-def _joined(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights as products of their direction and length."""
-    joined = dict(tensors)
-    for name in tensors:
-        for pattern, direction in _PARTS_OF_WEIGHT:
-            found = pattern.fullmatch(name)
-            if found and f"{found[1]}{direction}" in joined:
-                length, vector = joined.pop(name), joined.pop(f"{found[1]}{direction}")
-                joined[f"{found[1]}.weight"] = torch._weight_norm(vector, length, 0)
-    return joined
+    parts = read_torch_file(file)
+    if not isinstance(parts, dict) or not all(isinstance(each, dict) for each in parts.values()):
+        raise ModelLoadError(f"{file}: cannot be read: it does not hold weights in parts.")
+    return {
+        f"{part}.{name.removeprefix('module.')}": tensor
+        for part, tensors in parts.items()
+        for name, tensor in tensors.items()
+    }
 
 
 def _check(file: Path, wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
