@@ -23,6 +23,7 @@ from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.audio.encode import with_header
 from antiphon.chat_types import ChatEvent, TextDelta
 from antiphon.concurrency import merged
+from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.spoken_chat import SpokenChat
 from antiphon.telemetry.tracing import until_first
 from antiphon.types import Ended, FinishReason, SpeechRequest, Usage
@@ -62,7 +63,9 @@ async def audio_response(
         **ignored_headers(body.ignored, server.settings.speech),
     }
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)
-    spoken = SpokenChat(server.chats.stream(request), server.speech, speech_request)
+    speakable = SpeakableText(audio.speakable.over(server.settings.speakable))
+    chat = server.chats.stream(request)
+    spoken = SpokenChat(chat, server.speech, speech_request, speakable)
     encoding = FileEncoding(
         audio.audio_format, spoken.sample_rate_hz, server.encoders, is_whole=not body.stream
     )

@@ -12,6 +12,7 @@ from antiphon.config.base import SettingsSection
 from antiphon.config.chat import ChatSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.config.media import ImageSettings, MediaSettings, VideoSettings
+from antiphon.config.speakable import SpeakableSettings
 
 OPENAI_VOICES = (
     *("alloy", "ash", "ballad", "cedar", "coral", "echo", "fable"),
@@ -354,6 +355,7 @@ class Settings(SettingsSection):
     models: ModelsSettings = ModelsSettings()
     speech: SpeechSettings = SpeechSettings()
     chat: ChatSettings = ChatSettings()
+    speakable: SpeakableSettings = SpeakableSettings()
     references: ReferenceSettings = ReferenceSettings()
     data: DataSettings = DataSettings()
     diffusion: DiffusionSettings = DiffusionSettings()

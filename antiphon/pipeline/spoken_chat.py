@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 from antiphon.chat_types import ChatStream, TextDelta
 from antiphon.errors import UnspeakableTextError
+from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import Ended, SpeechRequest, SpeechStream
@@ -17,18 +18,26 @@ class SpokenChat:
     and the one that speaks.
     """
 
-    def __init__(self, chat: ChatStream, speech: Speech, request: SpeechRequest) -> None:
+    def __init__(
+        self,
+        chat: ChatStream,
+        speech: Speech,
+        request: SpeechRequest,
+        speakable: SpeakableText | None = None,
+    ) -> None:
         """Begin to speak an answer.
 
         Args:
             chat: what is written; closed with `text`.
             speech: speaks it.
             request: says how; its text means nothing.
+            speakable: makes what is said of what is written; ``None``: by the default settings.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
         """
         self._chat = chat
+        self._speakable = speakable or SpeakableText()
         synthesis = speech.open(request)
         self._utterance = Utterance(synthesis, speech.settings.max_input_characters)
         self._unsaid = ""  # spaces at the beginning, which are no text by themselves
@@ -45,8 +54,9 @@ class SpokenChat:
         async with aclosing(self._chat) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    self._push(event.text)
+                    self._push(self._speakable.push(event.text))
                 else:
+                    self._push(self._speakable.flush())
                     if self._has_text:
                         self._utterance.complete()
                     self._is_known.set()
@@ -81,4 +91,5 @@ class SpokenChat:
                 return
             self._has_text = True
             self._is_known.set()
-        self._utterance.push(text)
+        if text:
+            self._utterance.push(text)

@@ -78,6 +78,21 @@ def test_a_stream_says_the_same_in_deltas(client: httpx.Client, sdk: openai.Open
     assert usage["usage"]["completion_tokens_details"]["audio_tokens"] > 0
 
 
+def test_marks_are_written_and_not_said(sdk: openai.OpenAI) -> None:
+    def spoken(said: str, **speakable: str) -> int:
+        asked: Any = {**ASKED, "messages": [{"role": "user", "content": said}]}
+        asked["audio"] = {**ASKED["audio"], "speakable": speakable}
+        audio = sdk.chat.completions.create(**asked).choices[0].message.audio
+        assert audio is not None
+        assert audio.transcript == f"You said: {said}"
+        return len(base64.b64decode(audio.data))
+
+    marked = "the **end** `x` 😀"
+    assert spoken(marked) == spoken("the end x")
+    assert spoken(marked, emoji="say") == spoken("the end x grinning face")
+    assert spoken(marked, markdown="as_written") > spoken(marked)
+
+
 @pytest.mark.parametrize("format", ["wav", "mp3"])
 def test_files_of_other_formats(sdk: openai.OpenAI, format: str) -> None:
     answer = sdk.chat.completions.create(**{**ASKED, "audio": {"voice": "alto", "format": format}})
@@ -106,6 +121,8 @@ def test_leaving_a_stream_stops_both_models(server: RunningServer, client: httpx
         ({"audio": {"voice": {"name": "alto"}}}, 400, "audio.voice.id"),
         ({"audio": {"voice": "alto", "format": "midi"}}, 400, "audio.format"),
         ({"audio": {"voice": "alto", "model": "mute"}}, 404, "model"),
+        ({"audio": {"speakable": {"urls": "sing"}}}, 400, "audio.speakable.urls"),
+        ({"audio": {"speakable": {"songs": "say"}}}, 400, "audio.speakable.songs"),
         ({"n": 2}, 400, "n"),
         ({"logprobs": True}, 400, "logprobs"),
         ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, 400, "messages.0.audio"),

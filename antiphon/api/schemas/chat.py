@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.pictures import MAX_INT64, unpacked
+from antiphon.api.schemas.speakable import Speakable
 from antiphon.audio.encode import AudioFormat
 from antiphon.chat_types import ChatRequest, ChatRole, ChatSampling, Message
 from antiphon.errors import InvalidRequestError, shortened
@@ -141,6 +142,9 @@ class ChatAudio(BaseModel):
         "wav", description="pcm16: samples at 24 kHz without a header."
     )
     model: str | None = Field(None, description="That speaks; default: the first one that does.")
+    speakable: Speakable = Field(
+        Speakable(), description="What is said of markdown, code, tables, addresses and emoji."
+    )
 
     @property
     def voice_name(self) -> str | None:

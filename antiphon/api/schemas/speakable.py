@@ -1,0 +1,27 @@
+"""What a request has to say of how its answer is made speakable."""
+
+from pydantic import BaseModel, ConfigDict
+
+from antiphon.config.speakable import (
+    SaidMarkdown,
+    SaidOrSkipped,
+    SaidUrl,
+    SpeakableSettings,
+)
+
+
+class Speakable(BaseModel):
+    """The server's settings, of which a request may change any."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    markdown: SaidMarkdown | None = None
+    code_blocks: SaidOrSkipped | None = None
+    tables: SaidOrSkipped | None = None
+    urls: SaidUrl | None = None
+    emoji: SaidOrSkipped | None = None
+
+    def over(self, settings: SpeakableSettings) -> SpeakableSettings:
+        """Return the settings, with what is said here."""
+        said = {name: value for name, value in self if value is not None}
+        return settings.model_copy(update=said)

@@ -1,0 +1,29 @@
+"""What is said of answers that were written to be seen."""
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from antiphon.config.base import SettingsSection
+
+SaidMarkdown: TypeAlias = Literal["plain", "as_written"]
+SaidOrSkipped: TypeAlias = Literal["say", "skip"]
+SaidUrl: TypeAlias = Literal["host", "say", "skip"]
+
+
+class SpeakableSettings(SettingsSection):
+    """How an answer in a chat is made speakable; a request may say otherwise."""
+
+    markdown: SaidMarkdown = Field(
+        "plain",
+        description="plain: marks of headings, emphasis, lists, links and tables are not said;"
+        " as_written: all is said as it stands, whatever the other settings are.",
+    )
+    code_blocks: SaidOrSkipped = Field(
+        "skip", description="Fenced blocks of code; code within a line is said."
+    )
+    tables: SaidOrSkipped = Field("say", description="The cells of tables.")
+    urls: SaidUrl = Field(
+        "host", description="Addresses; host: their host alone. Of a link, its text is said."
+    )
+    emoji: SaidOrSkipped = Field("skip", description="say: by their English names in Unicode.")
