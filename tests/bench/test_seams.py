@@ -44,8 +44,8 @@ def cut(signal: NDArray[np.float64], chunk_ms: float) -> Pieces:
 
 
 def loud_borders(pieces: Pieces) -> list[int]:
-    """Return pieces that begin in the middle of a vowel."""
-    borders = np.cumsum([len(piece) for piece in pieces])[:-1]
+    """Return the pieces within, the one that begins in the loudest sound first."""
+    borders = np.cumsum([len(piece) for piece in pieces])[:-2]
     signal = np.concatenate(pieces)
     levels = [np.sqrt(np.mean(signal[at - 240 : at + 240] ** 2)) for at in borders]
     return [int(index) + 1 for index in np.argsort(levels)[::-1]]
