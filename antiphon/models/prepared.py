@@ -22,6 +22,7 @@ from antiphon.errors import InvalidRequestError
 Number = TypeVar("Number", np.float32, np.int64)
 
 _METADATA_KEY = "antiphon_voice"
+_ARRAYS = ("speaker_embedding", "ref_codes", "ref_features")
 
 
 class _Metadata(BaseModel):
@@ -45,6 +46,7 @@ class PreparedVoice:
         ref_text: what is said in the recording, for families that continue it.
         speaker_embedding: how the speaker sounds, shape ``[D]``.
         ref_codes: the recording as codes, shape ``[frames, Q]``.
+        ref_features: the recording as features that are no codes, shape ``[frames, D]``.
     """
 
     name: str
@@ -52,6 +54,7 @@ class PreparedVoice:
     ref_text: str | None = None
     speaker_embedding: NDArray[np.float32] | None = field(default=None, repr=False)
     ref_codes: NDArray[np.int64] | None = field(default=None, repr=False)
+    ref_features: NDArray[np.float32] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check all of it; raises InvalidRequestError naming the field that is wrong."""
@@ -62,15 +65,16 @@ class PreparedVoice:
         if self.speaker_embedding is None and self.ref_codes is None:
             raise _wrong("a voice has a speaker embedding, codes, or both")
         if self.speaker_embedding is not None:
-            embedding = _checked("speaker_embedding", self.speaker_embedding, np.float32, 1)
-            if not np.isfinite(embedding).all():
-                raise _wrong("'speaker_embedding' has values that are not finite numbers")
+            embedding = _finite("speaker_embedding", self.speaker_embedding, 1)
             object.__setattr__(self, "speaker_embedding", embedding)
         if self.ref_codes is not None:
             codes = _checked("ref_codes", self.ref_codes, np.int64, 2)
             if (codes < 0).any():
                 raise _wrong("'ref_codes' has negative values")
             object.__setattr__(self, "ref_codes", codes)
+        if self.ref_features is not None:
+            features = _finite("ref_features", self.ref_features, 2)
+            object.__setattr__(self, "ref_features", features)
 
     @cached_property
     def content_hash(self) -> str:
@@ -83,6 +87,8 @@ class PreparedVoice:
             digest.update(f"{None if array is None else array.shape} ".encode())
             if array is not None:
                 digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        if (features := self.ref_features) is not None:  # voices without keep their hash
+            digest.update(f"{features.shape} ".encode() + features.astype("<f4").tobytes())
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -90,7 +96,8 @@ class PreparedVoice:
         import safetensors.numpy
 
         metadata = _Metadata(name=self.name, family=self.family, ref_text=self.ref_text)
-        arrays = {"speaker_embedding": self.speaker_embedding, "ref_codes": self.ref_codes}
+        given = (self.speaker_embedding, self.ref_codes, self.ref_features)
+        arrays = dict(zip(_ARRAYS, given, strict=True))
         content = safetensors.numpy.save(
             {name: array for name, array in arrays.items() if array is not None},
             {_METADATA_KEY: metadata.model_dump_json()},
@@ -124,7 +131,7 @@ class PreparedVoice:
             metadata = _Metadata.model_validate_json(written)
         except ValidationError as error:
             raise _wrong("its description is damaged, or of a later version", path) from error
-        unknown = set(arrays) - {"speaker_embedding", "ref_codes"}
+        unknown = set(arrays) - set(_ARRAYS)
         if unknown:
             raise _wrong(f"unknown arrays: {', '.join(sorted(unknown))}", path)
         try:
@@ -141,6 +148,14 @@ def _wrong(reason: str, path: str | os.PathLike[str] | None = None) -> InvalidRe
 def _is_unicode(text: str) -> bool:
     """Whether there is no half of a character, as JSON may bring one in an escape."""
     return not any(unicodedata.category(character) == "Cs" for character in text)
+
+
+def _finite(name: str, array: NDArray[np.float32], num_dimensions: int) -> NDArray[np.float32]:
+    """Return a copy that cannot be written to, of finite numbers."""
+    copy = _checked(name, array, np.float32, num_dimensions)
+    if not np.isfinite(copy).all():
+        raise _wrong(f"'{name}' has values that are not finite numbers")
+    return copy
 
 
 def _checked(

@@ -72,6 +72,19 @@ def test_a_voice_cannot_be_changed() -> None:
     assert voice.content_hash == content_hash
 
 
+def test_features_are_kept_and_can_be_heard(tmp_path: Path) -> None:
+    features = np.arange(8, dtype=np.float32).reshape(4, 2)
+    voice = replace(VOICE, ref_features=features)
+    voice.save(tmp_path / "voice.safetensors")
+    loaded = PreparedVoice.load(tmp_path / "voice.safetensors")
+    assert loaded.ref_features is not None
+    np.testing.assert_array_equal(loaded.ref_features, features)
+    assert loaded.content_hash == voice.content_hash != VOICE.content_hash
+    assert replace(VOICE, ref_features=features + 1).content_hash != voice.content_hash
+    with pytest.raises(InvalidRequestError, match="'ref_features' has values that are not finite"):
+        replace(VOICE, ref_features=features * np.float32(np.nan))
+
+
 def test_the_hash_tells_all_that_can_be_heard() -> None:
     codes = np.arange(6)
     changed: list[dict[str, Any]] = [
