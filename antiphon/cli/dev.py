@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.check_family import check_family
+from antiphon.cli.family_lines import family_lines
+from antiphon.cli.new_family import new_family
+
 if TYPE_CHECKING:
     from antiphon.models.spec import Family
 
@@ -15,6 +19,11 @@ dev = typer.Typer(no_args_is_help=True)
 @dev.callback()
 def _dev() -> None:
     """Tools for development."""
+
+
+dev.command("new-family")(new_family)
+dev.command("check-family")(check_family)
+dev.command("families")(family_lines)
 
 
 @dev.command("make-checkpoint")

@@ -1,0 +1,153 @@
+"""``antiphon dev new-family``: what it writes speaks at once, and it overwrites nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.cli.new_family import FamilyKind, name_problem, scaffold, with_line
+from antiphon.errors import SettingsError
+from tests.cli.conftest import Run
+
+ROOT = Path(antiphon.__file__).parents[1]
+DEADLINE_S = 300
+REGISTRY = """FAMILIES: dict[str, str] = {
+    "first": "antiphon.models.first:FAMILY",
+    "third": "antiphon.models.third:FAMILY",
+}
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of a registry with two families, and of one more file."""
+    models = tmp_path / "antiphon" / "models"
+    models.mkdir(parents=True)
+    (models / "registry.py").write_text(REGISTRY, encoding="utf-8")
+    (models / "hub.py").write_text('"""Not of zither."""\nHOST = "the hub of flutes"\n')
+    (models / "first").mkdir()
+    (tmp_path / "tests" / "models").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", FamilyKind)
+def test_a_family_is_written_with_tests_and_a_line(kind: FamilyKind, checkout: Path) -> None:
+    written = scaffold("my_tts", kind, checkout)
+    *modules, registry = written
+    assert {path.parent.name for path in modules} == {"my_tts"}
+    for path in modules:
+        text = path.read_text(encoding="utf-8")
+        assert "$" not in text
+        compile(text, path, "exec")
+    tested = {path.name for path in modules if "tests" in path.relative_to(checkout).parts}
+    assert {path.name for path in modules} >= {name.removeprefix("test_") for name in tested}
+    assert len(tested) >= 1
+    assert '"my_tts": "antiphon.models.my_tts:FAMILY"' in registry.read_text(encoding="utf-8")
+    with pytest.raises(SettingsError, match="is taken"):
+        scaffold("my_tts", kind, checkout)
+
+
+@pytest.mark.parametrize("name", ["aa", "second", "zither"])
+def test_lines_stay_in_order(name: str) -> None:
+    lines = with_line(REGISTRY, name).splitlines()
+    assert lines[1:-1] == sorted(lines[1:-1])
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "no name"),
+        ("My_TTS", "no name"),
+        ("9tts", "no name"),
+        ("a__b", "no name"),
+        ("../tts", "no name"),
+        ("class", "no name"),
+        ("a" * 25, "too long"),
+        ("first", "is taken"),
+        ("hub", "is taken"),
+        ("flute", "means something else in antiphon/models/hub.py"),
+    ],
+)
+def test_what_is_no_new_name_is_refused_and_nothing_written(
+    name: str, problem: str, checkout: Path
+) -> None:
+    before = sorted(checkout.rglob("*"))
+    with pytest.raises(SettingsError, match=problem):
+        scaffold(name, FamilyKind.SIDE, checkout)
+    assert sorted(checkout.rglob("*")) == before
+
+
+def test_what_docstrings_say_takes_no_name(checkout: Path) -> None:
+    assert name_problem("zither", checkout) is None
+
+
+def test_without_a_checkout_it_says_so(run: Run, tmp_path: Path) -> None:
+    done = run("dev", "new-family", "my_tts", "--kind", "side", "--root", str(tmp_path))
+    assert done.exit_code == 1
+    assert "no checkout" in done.stderr
+
+
+@pytest.mark.slow  # three families in a copy: their tests, conformance, and servers of their own
+def test_each_kind_passes_its_checks_in_a_copy(tmp_path: Path) -> None:
+    without = shutil.ignore_patterns("__pycache__", ".mypy_cache")
+    for folder in ("antiphon", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=without)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    names = {kind: f"my_{kind.replace('-', '_')}" for kind in FamilyKind}
+    for kind, name in names.items():
+        run_in(tmp_path, "antiphon", "dev", "new-family", name, "--kind", kind)
+        checked = check_family(tmp_path, name)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        findings = json.loads(checked.stdout)
+        assert len(findings) == 10
+        assert all(each["is_met"] or each["is_speed"] for each in findings)
+    own = [f"tests/models/{name}" for name in names.values()]
+    conformance = ("tests/models/test_conformance.py", "-k", " or ".join(names.values()))
+    options = ("-n", "0", "-p", "no:cacheprovider")
+    done = run_in(tmp_path, "pytest", *own, *conformance, *options)
+    assert " failed" not in done.stdout
+    rules = " or ".join(["names_of_their_own", "mirror", *names.values()])
+    run_in(tmp_path, "pytest", "tests/test_architecture.py", "-k", rules, *options)
+    if find_spec("ruff") is not None:
+        run_in(tmp_path, "ruff", "check", "antiphon/models", "tests/models", "--no-cache")
+
+    codec = tmp_path / "antiphon" / "models" / names[FamilyKind.TWO_STAGE] / "codec.py"
+    text = codec.read_text(encoding="utf-8")
+    forgets = text.replace(
+        "        return np.conc", "        self.reset(state, slot)\n        return np.conc"
+    )
+    assert forgets != text
+    codec.write_text(forgets, encoding="utf-8")
+    broken = check_family(tmp_path, names[FamilyKind.TWO_STAGE])
+    assert broken.returncode == 1
+    failed = {each["check"] for each in json.loads(broken.stdout) if not each["is_met"]}
+    assert "streaming equals whole" in failed
+
+
+def check_family(checkout: Path, name: str) -> "subprocess.CompletedProcess[str]":
+    return start_in(checkout, "antiphon", "dev", "check-family", name, "--allow-slow", "--json")
+
+
+def run_in(checkout: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    done = start_in(checkout, *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def start_in(checkout: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
