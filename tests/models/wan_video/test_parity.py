@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,15 +53,20 @@ async def made(loaded: LoadedTask, request: VideoRequest, seed: int = SEED) -> N
     return video.frames
 
 
+def taking_long(*values: object) -> Any:
+    """Parameters of a layout that two others stand for where time is short."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("layout", "with_image"),
     [
-        ("t2v-2.1", False),
+        taking_long("t2v-2.1", False),
         ("t2v-2.2-a14b", False),
-        ("ti2v-2.2-5b", False),
+        taking_long("ti2v-2.2-5b", False),
         ("ti2v-2.2-5b", True),
-        ("i2v-2.2-a14b", True),
-        ("i2v-2.1", True),
+        taking_long("i2v-2.2-a14b", True),
+        taking_long("i2v-2.1", True),
     ],
 )
 def test_a_video_is_that_of_diffusers(wan: WanCheckpoint, layout: str, with_image: bool) -> None:
@@ -75,6 +81,7 @@ def test_a_video_is_that_of_diffusers(wan: WanCheckpoint, layout: str, with_imag
     on_task(path, body)
 
 
+@pytest.mark.slow  # ten videos
 def test_what_a_request_says_changes_the_video(wan: WanCheckpoint) -> None:
     request = small_request("t2v-2.2-a14b")
     given = request.parameters
@@ -148,6 +155,7 @@ def test_a_request_is_the_same_in_company(wan: WanCheckpoint) -> None:
     on_task(wan("ti2v-2.2-5b"), body)
 
 
+@pytest.mark.slow  # every family's conformance tests say the same in short
 def test_progress_grows_to_the_last_step_and_leaving_frees_all(wan: WanCheckpoint) -> None:
     many = DiffusionParameters(num_inference_steps=6)
     request = small_request("i2v-2.1", parameters=many)
