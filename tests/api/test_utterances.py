@@ -61,7 +61,10 @@ def generators() -> list[str]:
 
 
 @pytest.mark.parametrize("source", ["toy", "late"])
-@pytest.mark.parametrize("arrives", [False, True])
+@pytest.mark.parametrize(
+    "arrives",
+    [True, pytest.param(False, marks=pytest.mark.slow)],  # more of the same
+)
 def test_a_chunk_passes_few_generators(
     source: str, arrives: bool, checkpoint: Callable[..., Path]
 ) -> None:

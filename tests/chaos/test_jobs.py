@@ -29,9 +29,10 @@ def until_more_segments(url: str, id: str) -> None:
     wait_until(lambda: job_of(url, id)["progress"]["segments"] > num_segments)
 
 
+@pytest.mark.slow  # a server of processes each
 @pytest.mark.parametrize(
     "name",
-    ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)],  # a server of processes each
+    ["SIGTERM", "SIGINT"],
 )
 def test_told_to_stop_it_gives_its_job_back_at_once_and_the_next_goes_on(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -171,7 +171,10 @@ def test_a_websocket_that_is_cut_says_nothing_of_an_end(faulty_server: RunningSe
 
 @pytest.mark.parametrize("ending", ["engine error", "bug"])
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("num_chunks", [0, 1, 4])
+@pytest.mark.parametrize(
+    "num_chunks",
+    [0, 4, pytest.param(1, marks=pytest.mark.slow)],  # more of the same
+)
 def test_a_model_that_fails_gives_no_audio_that_looks_complete(
     faulty_server: RunningServer, format: str, num_chunks: int, ending: str
 ) -> None:

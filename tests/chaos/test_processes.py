@@ -25,6 +25,7 @@ NUM_STREAMS = 8
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+@pytest.mark.slow  # a server under load
 def test_told_to_stop_under_load_it_finishes_all_and_refuses_the_rest(start: Start) -> None:
     def speak(url: str, number: int) -> bytes | int:
         sent = {"input": "Hello there. " * 60, "seed": number, "response_format": "wav"}

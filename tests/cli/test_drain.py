@@ -58,7 +58,10 @@ def test_a_server_without_work_ends_at_once(start: Start) -> None:
 
 
 @pytest.mark.usefixtures("either_server")
-@pytest.mark.parametrize("grace_s", ["0.2", "600"])
+@pytest.mark.parametrize(
+    "grace_s",
+    ["0.2", pytest.param("600", marks=pytest.mark.slow)],  # a server each
+)
 def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
     start: Start, monkeypatch: pytest.MonkeyPatch, grace_s: str
 ) -> None:

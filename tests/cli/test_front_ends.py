@@ -301,6 +301,7 @@ def test_all_are_started_anew_without_a_lost_stream_and_read_keys_again(tmp_path
         assert heard[0].result()[0] > 1_000_000
 
 
+@pytest.mark.slow  # processes are started and killed
 def test_a_parent_that_is_killed_leaves_nothing() -> None:
     with serving(popen, "--front-ends", "2") as (process, url):
         server = ServerProcesses(process, url)

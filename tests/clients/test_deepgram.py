@@ -34,17 +34,24 @@ def sdk(server: RunningServer) -> Generator[Any, None, None]:
         )
 
 
+def taking_long(fields: dict[str, Any], format: str) -> Any:
+    """Parameters of a format that two others stand for where time is short."""
+    return pytest.param(fields, format, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("fields", "format"),
     [
-        ({}, "mp3"),
-        ({"encoding": "linear16"}, "wav"),
+        taking_long({}, "mp3"),
+        taking_long({"encoding": "linear16"}, "wav"),
         ({"encoding": "mulaw"}, "wav"),
-        ({"encoding": "alaw", "container": "wav", "sample_rate": 16000}, "wav"),
-        ({"encoding": "opus", "container": "ogg"}, "opus"),
+        taking_long({"encoding": "alaw", "container": "wav", "sample_rate": 16000}, "wav"),
+        taking_long({"encoding": "opus", "container": "ogg"}, "opus"),
         ({"encoding": "flac"}, "flac"),
-        ({"encoding": "aac"}, "aac"),
-        ({"encoding": "mp3", "bit_rate": 48000, "tag": ["a"], "mip_opt_out": True}, "mp3"),
+        taking_long({"encoding": "aac"}, "aac"),
+        taking_long(
+            {"encoding": "mp3", "bit_rate": 48000, "tag": ["a"], "mip_opt_out": True}, "mp3"
+        ),
     ],
 )
 def test_it_gets_files(sdk: Any, fields: dict[str, Any], format: str) -> None:

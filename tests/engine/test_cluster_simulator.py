@@ -12,7 +12,7 @@ CACHE = CacheShape(20_000, 16, 1024)
 TRAFFIC = Traffic(2.0, rate_hz=60.0, median_frames=50, max_frames=200)
 
 
-@pytest.mark.parametrize(("talkers", "codecs"), [(1, 0), (3, 0), (1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize(("talkers", "codecs"), [(3, 0), (1, 1), (2, 2)])
 def test_all_audio_arrives_without_a_gap_whatever_the_cluster_is_made_of(
     talkers: int, codecs: int
 ) -> None:

@@ -169,7 +169,12 @@ FROM_UPSTREAM = replace(CODEC, has_upstream=True)
 )
 @pytest.mark.parametrize(
     ("num_blocks", "replayed"),
-    [(None, None), (30, None), (30, 3), (200, 3)],
+    [
+        (None, None),
+        pytest.param(30, None, marks=pytest.mark.slow),  # between its neighbours
+        (30, 3),
+        pytest.param(200, 3, marks=pytest.mark.slow),
+    ],
     ids=["no cache", "small", "small, replayed in parts", "large"],
 )
 def test_random_lives(

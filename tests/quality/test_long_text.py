@@ -49,9 +49,10 @@ def spoken(text: str) -> Audio:
     return asyncio.run(main())
 
 
+@pytest.mark.slow  # listens to minutes of speech
 @pytest.mark.parametrize(
     "num_sentences",
-    [pytest.param(19, id="200-words"), pytest.param(190, id="2000-words", marks=pytest.mark.slow)],
+    [pytest.param(19, id="200-words"), pytest.param(190, id="2000-words")],
 )
 def test_every_part_of_a_long_text_is_heard(num_sentences: int) -> None:
     text = story(num_sentences)

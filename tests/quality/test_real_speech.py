@@ -53,6 +53,7 @@ def test_ten_sentences_are_understood(server: RunningServer) -> None:
     assert rate <= MAX_WORD_ERROR_RATE, heard
 
 
+@pytest.mark.slow  # listens to minutes of speech
 def test_every_format_has_the_same_words_and_length(server: RunningServer) -> None:
     text = SENTENCES[0]
     plain, plain_rate_hz = spoken(server, text, response_format="pcm")
@@ -63,6 +64,7 @@ def test_every_format_has_the_same_words_and_length(server: RunningServer) -> No
         assert words(transcribe(samples, rate_hz)) == words(text), format
 
 
+@pytest.mark.slow  # listens, too
 @pytest.mark.parametrize("speed", [0.5, 1.5])
 def test_a_changed_speed_is_still_understood(server: RunningServer, speed: float) -> None:
     text = SENTENCES[1]
@@ -70,6 +72,7 @@ def test_a_changed_speed_is_still_understood(server: RunningServer, speed: float
     assert num_word_errors(words(text), words(heard)) <= 1
 
 
+@pytest.mark.slow  # listens to minutes of speech
 def test_text_of_many_sentences_keeps_every_word(server: RunningServer) -> None:
     text = " ".join(SENTENCES)
     heard = transcribe(*spoken(server, text, response_format="opus"))

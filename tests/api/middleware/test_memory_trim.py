@@ -27,7 +27,9 @@ def without_collector() -> Generator[None, None, None]:
     gc.enable()
 
 
-@pytest.mark.parametrize("kind", [ClientDisconnect, InputTooLongError])
+@pytest.mark.parametrize(
+    "kind", [InputTooLongError, pytest.param(ClientDisconnect, marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("without_collector")
 def test_no_error_keeps_the_body_that_it_is_about(
     server: RunningServer, kind: type[Exception]

@@ -80,7 +80,9 @@ def resumed(
     return heard[3]
 
 
-@pytest.mark.parametrize("piece_positions", [1, 7, 16])
+@pytest.mark.parametrize(
+    "piece_positions", [7, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 16))]
+)
 def test_a_prompt_may_be_read_in_pieces(
     runner: Qwen3TTSRunner, prompts: list[Prompt], piece_positions: int
 ) -> None:

@@ -109,7 +109,9 @@ def test_parts_of_whole_blocks_do_not_matter(
         assert_same(parted, whole)
 
 
-@pytest.mark.parametrize("num_made", [1, 2, 7, 16, 19])
+@pytest.mark.parametrize(
+    "num_made", [7, 16, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 19))]
+)
 def test_a_resumed_request_holds_what_it_held(
     runner: Qwen3TTSRunner, prompts: list[Prompt], num_made: int
 ) -> None:
