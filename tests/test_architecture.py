@@ -197,7 +197,11 @@ def test_only_programs_import_programs() -> None:
 def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch = part_of(path) in ("models", "nn") or name_of(path) == "bench/bound.py"
     knows_torch |= name_of(path).startswith("engine/model_runner/")
-    knows_torch |= name_of(path) in ("codec/graph_decoder.py", "codec/grouped_decoder.py")
+    knows_torch |= name_of(path) in (
+        "codec/graph_decoder.py",
+        "codec/grouped_decoder.py",
+        "codec/lockstep_decoder.py",
+    )
     knows_torch |= name_of(path) in (
         "diffusion/acceleration.py",
         "diffusion/arrays.py",

@@ -62,8 +62,9 @@ class PreparedVoice:
             raise _wrong("a voice has a name and a family")
         if not all(_is_unicode(text) for text in (self.name, self.family, self.ref_text or "")):
             raise _wrong("its texts are not valid Unicode")
-        if self.speaker_embedding is None and self.ref_codes is None:
-            raise _wrong("a voice has a speaker embedding, codes, or both")
+        arrays = (self.speaker_embedding, self.ref_codes, self.ref_features)
+        if all(array is None for array in arrays):
+            raise _wrong("a voice has a speaker embedding, codes or features")
         if self.speaker_embedding is not None:
             embedding = _finite("speaker_embedding", self.speaker_embedding, 1)
             object.__setattr__(self, "speaker_embedding", embedding)

@@ -47,7 +47,20 @@ class YarnScaling:
     attention_factor: float | None = None
 
 
-RopeScaling: TypeAlias = LinearScaling | Llama3Scaling | YarnScaling
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRopeScaling:
+    """A factor for each wavelength, as LongRoPE (arXiv 2402.13753) finds them.
+
+    Attributes:
+        factors: by which wavelengths are stretched, the shortest first.
+        amplitude: of cosines and sines.
+    """
+
+    factors: tuple[float, ...]
+    amplitude: float = 1.0
+
+
+RopeScaling: TypeAlias = LinearScaling | Llama3Scaling | YarnScaling | LongRopeScaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

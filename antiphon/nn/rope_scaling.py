@@ -5,7 +5,13 @@ import math
 import torch
 from torch import Tensor
 
-from antiphon.nn.layer_configs import LinearScaling, Llama3Scaling, RopeScaling, YarnScaling
+from antiphon.nn.layer_configs import (
+    LinearScaling,
+    Llama3Scaling,
+    LongRopeScaling,
+    RopeScaling,
+    YarnScaling,
+)
 
 
 def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Tensor:
@@ -21,6 +27,8 @@ def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Te
             return frequencies
         case LinearScaling():
             return frequencies / scaling.factor
+        case LongRopeScaling():
+            return frequencies / torch.tensor(scaling.factors)
         case Llama3Scaling():
             share = _llama3_share(frequencies, scaling)
         case YarnScaling():
@@ -30,6 +38,8 @@ def scaled(frequencies: Tensor, scaling: RopeScaling | None, theta: float) -> Te
 
 def amplitude_of(scaling: RopeScaling | None) -> float:
     """Return what cosines and sines are multiplied by."""
+    if isinstance(scaling, LongRopeScaling):
+        return scaling.amplitude
     if not isinstance(scaling, YarnScaling):
         return 1.0
     if scaling.attention_factor is not None:

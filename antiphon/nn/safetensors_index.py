@@ -84,14 +84,14 @@ def read_tensor_headers(file: Path) -> list[TensorHeader]:
     return tensors
 
 
-def read_directory(directory: Path) -> dict[str, tuple[Path, TensorHeader]]:
+def read_directory(directory: Path, stem: str = STEM) -> dict[str, tuple[Path, TensorHeader]]:
     """Return the tensors of a directory by name, each with its file.
 
     Raises:
         ModelLoadError: a file is missing or broken, or two files have tensors of the same name.
     """
     tensors: dict[str, tuple[Path, TensorHeader]] = {}
-    for file in tensor_files(directory):
+    for file in tensor_files(directory, stem):
         found = {header.name: (file, header) for header in read_tensor_headers(file)}
         if twice := tensors.keys() & found.keys():
             raise ModelLoadError(f"{file}: another file holds {some(twice)} too")

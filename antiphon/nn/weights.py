@@ -16,6 +16,7 @@ from torch import Tensor
 from antiphon.errors import ModelLoadError
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import (
+    STEM,
     Shape,
     TensorHeader,
     layout_problems,
@@ -97,6 +98,7 @@ def open_weights(
     part: str = "",
     unused: str | None = None,
     others: str | None = None,
+    stem: str = STEM,
     progress: Progress | None = None,
 ) -> Iterator[Weights]:
     """Check a directory against its layout, and give the tensors of one part of it to a builder.
@@ -110,13 +112,14 @@ def open_weights(
         part: what the names of the part begin with.
         unused: a regular expression for whole names that the part does not need.
         others: one for whole names beside the layout, which are read elsewhere.
+        stem: what the names of the files begin with.
         progress: called after every tensor.
 
     Raises:
         ModelLoadError: the files are not what the layout says, or a tensor was left out.
     """
     skip, beside = re.compile(unused or _NOTHING), re.compile(others or _NOTHING)
-    headers = read_directory(directory)
+    headers = read_directory(directory, stem)
     headers = {name: each for name, each in headers.items() if not beside.fullmatch(name)}
     problems = layout_problems({name: each.shape for name, (_, each) in headers.items()}, layout)
     if problems:

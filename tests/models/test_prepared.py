@@ -112,7 +112,7 @@ def test_the_hash_tells_all_that_can_be_heard() -> None:
         ({"name": ""}, "name and a family"),
         ({"name": "\ud800"}, "Unicode"),
         ({"ref_text": "\ud800"}, "Unicode"),
-        ({"speaker_embedding": None, "ref_codes": None}, "embedding, codes, or both"),
+        ({"speaker_embedding": None, "ref_codes": None}, "embedding, codes or features"),
         ({"speaker_embedding": np.zeros((1, 4), np.float32)}, r"'speaker_embedding'.*\[1, 4\]"),
         ({"speaker_embedding": np.zeros(0, np.float32)}, "none empty"),
         ({"speaker_embedding": np.zeros(4, np.float64)}, "of float64"),
@@ -147,7 +147,10 @@ EMBEDDING = {"speaker_embedding": np.zeros(4, np.float32)}
             safetensors.numpy.save({"x": np.zeros(1)}, {"antiphon_voice": DESCRIPTION}),
             "unknown arrays: x",
         ),
-        (safetensors.numpy.save({}, {"antiphon_voice": DESCRIPTION}), "embedding, codes, or both"),
+        (
+            safetensors.numpy.save({}, {"antiphon_voice": DESCRIPTION}),
+            "embedding, codes or features",
+        ),
         (
             safetensors.numpy.save(
                 {"speaker_embedding": np.zeros(4, np.float16)}, {"antiphon_voice": DESCRIPTION}

@@ -1,5 +1,6 @@
 """Stretched rotary embeddings against those of transformers."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from antiphon.nn.layer_configs import (
     LinearScaling,
     Llama3Scaling,
+    LongRopeScaling,
     RopeScaling,
     TransformerConfig,
     YarnScaling,
@@ -18,6 +20,8 @@ THETA, HEAD_DIM, ORIGINAL = 10000.0, 64, 512
 
 YARN: dict[str, Any] = {"rope_type": "yarn", "factor": 4.0}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+FACTORS = [1.0 + 0.1 * index for index in range(HEAD_DIM // 2)]
+LONG = {"rope_type": "longrope", "factor": 4.0, "long_factor": FACTORS, "short_factor": FACTORS}
 CASES: list[tuple[RopeScaling, dict[str, Any]]] = [
     (LinearScaling(factor=3.0), {"rope_type": "linear", "factor": 3.0}),
     (
@@ -25,6 +29,12 @@ CASES: list[tuple[RopeScaling, dict[str, Any]]] = [
         LLAMA3,
     ),
     (YarnScaling(factor=4.0, original_positions=ORIGINAL), YARN),
+    (
+        LongRopeScaling(
+            factors=tuple(FACTORS), amplitude=math.sqrt(1 + math.log(4) / math.log(ORIGINAL))
+        ),
+        LONG,
+    ),
     (
         YarnScaling(
             factor=4.0,

@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.nn.attention import DecodeAttention, PagedCache, PrefillAttention, Tokens, cut_tiles
+from antiphon.nn.attention import (
+    DecodeAttention,
+    PagedCache,
+    PrefillAttention,
+    Tokens,
+    WholeAttention,
+    cut_tiles,
+)
 from antiphon.nn.layer_configs import Llama3Scaling, TransformerConfig
 from antiphon.nn.layers import Rope, rotary_order
 from antiphon.nn.transformer import Transformer
@@ -95,7 +102,9 @@ def scaled(frequency: float, scaling: Llama3Scaling) -> float:
     return (1 - smooth) * frequency / scaling.factor + smooth * frequency
 
 
-def plain(x: Tensor, weights: dict[str, Tensor], config: TransformerConfig) -> Tensor:
+def plain(
+    x: Tensor, weights: dict[str, Tensor], config: TransformerConfig, *, is_causal: bool = True
+) -> Tensor:
     def linear(states: Tensor, name: str) -> Tensor:
         bias = weights.get(f"{name}.bias")
         product = states @ weights[f"{name}.weight"].double().T
@@ -108,7 +117,8 @@ def plain(x: Tensor, weights: dict[str, Tensor], config: TransformerConfig) -> T
         size = states.square().mean(-1, keepdim=True) + config.norm_eps
         return states * size.rsqrt() * weight.double()
 
-    mask = torch.ones(len(x), len(x)).tril().bool()
+    seen = torch.ones(len(x), len(x))
+    mask = (seen.tril() if is_causal else seen).bool()
     for index in range(config.num_layers):
         name = f"layers.{index}"
         inner = norm(x, f"{name}.input_layernorm")
@@ -154,6 +164,15 @@ def test_what_is_added_may_be_normed_and_gate_and_up_be_joined() -> None:
     joined = model_of(PLAIN, weights)
     for one, other in zip(apart.layers, joined.layers, strict=True):
         assert torch.equal(one.feed_forward.gate_up.weight, other.feed_forward.gate_up.weight)
+
+
+def test_positions_of_a_row_may_see_each_other() -> None:
+    weights = made_weights(PLAIN, has_norms=False, has_bias=False)
+    model = model_of(PLAIN, weights)
+    rows = torch.randn(3, 5, PLAIN.hidden_size, generator=torch.Generator())
+    ours = model(rows, model.rope.between(0, 5), WholeAttention())
+    expected = [plain(row.double(), weights, PLAIN, is_causal=False) for row in rows]
+    torch.testing.assert_close(ours.double(), torch.stack(expected), atol=2e-5, rtol=2e-5)
 
 
 def test_each_section_of_a_head_turns_with_its_own_axis() -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn.codec_layers.state import History, StateField, StateLayout
+from antiphon.nn.codec_layers.state import ColumnHistory, StateField, StateLayout
 from antiphon.nn.layers import Linear, Weights
 
 
@@ -77,7 +77,7 @@ class CausalConv:
             before=builder.layout.add(num_before, weight.shape[1] * groups) if num_before else None,
         )
 
-    def __call__(self, x: Tensor, history: History) -> Tensor:
+    def __call__(self, x: Tensor, history: ColumnHistory) -> Tensor:
         """Map ``[B, t, num_in]`` to ``[B, t, num_out]``."""
         if self.before is None:
             return F.linear(x, self.weight[:, :, 0, 0], self.bias)
@@ -115,7 +115,7 @@ class CausalTransposedConv:
         before = builder.layout.add(num_taps - 1, num_in) if num_taps > 1 else None
         return cls(Linear(weight.contiguous(), bias), stride, num_taps, before)
 
-    def __call__(self, x: Tensor, history: History) -> Tensor:
+    def __call__(self, x: Tensor, history: ColumnHistory) -> Tensor:
         """Map ``[B, t, num_in]`` to ``[B, t * stride, num_out]``."""
         if self.before is not None:
             length = x.shape[1]
@@ -129,7 +129,7 @@ class PaddedConv:
     """A convolution over a whole recording.
 
     Attributes:
-        weight: ``[num_out, num_in, kernel_size]``.
+        weight: ``[num_out, num_in / groups, kernel_size]``.
         is_causal: pad before the first column, and after the last only to complete a stride;
             else at both ends alike, which keeps the length.
         pad_mode: as `torch.nn.functional.pad` names it.
@@ -141,6 +141,7 @@ class PaddedConv:
     dilation: int = 1
     is_causal: bool = True
     pad_mode: str = "constant"
+    groups: int = 1
 
     @classmethod
     def of(
@@ -152,10 +153,11 @@ class PaddedConv:
         dilation: int = 1,
         is_causal: bool = True,
         pad_mode: str = "constant",
+        groups: int = 1,
     ) -> "PaddedConv":
         """Take ``name``, with its bias if there is one."""
         weight, bias = weights[f"{name}.weight"], weights.get(f"{name}.bias")
-        return cls(weight, bias, stride, dilation, is_causal, pad_mode)
+        return cls(weight, bias, stride, dilation, is_causal, pad_mode, groups)
 
     @property
     def num_padded(self) -> int:
@@ -169,4 +171,4 @@ class PaddedConv:
             before, after = before // 2, before // 2
         if before or after:
             x = F.pad(x, (before, after), self.pad_mode)
-        return F.conv1d(x, self.weight, self.bias, self.stride, dilation=self.dilation)
+        return F.conv1d(x, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)

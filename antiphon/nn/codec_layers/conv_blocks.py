@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn.codec_layers.conv import CausalConv, CausalTransposedConv, LayerBuilder
-from antiphon.nn.codec_layers.state import History
+from antiphon.nn.codec_layers.state import ColumnHistory
 from antiphon.nn.layers import Linear, Snake
 
 LAYER_NORM_EPSILON = 1e-6
@@ -38,7 +38,7 @@ class ConvNeXtBlock:
             narrow=Linear(weight.to(builder.dtype), bias.to(builder.dtype)),
         )
 
-    def __call__(self, x: Tensor, history: History) -> Tensor:
+    def __call__(self, x: Tensor, history: ColumnHistory) -> Tensor:
         hidden = self.depthwise(x, history)
         scale, shift = self.norm.weight, self.norm.bias
         hidden = F.layer_norm(hidden, scale.shape, scale, shift, LAYER_NORM_EPSILON)
@@ -60,7 +60,7 @@ class ResidualUnit:
             (first, CausalConv.of(builder, f"{name}.conv2")),
         )
 
-    def __call__(self, x: Tensor, history: History) -> Tensor:
+    def __call__(self, x: Tensor, history: ColumnHistory) -> Tensor:
         hidden = x
         for snake, conv in zip(self.snakes, self.convs, strict=True):
             hidden = conv(snake(hidden), history)
@@ -89,7 +89,7 @@ class UpsamplingBlock:
             ),
         )
 
-    def __call__(self, x: Tensor, history: History) -> Tensor:
+    def __call__(self, x: Tensor, history: ColumnHistory) -> Tensor:
         x = self.upsample(self.snake(x), history)
         for unit in self.units:
             x = unit(x, history)

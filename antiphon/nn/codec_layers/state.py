@@ -108,7 +108,15 @@ class DoubleBufferedState:
             tensor[slot].copy_(value)
 
 
-class History(Protocol):
+class ColumnHistory(Protocol):
+    """What precedes the columns of one pass, for layers that do not attend."""
+
+    def prepend(self, x: Tensor, field: StateField) -> Tensor:
+        """Put the columns before ``x``, ``[B, t, C]``, in front of it; ``field`` is ``(k, C)``."""
+        ...
+
+
+class History(ColumnHistory, Protocol):
     """What precedes the frames of one pass."""
 
     @property
@@ -119,10 +127,6 @@ class History(Protocol):
     @property
     def mask(self) -> Tensor | None:
         """Keys that each frame attends to, bool ``[B or 1, 1, n, num_keys]``; ``None``: causal."""
-        ...
-
-    def prepend(self, x: Tensor, field: StateField) -> Tensor:
-        """Put the columns before ``x``, ``[B, t, C]``, in front of it; ``field`` is ``(k, C)``."""
         ...
 
     def append_keys_values(self, keys_values: Tensor, field: StateField | None) -> Tensor:
@@ -156,6 +160,19 @@ class EmptyHistory:
 
     def append_keys_values(self, keys_values: Tensor, field: StateField | None) -> Tensor:
         return keys_values
+
+
+class RowHistory:
+    """Of all slots of a state, which advance together and have no keys."""
+
+    def __init__(self, state: DecoderState) -> None:
+        self._state = state
+
+    def prepend(self, x: Tensor, field: StateField) -> Tensor:
+        kept = self._state.view(field)
+        joined = torch.cat((kept, x), dim=1)
+        kept.copy_(joined[:, -field.shape[0] :])
+        return joined
 
 
 class SlotHistory:
