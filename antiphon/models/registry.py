@@ -26,12 +26,14 @@ FAMILIES: dict[str, str] = {
     "qwen3_tts": "antiphon.models.qwen3_tts:FAMILY",
     "qwen_image": "antiphon.models.qwen_image:FAMILY",
     "toy": "antiphon.models.toy:FAMILY",
+    "voxcpm2": "antiphon.models.voxcpm2:FAMILY",
     "wan_video": "antiphon.models.wan_video:FAMILY",
 }
 DEFAULT_FAMILY = "hibari"
 
 _PIPELINE = "model_index.json"
 """What diffusers writes for a checkpoint of several components."""
+_ARCHITECTURE_KEYS = ("architectures", "model_type", "architecture")
 _CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapshots/")
 
 
@@ -102,7 +104,7 @@ def checkpoint_family(path: Path) -> Family:
             if candidate.layout and all(any(path.glob(each)) for each in candidate.layout):
                 return candidate
     config, told = _configuration(path)
-    keys = ("_class_name",) if config.name == _PIPELINE else ("architectures", "model_type")
+    keys = ("_class_name",) if config.name == _PIPELINE else _ARCHITECTURE_KEYS
     declared: Any = next((told[key] for key in keys if told.get(key)), [])
     names = [declared] if isinstance(declared, str) else [str(name) for name in declared]
     for candidate in families():

@@ -346,7 +346,8 @@ class Family:
     Attributes:
         name: as in the registry.
         title: one line for people.
-        architectures: values of ``architectures`` in a config.json, else of ``model_type``.
+        architectures: values of ``architectures`` in a config.json, else of ``model_type``, else of
+            ``architecture``.
         config_keys: keys of a config.json that has neither.
         files: patterns of what it needs from the hub, beside JSON, text and safetensors.
         layout: patterns of files by which a checkpoint without config.json is known, all of them.

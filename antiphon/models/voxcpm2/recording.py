@@ -1,0 +1,30 @@
+"""What the voice encoder is asked for."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from antiphon.types import Samples
+
+MAX_RECORDING_S = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedVoice:
+    """What a prompt of the stage holds.
+
+    Attributes:
+        samples: mono at the rate of what is spoken, float32 ``[num_samples]``.
+        is_continued: whether speech goes on where it ends.
+        param: of the request, that brought it.
+    """
+
+    samples: Samples
+    is_continued: bool
+    param: str = "ref_audio"
+
+
+def noise(duration_s: float, rate_hz: int) -> RecordedVoice:
+    """Return what encoders are warmed with; the same every time."""
+    samples = np.random.default_rng(0).normal(0, 0.1, round(duration_s * rate_hz))
+    return RecordedVoice(samples.astype(np.float32), is_continued=False)

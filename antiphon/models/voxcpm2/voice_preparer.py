@@ -1,0 +1,66 @@
+"""Makes voices of recordings: patches of latents, padded behind, and padded before."""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.models.base import Encode
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.voxcpm2.latents import Patches
+from antiphon.models.voxcpm2.options import FAMILY_NAME
+from antiphon.models.voxcpm2.recording import RecordedVoice, noise
+from antiphon.storage.single_flight_lru import SingleFlightLRU
+from antiphon.types import Samples
+
+_MAX_KEPT = 64  # of up to 400 kB each
+
+
+class PatchPreparer:
+    """Asks the voice encoder, and keeps for a while what it made of a recording.
+
+    A voice that is sent with every request is encoded once. Safe for threads.
+    """
+
+    def __init__(self, encode: Encode, rate_hz: int) -> None:
+        """Begin with nothing kept; ``encode`` is the stage of `VAEVoiceEncoder`."""
+        self._encode = encode
+        self._rate_hz = rate_hz
+        self._kept: SingleFlightLRU[tuple[bytes, bool], NDArray[np.float32]] = SingleFlightLRU(
+            _MAX_KEPT
+        )
+
+    def warm_up(self) -> None:
+        """Encode some noise, which is not kept; blocks."""
+        self._encode(noise(1.0, self._rate_hz))
+
+    def patches(self, samples: Samples, *, is_continued: bool, param: str = "ref_audio") -> Patches:
+        """Return the patches of a recording; computes, so it belongs in a worker thread.
+
+        Args:
+            samples: mono at the rate of what is spoken.
+            is_continued: whether speech goes on where it ends.
+            param: of the request, that brought it.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+            OverloadedError: too many recordings wait to be encoded.
+            EngineError: the encoder failed.
+        """
+        key = (hashlib.sha256(samples.tobytes()).digest(), is_continued)
+        recording = RecordedVoice(samples, is_continued, param)
+        return self._kept.get(key, lambda: self._encode(recording))
+
+    def prepare(self, samples: Samples, *, name: str, ref_text: str | None) -> PreparedVoice:
+        """Make a voice of a recording, with the patches of both ways of using it, end to end.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+        """
+        patches = [self.patches(samples, is_continued=each) for each in (False, True)]
+        return PreparedVoice(
+            name=name,
+            family=FAMILY_NAME,
+            ref_text=ref_text if ref_text and ref_text.strip() else None,
+            ref_features=np.concatenate(patches),
+        )

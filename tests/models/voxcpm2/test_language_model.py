@@ -1,0 +1,117 @@
+"""A request's frames depend on it alone: not on its company, its slot, or what befell it before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
+from antiphon.models.voxcpm2.runner import VoxCPM2Runner
+from tests.models.voxcpm2.oracle.cases import continued, reference
+from tests.models.voxcpm2.speaking import Spoken, ask, speak
+
+NUM_FRAMES = 9
+Load = Callable[..., VoxCPM2Runner]
+
+
+@pytest.fixture(scope="module")
+def alone(endless_runner: Load) -> VoxCPM2Runner:
+    return endless_runner()
+
+
+@pytest.fixture(scope="module")
+def together(endless_runner: Load) -> VoxCPM2Runner:
+    return endless_runner(is_batched=True)
+
+
+def close(one: Spoken, other: Spoken) -> None:
+    np.testing.assert_allclose(one.patches, other.patches, atol=2e-4)
+
+
+def same(one: Spoken, other: Spoken) -> None:
+    np.testing.assert_array_equal(np.stack(one.frames), np.stack(other.frames))
+
+
+def test_a_batch_of_any_options_is_what_each_is_alone(
+    alone: VoxCPM2Runner, together: VoxCPM2Runner, prompter: VoxCPM2Prompter
+) -> None:
+    prompts = {
+        0: ask(prompter, "One.", 1, inference_timesteps=2, cfg_value=1.0),
+        1: ask(prompter, "Another one, longer.", 2, ref_audio=reference()),
+        2: ask(prompter, "A third.", 3, inference_timesteps=13, cfg_value=4.0),
+        3: ask(prompter, "More", 4, prompt_audio=continued(), prompt_text="Said."),
+    }
+    crowd = speak(together, prompts, num_steps=NUM_FRAMES)
+    exact = speak(alone, prompts, num_steps=NUM_FRAMES)
+    for slot, prompt in prompts.items():
+        by_itself = speak(alone, {3 - slot: prompt}, num_steps=NUM_FRAMES)[3 - slot]
+        same(by_itself, exact[slot])
+        close(by_itself, crowd[slot])
+
+
+@pytest.mark.parametrize("num_before", [1, 4, 8])
+@pytest.mark.parametrize("is_continued", [False, True])
+def test_a_request_goes_on_after_any_frame(
+    num_before: int,
+    is_continued: bool,
+    alone: VoxCPM2Runner,
+    together: VoxCPM2Runner,
+    prompter: VoxCPM2Prompter,
+) -> None:
+    spoken: dict[str, Any] = {}
+    if is_continued:
+        spoken = {"prompt_audio": continued(), "prompt_text": "Said."}
+    prompt = ask(prompter, "It is interrupted.", 5, **spoken)
+    for runner, compare in ((alone, same), (together, close)):
+        whole = speak(runner, {0: prompt}, num_steps=NUM_FRAMES)[0]
+        before = {2: whole.frames[:num_before]}
+        rest = speak(runner, {2: prompt}, num_steps=NUM_FRAMES - num_before, before=before)[2]
+        compare(rest, whole)
+
+
+def test_an_end_is_not_forgotten_when_a_request_loses_its_slot(
+    runner: VoxCPM2Runner, prompter: VoxCPM2Prompter
+) -> None:
+    prompt = ask(prompter, "Short.", 2)
+    whole = speak(runner, {0: prompt})[0]
+    assert whole.end == "stopped"
+    resumed = speak(runner, {1: prompt}, before={1: whole.frames})[1]
+    assert resumed.end == "stopped"
+    same(resumed, whole)
+
+
+def test_seeds_repeat_and_differ(alone: VoxCPM2Runner, prompter: VoxCPM2Prompter) -> None:
+    first, again, other = (
+        speak(alone, {0: ask(prompter, "Same text.", seed)}, num_steps=3)[0] for seed in (1, 1, 2)
+    )
+    same(first, again)
+    assert np.abs(first.patches - other.patches).max() > 0.1
+
+
+def test_options_change_what_is_spoken(alone: VoxCPM2Runner, prompter: VoxCPM2Prompter) -> None:
+    plain = speak(alone, {0: ask(prompter)}, num_steps=3)[0]
+    for options in ({"cfg_value": 3.0}, {"inference_timesteps": 6}, {"ref_audio": reference()}):
+        changed = speak(alone, {0: ask(prompter, **options)}, num_steps=3)[0]
+        assert np.abs(plain.patches - changed.patches).max() > 0.01
+
+
+def test_speech_ends_at_the_limit_of_its_text(
+    alone: VoxCPM2Runner, prompter: VoxCPM2Prompter
+) -> None:
+    prompt = ask(prompter, "a")
+    spoken = speak(alone, {0: prompt}, num_steps=40)[0]
+    assert spoken.end == "lengths"
+    assert len(spoken.frames) == prompt.data.max_frames == 6 * 2 + 10
+    assert len({frame.tobytes() for frame in spoken.frames}) == len(spoken.frames)
+
+
+def test_numbers_gone_bad_end_their_own_request_only(
+    alone: VoxCPM2Runner, prompter: VoxCPM2Prompter
+) -> None:
+    good, bad = ask(prompter, "Good."), ask(prompter, "Bad.", ref_audio=reference())
+    bad.data.patches[:] = np.nan
+    spoken = speak(alone, {0: good, 1: bad}, num_steps=3)
+    assert spoken[1].end == "faults"
+    assert spoken[0].end is None
+    same(spoken[0], speak(alone, {0: good}, num_steps=3)[0])
