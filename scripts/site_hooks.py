@@ -1,0 +1,113 @@
+"""What makes a site of pages that lie where a forge wants them; mkdocs.yml names this file.
+
+Pages of the project's root join those of ``docs/``, and README.md becomes the first page. Links
+between the two follow. The API reference and the sizes of the families are written when the site
+is built. Pages that the navigation does not name stand under Models.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parents[1]
+ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+REST = "Models"
+_LINK = re.compile(r"(?<=\]\()([^)\s#]+)")
+_ELSEWHERE = {
+    "docs/": "index.md",
+    "examples/": "clients.md",
+    "LICENSE": "https://www.apache.org/licenses/LICENSE-2.0",
+}
+_SIZES_AFTER = "`antiphon dev families` counts"
+
+
+def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
+    """Put the pages that the navigation does not name under Models."""
+    assert config.nav is not None
+    named = set(_targets(config.nav))
+    for section in config.nav:
+        if REST in section:
+            section[REST] = [
+                page.name
+                for page in sorted(Path(config.docs_dir).glob("*.md"))
+                if page.name not in named
+            ]
+    return config
+
+
+def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
+    """Add the pages of the root, those that are generated, and the examples."""
+    from mkdocs.structure.files import File
+
+    for name in ROOT_PAGES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, site_name(name), content=from_root(name, text)))
+    files.append(File.generated(config, "reference.md", content=_reference()))
+    for path in sorted((ROOT / "examples").iterdir()):
+        if path.is_file():
+            files.append(File.generated(config, f"examples/{path.name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Turn links that leave docs/ into links within the site."""
+    return _LINK.sub(lambda link: from_docs(link[1]), markdown)
+
+
+def site_name(name: str) -> str:
+    """Return what a page of the root is called in the site."""
+    return "index.md" if name == "README.md" else name
+
+
+def from_root(name: str, text: str) -> str:
+    """Return a page of the root as if it lay in ``docs/``."""
+    if name == "CONTRIBUTING.md":
+        text = text.replace(_SIZES_AFTER, f"{_sizes()}\n\n{_SIZES_AFTER}", 1)
+    return _LINK.sub(lambda link: _moved(link[1]), text)
+
+
+def from_docs(target: str) -> str:
+    """Return where a link of a page in ``docs/`` leads in the site."""
+    if target.startswith("../"):
+        return site_name(target.removeprefix("../"))
+    # A folder of files is shown by forges; here its page stands for it.
+    return f"{target.removesuffix('/')}.md" if re.fullmatch(r"[\w-]+/", target) else target
+
+
+def _moved(target: str) -> str:
+    if target in _ELSEWHERE:
+        return _ELSEWHERE[target]
+    return site_name(target) if target in ROOT_PAGES else target.removeprefix("docs/")
+
+
+def _targets(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    children = nav.values() if isinstance(nav, dict) else nav
+    return [target for child in children for target in _targets(child)]
+
+
+def _reference() -> str:
+    from antiphon.api.app import create_app
+    from antiphon.config import Settings
+
+    # The program that builds the site puts its own folders before ours while it loads this file.
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from api_reference import reference
+
+    return reference(create_app(Settings()).openapi())
+
+
+def _sizes() -> str:
+    from antiphon.cli.family_lines import family_sizes
+
+    rows = [
+        f"| {each.name} | {', '.join(each.tasks)} | {each.files} | {each.lines} |"
+        for each in family_sizes()
+    ]
+    return "\n".join(["| family | tasks | files | lines |", "| --- | --- | --- | --- |", *rows])

@@ -1,0 +1,82 @@
+"""The examples of docs/clients.md run as they stand, against a server of the default model."""
+
+import re
+import shutil
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from antiphon.config import Settings
+from tests.servers import RunningServer, start_server
+from tests.test_readme import ROOT, SHOWN_URL, playable_files, run
+
+PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[RunningServer, None, None]:
+    with start_server(Settings()) as running:
+        yield running
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_curl_writes_files_and_counts_events(server: RunningServer, tmp_path: Path) -> None:
+    run(["bash", str(EXAMPLES / "speak.sh"), f"{server.base_url}/v1", 'He said "so".'], tmp_path)
+    assert playable_files(tmp_path) == ["hello.mp3", "hello.pcm"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+def test_node_takes_a_stream(server: RunningServer, tmp_path: Path) -> None:
+    run(["node", str(EXAMPLES / "speak.mjs"), f"{server.base_url}/v1"], tmp_path)
+    assert playable_files(tmp_path) == ["hello.wav"]
+
+
+def test_words_stream_in(server: RunningServer, tmp_path: Path) -> None:
+    url = f"ws://127.0.0.1:{server.port}/v1/audio/speech/stream"
+    words = f"echo 'The tide comes in.' | {sys.executable} {EXAMPLES / 'stream_text.py'} {url}"
+    run(["sh", "-c", words], tmp_path)
+    assert playable_files(tmp_path) == ["words.wav"]
+
+
+@pytest.mark.slow  # each imports a framework
+@pytest.mark.clients
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("livekit_speech.py", "livekit.plugins.openai"), ("pipecat_speech.py", "pipecat.frames")],
+)
+def test_frameworks_speak(name: str, package: str, server: RunningServer, tmp_path: Path) -> None:
+    pytest.importorskip(package, reason="needs the extra 'clients'")
+    run([sys.executable, str(EXAMPLES / name), f"{server.base_url}/v1"], tmp_path)
+    assert playable_files(tmp_path) == ["hello.wav"]
+
+
+def test_open_webui_finds_what_its_settings_name(server: RunningServer) -> None:
+    """It reads both lists from the base URL, and posts the model and the voice of its settings."""
+    told = dict(re.findall(r"^AUDIO_TTS_(\w+)=(\S+)$", PAGE, re.MULTILINE))
+    url = told["OPENAI_API_BASE_URL"].replace(SHOWN_URL, server.base_url)
+    headers = {"Authorization": f"Bearer {told['OPENAI_API_KEY']}"}
+    models = httpx.get(f"{url}/audio/models", headers=headers).json()["models"]
+    assert told["MODEL"] in {model["id"] for model in models}
+    voices = httpx.get(f"{url}/audio/voices", headers=headers).json()["voices"]
+    assert told["VOICE"] in {voice["id"] for voice in voices}
+    body = {"model": told["MODEL"], "voice": told["VOICE"], "input": "Hello."}
+    answer = httpx.post(f"{url}/audio/speech", json=body, headers=headers, timeout=60)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "audio/mpeg"
+
+
+def test_settings_and_commands_are_those_that_the_readme_runs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n.*?^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        assert block in readme
+
+
+def test_every_client_is_on_the_page() -> None:
+    clients = [path.name for path in EXAMPLES.iterdir() if not path.name.startswith(("agg", "dis"))]
+    assert not [name for name in clients if f"](../examples/{name})" not in PAGE]

@@ -1,0 +1,103 @@
+"""The pages are a site too: each is reached, no link leads nowhere, the reference is complete."""
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from antiphon.api.app import create_app
+from antiphon.api.schemas.speech import SpeechBody
+from antiphon.config import Settings
+from antiphon.models.registry import FAMILIES
+
+ROOT = Path(__file__).parents[1]
+DEADLINE_S = 240
+
+
+def script(name: str) -> ModuleType:
+    """Import a module of scripts/, which is no package."""
+    spec = spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+hooks = script("site_hooks")
+
+
+@pytest.mark.parametrize(
+    ("target", "leads_to"),
+    [
+        ("../README.md", "index.md"),
+        ("../SECURITY.md", "SECURITY.md"),
+        ("../examples/offline.py", "examples/offline.py"),
+        ("performance/", "performance.md"),
+        ("performance/one.json", "performance/one.json"),
+        ("api.md", "api.md"),
+        ("https://example.org/", "https://example.org/"),
+    ],
+)
+def test_links_of_docs_lead_into_the_site(target: str, leads_to: str) -> None:
+    assert hooks.on_page_markdown(f"[a]({target})") == f"[a]({leads_to})"
+    assert hooks.on_page_markdown(f"[a]({target}#part)") == f"[a]({leads_to}#part)"
+
+
+def test_links_of_the_root_lead_into_the_site() -> None:
+    text = "[a](docs/api.md#errors) [b](docs/) [c](README.md) [d](#here)"
+    assert hooks.from_root("ARCHITECTURE.md", text) == (
+        "[a](api.md#errors) [b](index.md) [c](index.md) [d](#here)"
+    )
+
+
+def test_pages_that_the_navigation_does_not_name_are_models(tmp_path: Path) -> None:
+    for name in ("b.md", "a.md", "told.md"):
+        (tmp_path / name).touch()
+    nav: list[Any] = [{"Told": [{"One": "told.md"}]}, {"Models": []}]
+    config = hooks.on_config(SimpleNamespace(docs_dir=str(tmp_path), nav=nav))
+    assert config.nav[1] == {"Models": ["a.md", "b.md"]}
+
+
+def test_contributors_see_how_large_families_are() -> None:
+    text = hooks.from_root("CONTRIBUTING.md", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    assert set(re.findall(r"^\| (\w+) \| .+ \| \d+ \| \d+ \|$", text, re.MULTILINE)) == {*FAMILIES}
+
+
+def test_the_reference_has_every_operation_and_field() -> None:
+    openapi = create_app(Settings()).openapi()
+    page = script("api_reference").reference(openapi)
+    told = re.findall(r"^### `(\w+) (\S+)`$", page, re.MULTILINE)
+    assert sorted(told) == sorted(
+        (method.upper(), path) for path, methods in openapi["paths"].items() for method in methods
+    )
+    speech = page.split("### `POST /v1/audio/speech`")[1].split("### ")[0]
+    assert set(re.findall(r"^\| `(\w+)`", speech, re.MULTILINE)) >= set(SpeechBody.model_fields)
+    for row in re.findall(r"^\|.*\|$", page, re.MULTILINE):
+        assert len(re.split(r"(?<!\\)\|", row)) in (6,), row
+
+
+@pytest.mark.slow  # builds the whole site
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="needs the extra 'docs'")
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path))
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {path.name for path in tmp_path.glob("*.html")}
+    assert pages >= {f"{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
+    assert pages >= {"index.html", "reference.html", "CONTRIBUTING.html", "ARCHITECTURE.html"}
+    index = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert 'href="api.html#how-the-audio-travels"' in index
+    fetched = re.findall(r'(?:<script[^>]* src|<link rel="stylesheet"[^>]* href)="([^"]+)"', index)
+    assert fetched
+    assert not [address for address in fetched if "//" in address]
+    assert (tmp_path / "examples" / "offline.py").exists()
+    shutil.rmtree(tmp_path)
