@@ -336,12 +336,25 @@ class Latents:
     """What an encoder has made, or a stage hands to the next.
 
     Attributes:
-        data: an array, or arrays by name, that the family reads.
+        data: an array, or arrays by name, that the family reads; or `PositionStates`.
         preview_index: of an estimate of the final ones, from 0; ``None``: they are final.
     """
 
     data: Any
     preview_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionStates:
+    """States that a model has computed at positions of a request, for the model after it.
+
+    Attributes:
+        start: number of the first position.
+        states: f32, ``[num_positions, width]``.
+    """
+
+    start: int
+    states: "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from antiphon.engine.step_waiter import StepWaiter
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
 from antiphon.models.base import Piece, Prompt
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import AudioChunk, Ended, FrameReady
+from antiphon.types import AudioChunk, Ended, FrameReady, Latents
 
 _Item: TypeAlias = EngineEvent | AntiphonError
 _Command: TypeAlias = Callable[[], object] | None
@@ -159,8 +159,10 @@ class AsyncEngine:
         self._publish_open(1)
         return _OutputQueue(asyncio.get_running_loop(), asyncio.Queue())
 
-    def _note_read(self, request: EngineRequest, item: FrameReady | AudioChunk) -> None:
+    def _note_read(self, request: EngineRequest, item: FrameReady | AudioChunk | Latents) -> None:
         """Note what a consumer has taken; wake the engine only if it waits for that."""
+        if isinstance(item, Latents):
+            return  # beside a frame, which counts
         self._reads.append((request, item.num_frames if isinstance(item, AudioChunk) else 1))
         # Looked at after the note is there, as it is written before notes are looked for.
         if self._awaits_reads and request.is_unread:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from antiphon.models.base import Piece, Prompt
-from antiphon.types import Samples
+from antiphon.types import PositionStates, Samples
 
 FRAME_STORE_FRAMES = 64
 """Frames of a slot kept for its decoder on the device: frame k is at ``k % FRAME_STORE_FRAMES``."""
@@ -206,6 +206,8 @@ class StepOutput:
         chunks: the audio of each planned `CodecChunk` by slot, uncut: shape
             ``[num_frames * samples_per_frame]``, with a second axis if there are several channels.
             What is past ``CodecChunk.end`` may be left out.
+        told: what the model tells of slots that made a frame, or stopped instead; it is handed on
+            before that, as `Latents`.
     """
 
     frames: Mapping[int, Any]
@@ -213,3 +215,4 @@ class StepOutput:
     lengths: frozenset[int] = frozenset()
     faults: frozenset[int] = frozenset()
     chunks: Mapping[int, Samples] = field(default_factory=dict)
+    told: Mapping[int, PositionStates] = field(default_factory=dict)

@@ -23,9 +23,9 @@ from antiphon.engine.slot_allocator import SlotAllocator
 from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
 from antiphon.models.base import Piece, Prompt
 from antiphon.telemetry.engine_stats import EngineStats
-from antiphon.types import AudioChunk, Ended, FinishReason, FrameReady
+from antiphon.types import AudioChunk, Ended, FinishReason, FrameReady, Latents
 
-EngineEvent: TypeAlias = FrameReady | AudioChunk | Ended
+EngineEvent: TypeAlias = FrameReady | AudioChunk | Latents | Ended
 Events: TypeAlias = list[tuple[str, EngineEvent]]
 
 _FORECAST_S = 0.1  # between two forecasts
@@ -315,17 +315,15 @@ class Scheduler:
         return self._chunks is None or request.num_frames_undecoded <= 0
 
     def _take_frames(
-        self,
-        plan: StepPlan,
-        output: StepOutput,
-        rows: Sequence[EngineRequest],
-        events: Events,
+        self, plan: StepPlan, output: StepOutput, rows: Sequence[EngineRequest], events: Events
     ) -> None:
         frames, lengths, has_codec = output.frames, output.lengths, self._chunks is not None
         for slot, request in zip(plan.decode_slots, rows, strict=True):
             request.num_in_flight -= 1
             if request.finish_reason is not None or request.status is Status.ENDED:
                 continue  # its end became known after this step was planned
+            if slot in output.told:
+                events.append((request.id, Latents(output.told[slot])))
             if slot not in frames:
                 self._finish(request, "stop" if slot in output.stopped else "error", events)
                 continue

@@ -4,9 +4,9 @@
 slot of it holds on the device. Nothing in a step may wait for the device or read a tensor's values.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -200,5 +200,27 @@ class ARModel(Protocol[RequestT]):
             frames: of `sample`, or known ones.
             inputs: of the step.
             is_replay: whether frame store and sampling history hold these frames already.
+        """
+        ...
+
+
+@runtime_checkable
+class StateTelling(Protocol):
+    """What a model is too if another stage reads states that it computes."""
+
+    def tell(
+        self, slots: Sequence[int], requests: Sequence[Any], numbers: NDArray[np.int64]
+    ) -> Mapping[int, tuple[int, Tensor]]:
+        """Return what is told of slots beside the frames just drawn; launches no work.
+
+        Args:
+            slots: that drew a frame.
+            requests: in the slots, of `ARModel.open`.
+            numbers: of the frames, from 1.
+
+        Returns:
+            By slot, for those of which anything is told: number of the first position, and states
+            of positions from there on, ``[num_positions, width]``. The tensors are read before
+            anything is computed after this.
         """
         ...

@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,10 +21,12 @@ from antiphon.engine.model_runner.ar_model import (
     PromptSpan,
     RequestT,
     SlotStart,
+    StateTelling,
 )
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
+from antiphon.engine.model_runner.told_states import ToldStates
 from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download, PackedUpload
@@ -83,10 +85,15 @@ class _Step:
     """A step in flight; see `antiphon.engine.runner.PendingStep`."""
 
     def __init__(
-        self, runner: "ModelRunner[Any]", frames: _Launched[Any], download: Download
+        self,
+        runner: "ModelRunner[Any]",
+        frames: _Launched[Any],
+        told: ToldStates | None,
+        download: Download,
     ) -> None:
         self._runner = runner
         self._frames = frames
+        self._told = told
         self._download = download
 
     @property
@@ -97,7 +104,8 @@ class _Step:
         self._download.wait()
 
     def result(self) -> StepOutput:
-        return self._runner.collect(self._frames, self._download.wait().numpy())
+        output = self._runner.collect(self._frames, self._download.wait().numpy())
+        return output if self._told is None else replace(output, told=self._told.by_slot())
 
 
 class ModelRunner(Generic[RequestT]):
@@ -332,7 +340,16 @@ class ModelRunner(Generic[RequestT]):
                 results.append(self._steps.step(group, max(visible)))
         # Without frames too, a download tells when the device has come so far.
         rows = results or [self.frame_store.new_empty((0, 1))]
-        return _Step(self, launched, Download(rows[0] if len(rows) == 1 else torch.cat(rows)))
+        told = self._tell(launched)  # before the frames, whose end is waited for
+        download = Download(rows[0] if len(rows) == 1 else torch.cat(rows))
+        return _Step(self, launched, told, download)
+
+    def _tell(self, launched: _Launched[RequestT]) -> ToldStates | None:
+        """Begin to copy what the model tells beside its frames."""
+        if not isinstance(self._model, StateTelling):
+            return None
+        told = self._model.tell(launched.slots, launched.requests, launched.numbers)
+        return ToldStates(told) if told else None
 
     def _count(self, slots: Sequence[int]) -> _Launched[RequestT]:
         """Count a frame in each of ``slots``."""

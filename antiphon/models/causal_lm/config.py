@@ -133,7 +133,7 @@ def load_config(path: Path) -> CausalLMConfig:
     tied = text.boolean("tie_word_embeddings", False) if text is not top else None
     return CausalLMConfig(
         architecture=names[0],
-        transformer=_transformer(text),
+        transformer=transformer_config(text),
         vocab_size=text.integer("vocab_size"),
         prefix=layout.prefix,
         others=layout.others,
@@ -154,7 +154,7 @@ def _refuse_windows(text: ConfigSection, layout: _Layout) -> None:
         raise text.error("layer_types", "has 'sliding_attention', which is not supported")
 
 
-def _transformer(text: ConfigSection) -> TransformerConfig:
+def transformer_config(text: ConfigSection) -> TransformerConfig:
     text.expect("hidden_act", "silu", default="silu")
     num_heads, hidden_size = text.integer("num_attention_heads"), text.integer("hidden_size")
     if num_heads < 1:

@@ -1,6 +1,6 @@
 """A language model over text: a frame is one token, with what else was likely in its place."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -21,7 +21,12 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.models.base import Prompt
 from antiphon.models.causal_lm.config import CausalLMConfig
-from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt, CausalLMRequest
+from antiphon.models.causal_lm.request import (
+    MAX_BIASES,
+    MAX_TOLD_POSITIONS,
+    CausalLMPrompt,
+    CausalLMRequest,
+)
 from antiphon.models.token_frame import FRAME_SIZE, MAX_LOGPROBS
 from antiphon.nn.attention import Attend
 from antiphon.nn.host_device import PackedUpload
@@ -42,6 +47,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         num_slots: int,
         max_positions: int,
         is_batch_invariant: bool = False,
+        tells_states: bool = False,
     ) -> None:
         """Take the model out of a checkpoint's tensors, all of one type and on one device."""
         name = f"{config.prefix}model"
@@ -73,6 +79,12 @@ class CausalLM(TokenModel[CausalLMRequest]):
         )
         self._is_eos = torch.zeros(config.vocab_size, dtype=torch.bool, device=device)
         self._is_eos[[each for each in eos_ids if each < config.vocab_size]] = True
+        # Sums of what a position reads and what comes of it: of prompts, and each slot's last one.
+        self._read_states: Tensor | None = None
+        if tells_states:
+            num_positions = min(max_positions, MAX_TOLD_POSITIONS)
+            self._read_states = self.like.new_zeros(num_slots + 1, num_positions, self.width)
+            self._last_states = self.like.new_zeros(num_slots + 1, 1, self.width)
         nothing = torch.full((1 + MAX_LOGPROBS,), torch.nan, device=device)
         self._no_bits = _bits(nothing)
 
@@ -101,11 +113,18 @@ class CausalLM(TokenModel[CausalLMRequest]):
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
-        return self._transformer(states, self._transformer.rope.at(positions), attends[0])
+        hidden = self._transformer(states, self._transformer.rope.at(positions), attends[0])
+        if self._read_states is not None:
+            # Positions beyond are of answers, or of prompts that are not told.
+            places = positions.clamp(max=self._read_states.shape[1] - 1)
+            self._read_states[slots, places] = hidden + states
+        return hidden
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
         logits = self._head(hidden).float()
+        if self._read_states is not None:
+            self._last_states[inputs.slots] = hidden[:, None] + inputs.states
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
         tokens, scores = self._sampler.sample(logits, inputs.slots, draws, sampling)
         codes = frames.codes
@@ -124,6 +143,21 @@ class CausalLM(TokenModel[CausalLMRequest]):
         self.feed_back(frames, inputs, is_replay=is_replay)
         outcome = torch.where(self._is_eos[frames.codes[:, 0]], STOP, FRAME)
         frames.codes[:, -1] = torch.where(frames.scores[:, 0].isfinite(), outcome, FAULT)
+
+    def tell(
+        self, slots: Sequence[int], requests: Sequence[CausalLMRequest], numbers: NDArray[np.int64]
+    ) -> Mapping[int, tuple[int, Tensor]]:
+        """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
+        if self._read_states is None:
+            return {}
+        told = {}
+        for slot, request, number in zip(slots, requests, numbers.tolist(), strict=True):
+            if request.prompt.is_spoken:
+                num_prompt = len(request.prompt.ids)
+                told[slot] = (num_prompt + number - 2, self._last_states[slot])
+                if number == 1:
+                    told[slot] = (0, self._read_states[slot, :num_prompt])
+        return told
 
 
 def token_sampling(sampling: ChatSampling, num_logprobs: int | None) -> TokenSampling:

@@ -8,7 +8,11 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.causal_lm.chat_template import load_chat_markup
 from antiphon.models.causal_lm.config import load_config
-from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt
+from antiphon.models.causal_lm.request import (
+    MAX_BIASES,
+    MAX_TOLD_POSITIONS,
+    CausalLMPrompt,
+)
 from antiphon.models.causal_lm.tokenizer import TokenDecoder, load_tokenizer
 from antiphon.models.chat_spec import ChatCapabilities, answer_limit
 from antiphon.models.spec import LoadContext
@@ -51,14 +55,22 @@ class CausalLMPrompter:
         if not ids:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
         max_tokens = answer_limit(request, len(ids), self._capabilities.max_positions)
+        if request.is_spoken and len(ids) > MAX_TOLD_POSITIONS:
+            raise InvalidRequestError(
+                f"The messages have {len(ids)} tokens; at most {MAX_TOLD_POSITIONS} are allowed if"
+                " the model's own voice answers.",
+                param="messages",
+                code="context_length_exceeded",
+            )
         sampling = self._sampling(request)
         return Prompt(
-            data=CausalLMPrompt(ids, sampling, request.num_logprobs),
+            data=CausalLMPrompt(ids, sampling, request.num_logprobs, request.is_spoken),
             num_tokens=len(ids),
             seed=seed,
             sampling=Sampling(max_frames=max_tokens),
             num_positions=len(ids) - 1,
-            position_keys=ids[:-1],
+            # What is told must have been computed for this request.
+            position_keys=() if request.is_spoken else ids[:-1],
         )
 
     def detokenizer(self) -> TokenDecoder:

@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from antiphon.models.causal_lm import random_configs as configs
 from antiphon.models.causal_lm.checkpoint_schema import layout_of
 from antiphon.models.causal_lm.config import load_config
+from antiphon.models.causal_lm.omni.random_voice import make_voice
 from antiphon.models.causal_lm.tokenizer import byte_letters
 from antiphon.models.random_weights import (
     Dtype,
@@ -41,7 +42,8 @@ def make_checkpoint(
         path: the directory.
         size: ``"tiny"`` runs in seconds on a CPU; others have published sizes.
         task: the layout: ``"qwen2"``, ``"qwen3"``, ``"llama"``, ``"omni"`` (the thinker of a whole
-            Qwen2.5-Omni, without its other parts) or ``"thinker"`` (saved by itself).
+            Qwen2.5-Omni, without its other parts), ``"omni_voice"`` (with its voice) or
+            ``"thinker"`` (saved by itself).
         vocabulary: ``"byte"``: one that reads any text.
         seed: of all weights.
         dtype: of all weights.
@@ -63,6 +65,8 @@ def make_checkpoint(
     _write_tokenizer(path)
     layout = layout_of(load_config(path))
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}
+    if task == "omni_voice":
+        tensors |= make_voice(path, seed)
     total, done = num_bytes(tensors, dtype), 0
 
     def written(num_written: int) -> None:

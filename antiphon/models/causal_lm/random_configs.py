@@ -2,8 +2,10 @@
 
 from typing import Any, Literal, TypeAlias
 
+from antiphon.models.causal_lm.omni.random_configs import voice_configs
+
 Size: TypeAlias = Literal["tiny", "135m", "0.6b", "1b", "7b"]
-Layout: TypeAlias = Literal["qwen2", "qwen3", "llama", "omni", "thinker"]
+Layout: TypeAlias = Literal["qwen2", "qwen3", "llama", "omni", "omni_voice", "thinker"]
 Json: TypeAlias = dict[str, Any]
 
 TEMPLATE = (
@@ -19,6 +21,7 @@ _ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
     "llama": "LlamaForCausalLM",
     "omni": "Qwen2_5OmniModel",
+    "omni_voice": "Qwen2_5OmniModel",
     "thinker": "Qwen2_5OmniThinkerForConditionalGeneration",
 }
 # Width, feed-forward width, layers, heads, heads of keys, size of a head, ids, whether the head is
@@ -36,9 +39,12 @@ def main_config(size: Size, layout: Layout, dtype: str) -> Json:
     """Return what config.json holds."""
     text, architecture = _text_config(size, layout), _ARCHITECTURES[layout]
     top: Json = {"architectures": [architecture], "dtype": dtype}
-    if layout == "omni":
+    if layout in ("omni", "omni_voice"):
         thinker = {"model_type": "qwen2_5_omni_thinker", "text_config": text}
-        return top | {"model_type": "qwen2_5_omni", "thinker_config": thinker}
+        top |= {"model_type": "qwen2_5_omni", "thinker_config": thinker}
+        if layout == "omni_voice":
+            top |= voice_configs(is_tiny=size == "tiny", thinker_width=text["hidden_size"])
+        return top
     if layout == "thinker":
         return top | {"model_type": "qwen2_5_omni_thinker", "text_config": text}
     return top | {"model_type": layout} | text
@@ -66,7 +72,7 @@ def _text_config(size: Size, layout: Layout) -> Json:
         text["head_dim"] = head_dim
     elif head_dim * heads != width:
         text |= {"hidden_size": head_dim * heads}
-    if layout in ("omni", "thinker"):
+    if layout in ("omni", "omni_voice", "thinker"):
         eighth = head_dim // 16  # of the pairs: 2, 3 and 3 eighths turn with time, height, width
         sections = [2 * eighth, 3 * eighth, 3 * eighth]
         text["rope_scaling"] = {"mrope_section": sections, "rope_type": "default"}

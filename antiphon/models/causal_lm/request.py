@@ -10,6 +10,8 @@ from antiphon.chat_types import ChatSampling
 
 MAX_BIASES = 1024
 """Tokens of one request whose logits can be biased."""
+MAX_TOLD_POSITIONS = 4096
+"""Of the prompt of an answer whose states are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,13 @@ class CausalLMPrompt:
         ids: of the conversation; the answer begins after the last one.
         sampling: complete.
         num_logprobs: see `antiphon.chat_types.ChatRequest`.
+        is_spoken: likewise.
     """
 
     ids: tuple[int, ...]
     sampling: ChatSampling
     num_logprobs: int | None = None
+    is_spoken: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

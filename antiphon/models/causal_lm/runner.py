@@ -9,6 +9,7 @@ from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.models.causal_lm.checkpoint_schema import layout_of, others
 from antiphon.models.causal_lm.config import CausalLMConfig, load_config
 from antiphon.models.causal_lm.language_model import CausalLM
+from antiphon.models.causal_lm.omni.config import has_voice
 from antiphon.models.causal_lm.request import CausalLMRequest
 from antiphon.models.causal_lm.tokenizer import load_tokenizer
 from antiphon.models.spec import LoadContext
@@ -61,6 +62,7 @@ def load_runner(
             num_slots=context.max_slots,
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
+            tells_states=has_voice(context.path),
         )
     return ModelRunner(
         model,

@@ -48,6 +48,7 @@ def official_thinker(path: Path) -> Any:
         re.sub(r"^model\.", "model.language_model.", name.removeprefix("thinker.")): tensor
         for file in path.glob("*.safetensors")
         for name, tensor in load_file(file).items()
+        if not name.startswith(("talker.", "token2wav."))
     }
     missing, unknown = official.load_state_dict(weights, strict=False)
     assert not unknown
@@ -56,7 +57,7 @@ def official_thinker(path: Path) -> Any:
 
 
 def official_of(path: Path, layout: Layout) -> Any:
-    if layout in ("omni", "thinker"):
+    if layout in ("omni", "omni_voice", "thinker"):
         return official_thinker(path)
     from transformers import AutoModelForCausalLM
 

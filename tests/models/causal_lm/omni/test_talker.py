@@ -1,0 +1,122 @@
+"""The talker says what transformers' talker says, beside states that the thinker tells."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.models.causal_lm.omni.talker_runner import TalkerRunner, load_talker
+from antiphon.models.causal_lm.prompt import CausalLMPrompter
+from antiphon.models.causal_lm.runner import CausalLMRunner, load_runner
+from antiphon.models.spec import LoadContext
+from antiphon.types import PositionStates, Sampling
+from tests.models.causal_lm.omni.answers import LIKELIEST, asked, said, told_of
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def prompter(context: LoadContext) -> CausalLMPrompter:
+    return CausalLMPrompter(context)
+
+
+@pytest.fixture(scope="module")
+def thinker(context: LoadContext) -> CausalLMRunner:
+    return load_runner(context)
+
+
+@pytest.fixture(scope="module")
+def talker(context: LoadContext) -> TalkerRunner:
+    return load_talker(context)
+
+
+@pytest.fixture(scope="module")
+def told(thinker: CausalLMRunner, prompter: CausalLMPrompter) -> list[PositionStates]:
+    return told_of(thinker, asked(prompter, "How are you?"))[1]
+
+
+def expected(reference: Any, ids: Sequence[int], max_tokens: int) -> tuple[list[int], list[int]]:
+    """Return tokens and codes of transformers, both the likeliest ones.
+
+    Its talker adds the codes that begin speech if it is given a mask, which it always was when the
+    checkpoint was published; later versions of its generation leave a mask of ones out.
+    """
+    codes: list[int] = []
+    talker_forward = reference.talker.forward
+
+    @functools.wraps(talker_forward)
+    def masked(**given: Any) -> Any:
+        if (embeds := given.get("inputs_embeds")) is not None:
+            given["attention_mask"] = torch.ones(embeds.shape[:2], dtype=torch.int64)
+        return talker_forward(**given)
+
+    def heard(code: Any, **_: Any) -> Any:
+        codes.extend(code[0].tolist())
+        return torch.zeros(8)
+
+    spoken, reference.token2wav.forward = reference.token2wav.forward, heard
+    reference.talker.forward = masked
+    try:
+        sequence, _ = reference.generate(
+            torch.tensor([ids]),
+            speaker="Ethan",
+            thinker_max_new_tokens=max_tokens,
+            thinker_do_sample=False,
+            thinker_repetition_penalty=1.0,
+            talker_do_sample=False,
+            talker_max_new_tokens=LIKELIEST.max_frames,
+            talker_eos_token_id=[44, 46],
+        )
+    finally:
+        reference.token2wav.forward, reference.talker.forward = spoken, talker_forward
+    return sequence[0, len(ids) :].tolist(), codes
+
+
+@pytest.mark.parametrize(
+    "text", ["Hi", "How are you?", "Hello there", "Speak up, please: a longer question follows."]
+)
+def test_codes_are_those_of_transformers(
+    reference: Any,
+    thinker: CausalLMRunner,
+    talker: TalkerRunner,
+    prompter: CausalLMPrompter,
+    text: str,
+) -> None:
+    prompt = asked(prompter, text)
+    tokens, told = told_of(thinker, prompt)
+    wanted_tokens, wanted_codes = expected(reference, prompt.data.ids, 20)
+    assert tokens == [each for each in wanted_tokens if each not in (256, 258)]
+    assert said(talker, told) == wanted_codes
+    assert len(set(wanted_codes)) > 3
+    starts = [each.start for each in told]
+    assert starts == [0, *range(len(prompt.data.ids), len(prompt.data.ids) + len(told) - 1)]
+
+
+def test_states_may_arrive_one_by_one(talker: TalkerRunner, told: list[PositionStates]) -> None:
+    whole = said(talker, told)
+    assert said(talker, told, states_ahead=0) == whole
+    assert said(talker, told, states_ahead=3, slot=2) == whole
+
+
+def test_speech_goes_on_after_codes_that_were_made(
+    context: LoadContext, talker: TalkerRunner, told: list[PositionStates]
+) -> None:
+    drawn = Sampling(temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05, max_frames=40)
+    batched = load_talker(context, is_batched=True)
+    for runner, sampling in ((talker, drawn), (batched, LIKELIEST)):
+        whole = said(runner, told, sampling)
+        for num_made in (1, 17, 30):
+            assert said(runner, told, sampling, made=whole[:num_made]) == whole
+
+
+def test_what_is_not_spoken_tells_nothing(
+    thinker: CausalLMRunner, prompter: CausalLMPrompter
+) -> None:
+    prompt = asked(prompter, "Hi")
+    silent = replace(prompt, data=replace(prompt.data, is_spoken=False))
+    with pytest.raises(KeyError):
+        told_of(thinker, silent)
+    assert np.isfinite(told_of(thinker, prompt)[1][0].states).all()
