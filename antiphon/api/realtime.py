@@ -1,5 +1,6 @@
 """WS /v1/realtime: OpenAI's realtime messages, as far as they ask for text to be spoken.
 
+A model that chats is an agent: see `antiphon.api.realtime_agent`. With one that only speaks,
 ``instructions`` are ignored: clients that use this to speak put a prompt for a language model
 there, to make it read word for word. What is said here is the text, always.
 """
@@ -14,6 +15,7 @@ from starlette.websockets import WebSocket
 from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
+from antiphon.api.realtime_agent import AgentConversation
 from antiphon.api.realtime_events import (
     SpokenResponse,
     error_event,
@@ -32,7 +34,13 @@ from antiphon.api.schemas.realtime import (
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
-from antiphon.errors import InputTooLongError, InvalidRequestError
+from antiphon.errors import (
+    InputTooLongError,
+    InvalidRequestError,
+    UnknownModelError,
+    UnservedTaskError,
+)
+from antiphon.pipeline.chat import ChatModel
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import SpeechRequest
 
@@ -43,12 +51,37 @@ IGNORED = ("output_audio_buffer.clear", "input_audio_buffer.clear")
 
 @router.websocket("/v1/realtime")
 async def realtime(websocket: WebSocket, server: Server) -> None:
-    """Speak what the client asks for."""
-    model = server.speech.model(websocket.query_params.get("model"))
+    """Speak what the client asks for, or answer it."""
+    name = websocket.query_params.get("model")
+    agent = _agent(name, server)
+    model = None if agent else server.speech.model(name)
     socket = Socket(websocket, server.settings.server.max_idle_s)
     await socket.accept()
-    conversation = RealtimeConversation(socket, server, model)
+    conversation: RealtimeConversation | AgentConversation
+    if agent is not None:
+        conversation = AgentConversation(socket, server, agent)
+    else:
+        assert model is not None
+        conversation = RealtimeConversation(socket, server, model)
     await converse(socket, conversation, conversation.greeting())
+
+
+def _agent(name: str | None, server: ServerState) -> ChatModel | None:
+    """Return the model that answers; ``None``: what the client says is to be spoken.
+
+    A served model that chats answers. Other names, and none, mean a model that speaks, if there
+    is such a one.
+    """
+    if name is not None and name in server.chats.models:
+        return server.chats.models[name]
+    try:
+        server.speech.model(name)
+    except (UnknownModelError, UnservedTaskError):
+        try:
+            return server.chats.model(name)
+        except (UnknownModelError, UnservedTaskError):
+            return None
+    return None
 
 
 class RealtimeConversation(SpokenConversation):

@@ -23,12 +23,6 @@ def event(type: str, **members: Any) -> dict[str, Any]:
 
 def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
     """Describe a session."""
-    format = output.format or OutputFormat()
-    spoken = {
-        "voice": output.voice,
-        "speed": output.speed or 1.0,
-        "format": {"type": format.type, "rate": format.as_wire().sample_rate_hz},
-    }
     return {
         "type": "realtime",
         "object": "realtime.session",
@@ -38,7 +32,20 @@ def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
         "instructions": "",
         "tools": [],
         "tool_choice": "none",
-        "audio": {"input": {"turn_detection": None, "transcription": None}, "output": spoken},
+        "audio": {
+            "input": {"turn_detection": None, "transcription": None},
+            "output": output_object(output),
+        },
+    }
+
+
+def output_object(output: Output) -> dict[str, Any]:
+    """Describe how is spoken."""
+    format = output.format or OutputFormat()
+    return {
+        "voice": output.voice,
+        "speed": output.speed or 1.0,
+        "format": {"type": format.type, "rate": format.as_wire().sample_rate_hz},
     }
 
 

@@ -7,6 +7,7 @@ from antiphon.config.base import SettingsSection
 OPENAI_CHAT_MODELS = (
     *("gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-mini", "gpt-3.5-turbo"),
     *("gpt-audio", "gpt-4o-audio-preview"),
+    *("gpt-realtime", "gpt-realtime-mini", "gpt-4o-realtime-preview"),
 )
 
 

@@ -5,10 +5,11 @@ from contextlib import aclosing
 
 from antiphon.chat_types import ChatStream, TextDelta
 from antiphon.errors import UnspeakableTextError
+from antiphon.pipeline.heard import HeardTranscript
 from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text_stream import Utterance
-from antiphon.types import Ended, SpeechRequest, SpeechStream
+from antiphon.types import AudioChunk, Ended, SpeechRequest, SpeechStream
 
 
 class SpokenChat:
@@ -16,6 +17,9 @@ class SpokenChat:
 
     Whoever opened it reads `text` and `audio`, and closes both; that stops the model that writes
     and the one that speaks.
+
+    Attributes:
+        heard: what is said when.
     """
 
     def __init__(
@@ -38,7 +42,8 @@ class SpokenChat:
         """
         self._chat = chat
         self._speakable = speakable or SpeakableText()
-        synthesis = speech.open(request)
+        self.heard = HeardTranscript()
+        synthesis = speech.open(request, on_segment=self.heard.end_segment)
         self._utterance = Utterance(synthesis, speech.settings.max_input_characters)
         self._unsaid = ""  # spaces at the beginning, which are no text by themselves
         self._has_text = False
@@ -54,9 +59,9 @@ class SpokenChat:
         async with aclosing(self._chat) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
-                    self._push(self._speakable.push(event.text))
+                    self._push(event.text, self._speakable.push(event.text))
                 else:
-                    self._push(self._speakable.flush())
+                    self._push("", self._speakable.flush())
                     if self._has_text:
                         self._utterance.complete()
                     self._is_known.set()
@@ -72,18 +77,26 @@ class SpokenChat:
         try:
             await self._is_known.wait()
             if not self._has_text:
+                self.heard.complete()
                 yield Ended("stop")
                 return
             try:
                 async with aclosing(self._utterance.events()) as events:
                     async for event in events:
+                        if isinstance(event, AudioChunk):
+                            self.heard.hear(event.duration_s)
+                        else:
+                            self.heard.complete()
                         yield event
             except UnspeakableTextError:
+                self.heard.complete()
                 yield Ended("stop")
         finally:
             await self._utterance.close()
 
-    def _push(self, text: str) -> None:
+    def _push(self, written: str, text: str) -> None:
+        """Say ``text`` of what was written."""
+        self.heard.write(written, text)
         if not self._has_text:
             text, self._unsaid = self._unsaid + text, ""
             if not text.strip():

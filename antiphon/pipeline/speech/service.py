@@ -130,13 +130,20 @@ class Speech:
         context = self._context(request, model, planner, load)
         return Synthesis(replace(context, checkpoints=checkpoints)).events(request.input)
 
-    def open(self, request: SpeechRequest, *, reads_late: bool = True) -> Synthesis:
+    def open(
+        self,
+        request: SpeechRequest,
+        *,
+        reads_late: bool = True,
+        on_segment: Callable[[str], None] | None = None,
+    ) -> Synthesis:
         """Begin an utterance whose text arrives; that of the request means nothing.
 
         Args:
             request: says how.
             reads_late: whether to speak text token by token, if the family can, rather than by
                 sentences.
+            on_segment: see `SynthesisContext`.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
@@ -162,7 +169,7 @@ class Speech:
             max_characters=self.settings.max_input_characters,
         )
         context = self._context(request, model, planner, None)
-        return Synthesis(replace(context, reads_late=reads_late))
+        return Synthesis(replace(context, reads_late=reads_late, on_segment=on_segment))
 
     async def check_voice(self, request: SpeechRequest) -> None:
         """Find out whether a request could be spoken, but for its text.

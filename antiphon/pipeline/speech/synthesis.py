@@ -52,6 +52,8 @@ class SynthesisContext:
         planner: plans the text.
         reads_late: whether the model is given the text token by token, as it arrives.
         checkpoints: keep complete segments; ``None`` for none.
+        on_segment: called with the text of a segment when its audio has been told, but for what
+            is joined with the next.
     """
 
     request: SpeechRequest
@@ -62,6 +64,7 @@ class SynthesisContext:
     planner: TextPlanner
     reads_late: bool = False
     checkpoints: SegmentCheckpoints | None = None
+    on_segment: Callable[[str], None] | None = None
 
 
 class Synthesis:
@@ -266,6 +269,8 @@ class Synthesis:
         self._reason = event.reason if self._reason == "stop" else self._reason
         self._unspoken = joined(self._unspoken, event.unspoken)
         self._playing = None
+        if self._shared.on_segment is not None:
+            self._shared.on_segment(playing.segment.text.written)
         await playing.source.close()
         is_last = playing.segment.is_last
         assert is_last is not None, "a segment ends after its text"

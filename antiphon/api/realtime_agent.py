@@ -1,0 +1,343 @@
+"""WS /v1/realtime with a model that chats: an agent that reads text and answers with speech.
+
+What is said while the client's user speaks is the client's to stop: ``response.cancel`` ends both
+models, and ``conversation.item.truncate`` forgets what was not heard.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+from starlette.websockets import WebSocketDisconnect
+
+from antiphon.api.encoding import FileEncoding
+from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
+from antiphon.api.realtime_events import error_event, event, new_id, output_object
+from antiphon.api.realtime_reply import ReplyEvents, ReplyItems, ReplyPlan, item_object
+from antiphon.api.schemas.realtime import OutputFormat
+from antiphon.api.schemas.realtime_agent import (
+    AgentItem,
+    AgentItemCreate,
+    AgentItemNamed,
+    AgentItemTruncate,
+    AgentOptions,
+    AgentOutput,
+    AgentReply,
+    AgentReplyCancel,
+    AgentReplyCreate,
+    AgentSessionUpdate,
+)
+from antiphon.api.schemas.speakable import Speakable
+from antiphon.api.schemas.speech_ws import parsed
+from antiphon.api.sockets import Socket, new_speech_id
+from antiphon.api.state import ServerState
+from antiphon.chat_types import ChatRequest, ChatSampling
+from antiphon.concurrency import cancel_and_wait, merged
+from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.chat import ChatModel
+from antiphon.pipeline.speakable.text import SpeakableText
+from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.pipeline.talk_history import TalkHistory, TalkItem
+from antiphon.types import SpeechRequest
+
+MAX_REPLIES = 4
+"""Responses of one client at once: one of its conversation, and others beside that."""
+
+IGNORED = ("output_audio_buffer.clear", "input_audio_buffer.clear")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How an agent answers.
+
+    Attributes:
+        max_tokens: of an answer; ``None``: as many as there is room for.
+    """
+
+    speaks: bool
+    instructions: str = ""
+    output: AgentOutput = field(default_factory=AgentOutput)
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+    def changed(self, options: AgentOptions) -> "AgentSettings":
+        """Return the settings with what a message says about them.
+
+        Raises:
+            InvalidRequestError: that cannot be.
+        """
+        options.refuse_tools()
+        said = {name: value for name, value in options.output if value is not None}
+        new = replace(self, output=self.output.model_copy(update=said))
+        if (speaks := options.speaks) is not None:
+            new = replace(new, speaks=speaks)
+        if options.instructions is not None:
+            new = replace(new, instructions=options.instructions)
+        if options.temperature is not None:
+            new = replace(new, temperature=options.temperature)
+        if (limit := options.max_tokens) is not None:
+            new = replace(new, max_tokens=None if limit == "inf" else limit)
+        return new
+
+    @property
+    def format(self) -> OutputFormat:
+        """How audio is coded."""
+        return self.output.format or OutputFormat()
+
+    @property
+    def modalities(self) -> list[str]:
+        """What an answer is, in the protocol's words."""
+        return ["audio"] if self.speaks else ["text"]
+
+    @property
+    def told_limit(self) -> int | Literal["inf"]:
+        """The limit, in the protocol's words."""
+        return "inf" if self.max_tokens is None else self.max_tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reply:
+    """A response that is under way."""
+
+    events: ReplyEvents
+    task: "asyncio.Task[None]"
+
+
+class AgentConversation:
+    """Follows the messages of one connection; see `antiphon.api.sockets.Conversation`."""
+
+    def __init__(self, socket: Socket, server: ServerState, model: ChatModel) -> None:
+        self._socket = socket
+        self._server = server
+        self._model = model
+        self._id, self._conversation_id = new_id("sess"), new_id("conv")
+        self._settings = AgentSettings(speaks=bool(server.speech.models))
+        self._history = TalkHistory(server.settings.chat.max_input_characters)
+        self._replies: list[_Reply] = []
+        self._event_id: str | None = None
+        self._follow: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
+            "session.update": self._update,
+            "conversation.item.create": self._add,
+            "conversation.item.retrieve": self._retrieve,
+            "conversation.item.delete": self._delete,
+            "conversation.item.truncate": self._truncate,
+            "response.create": self._respond,
+            "response.cancel": self._cancel,
+        }
+
+    def greeting(self) -> Mapping[str, Any]:
+        """Return what every conversation begins with."""
+        return event("session.created", session=self._session())
+
+    async def receive(self, message: Mapping[str, Any]) -> bool:
+        event_id, type = message.get("event_id"), message.get("type")
+        self._event_id = event_id if isinstance(event_id, str) else None
+        if isinstance(type, str) and type in self._follow:
+            await self._follow[type](message)
+        elif type not in IGNORED:
+            raise InvalidRequestError(
+                f"Unknown message type: {ascii(type)[:80]}. This server reads text and answers: it"
+                f" knows {', '.join(self._follow)}.",
+                param="type",
+            )
+        self._event_id = None
+        return False
+
+    async def refuse(self, error: WireError) -> None:
+        await self._socket.send(error_event(error, self._event_id))
+
+    async def finish(self) -> None:
+        if self._replies:
+            await asyncio.wait([each.task for each in self._replies])
+
+    async def close(self) -> None:
+        await cancel_and_wait(*(each.task for each in self._replies))
+        self._replies.clear()
+        self._follow.clear()
+
+    async def _update(self, message: Mapping[str, Any]) -> None:
+        changed = self._settings.changed(parsed(message, AgentSessionUpdate).session)
+        await self._check(changed)
+        self._settings = changed
+        await self._socket.send(event("session.updated", session=self._session()))
+
+    async def _add(self, message: Mapping[str, Any]) -> None:
+        create = parsed(message, AgentItemCreate)
+        item = _talk_item(create.item)
+        previous_id = self._history.add(item, create.previous_item_id)
+        for type in ("conversation.item.added", "conversation.item.done"):
+            told = event(type, previous_item_id=previous_id, item=item_object(item))
+            await self._socket.send(told)
+
+    async def _retrieve(self, message: Mapping[str, Any]) -> None:
+        item = self._history.find(parsed(message, AgentItemNamed).item_id)
+        await self._socket.send(event("conversation.item.retrieved", item=item_object(item)))
+
+    async def _delete(self, message: Mapping[str, Any]) -> None:
+        id = parsed(message, AgentItemNamed).item_id
+        self._history.delete(id)
+        await self._socket.send(event("conversation.item.deleted", item_id=id))
+
+    async def _truncate(self, message: Mapping[str, Any]) -> None:
+        cut = parsed(message, AgentItemTruncate)
+        self._history.truncate(cut.item_id, cut.audio_end_ms)
+        await self._socket.send(event("conversation.item.truncated", **cut.model_dump()))
+
+    async def _respond(self, message: Mapping[str, Any]) -> None:
+        wanted = parsed(message, AgentReplyCreate).response
+        if ending := [each.task for each in self._replies if each.events.is_over]:
+            await asyncio.wait(ending)
+        self._replies = [each for each in self._replies if not each.task.done()]
+        is_kept = wanted.conversation != "none"
+        if is_kept and any(each.events.plan.history is not None for each in self._replies):
+            raise InvalidRequestError(
+                "A response is being written: cancel it, or wait for its end.",
+                param="response.conversation",
+                code="conversation_already_has_active_response",
+            )
+        if len(self._replies) >= MAX_REPLIES:
+            raise InvalidRequestError(
+                f"There are {MAX_REPLIES} responses under way: cancel one, or wait for its end.",
+                param="response",
+                code="too_many_active_responses",
+            )
+        settings = self._settings.changed(wanted)
+        await self._check(settings)
+        request = self._request(wanted, settings)
+        self._server.chats.check(request)
+        plan = ReplyPlan(
+            described={
+                "conversation_id": self._conversation_id if is_kept else None,
+                "output_modalities": settings.modalities,
+                "max_output_tokens": settings.told_limit,
+                "audio": {"output": output_object(settings.output)},
+                "metadata": wanted.metadata,
+            },
+            format=settings.format.as_wire() if settings.speaks else None,
+            history=self._history if is_kept else None,
+        )
+        item = TalkItem(new_id("item"), "assistant", "", "in_progress", settings.speaks)
+        items = self._items(request, settings, item)
+        events = ReplyEvents(self._socket, plan, item)
+        await events.create()
+        self._replies.append(_Reply(events, asyncio.create_task(_played(events, items))))
+
+    async def _cancel(self, message: Mapping[str, Any]) -> None:
+        id = parsed(message, AgentReplyCancel).response_id
+        found = [
+            each
+            for each in self._replies
+            if not each.events.is_over and id in (each.events.id, None)
+        ]
+        if not found:
+            raise InvalidRequestError(
+                "There is no such response under way.",
+                param="response_id",
+                code="response_cancel_not_active",
+            )
+        await cancel_and_wait(*(each.task for each in found))
+        for each in found:
+            self._replies.remove(each)
+            await each.events.cancel()
+
+    def _items(self, request: ChatRequest, settings: AgentSettings, item: TalkItem) -> ReplyItems:
+        """Begin to answer."""
+        chat = self._server.chats.stream(request)
+        if not settings.speaks:
+            return merged([chat])
+        speakable = (settings.output.speakable or Speakable()).over(self._server.settings.speakable)
+        spoken = SpokenChat(
+            chat, self._server.speech, self._speech(settings), SpeakableText(speakable)
+        )
+        item.heard = spoken.heard
+        encoding = FileEncoding(
+            settings.format.as_wire().coded_as, spoken.sample_rate_hz, self._server.encoders
+        )
+        return merged([spoken.text(), encoding.pieces(spoken.audio())])
+
+    def _request(self, wanted: AgentReply, settings: AgentSettings) -> ChatRequest:
+        """Return what the model that chats is asked.
+
+        Raises:
+            InvalidRequestError: there is nothing to be answered, or what there is cannot be read.
+        """
+        find = partial(self._history.find, param="response.input")
+        given = wanted.input
+        items = None
+        if given is not None:
+            items = [
+                find(each.id or "") if each.type == "item_reference" else _talk_item(each)
+                for each in given
+            ]
+        messages = self._history.messages(settings.instructions, items)
+        if not messages:
+            raise InvalidRequestError(
+                "There is nothing to be answered: the conversation is empty.",
+                param="response.input",
+            )
+        return ChatRequest(
+            messages,
+            model=self._model.name,
+            max_tokens=settings.max_tokens,
+            sampling=ChatSampling(temperature=settings.temperature),
+            id=new_speech_id(),
+        )
+
+    def _speech(self, settings: AgentSettings) -> SpeechRequest:
+        output = settings.output
+        return SpeechRequest(
+            "",
+            voice=output.voice,
+            model=output.model,
+            speed=output.speed or 1.0,
+            sample_rate_hz=settings.format.as_wire().sample_rate_hz,
+            id=new_speech_id(),
+        )
+
+    async def _check(self, settings: AgentSettings) -> None:
+        """Refuse what could not be said."""
+        if settings.speaks:
+            await self._server.speech.check_voice(self._speech(settings))
+
+    def _session(self) -> Mapping[str, Any]:
+        settings = self._settings
+        silence = {"turn_detection": None, "transcription": None}
+        return {
+            "type": "realtime",
+            "object": "realtime.session",
+            "id": self._id,
+            "model": self._model.name,
+            "output_modalities": settings.modalities,
+            "instructions": settings.instructions,
+            "max_output_tokens": settings.told_limit,
+            "tools": [],
+            "tool_choice": "none",
+            "audio": {"input": silence, "output": output_object(settings.output)},
+        }
+
+
+async def _played(events: ReplyEvents, items: ReplyItems) -> None:
+    """Send a response to its end, or to an error, which the client receives."""
+
+    async def report(error: Exception) -> bool:
+        if isinstance(error, WebSocketDisconnect):
+            return True  # nobody is there to be told
+        log_failure(error, has_started=True)
+        await events.fail(wire_error(error))
+        return True
+
+    async with on_failure(report):
+        await events.play(items)
+
+
+def _talk_item(item: AgentItem) -> TalkItem:
+    """Return a client's item.
+
+    Raises:
+        InvalidRequestError: it is no message of text.
+    """
+    item.check()
+    role: Any = item.role
+    return TalkItem(item.id or new_id("item"), role, item.text, is_spoken=item.is_spoken)

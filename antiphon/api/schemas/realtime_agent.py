@@ -1,0 +1,186 @@
+"""OpenAI's realtime messages to an agent that reads text and answers with speech or text."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from antiphon.api.schemas.realtime import Output
+from antiphon.api.schemas.speakable import Speakable
+from antiphon.api.schemas.speech import Text, VoiceName
+from antiphon.errors import InvalidRequestError, shortened
+
+_ROLES = ("system", "user", "assistant")
+_TEXTS = ("input_text", "output_text", "text")
+_AUDIO = ("output_audio", "audio", "input_audio")
+
+
+class _AgentPart(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class AgentOutput(Output):
+    """How an agent speaks."""
+
+    model: Text | None = None
+    speakable: Speakable | None = None
+
+
+class AgentAudio(_AgentPart):
+    """Of both directions, the one that is served."""
+
+    output: AgentOutput = AgentOutput()
+
+
+class AgentOptions(_AgentPart):
+    """How to answer: what a session says, and a response may say otherwise."""
+
+    instructions: Text | None = None
+    output_modalities: list[Text] | None = None
+    modalities: list[Text] | None = None  # the same, in the protocol's first edition
+    max_output_tokens: int | Literal["inf"] | None = None
+    max_response_output_tokens: int | Literal["inf"] | None = None  # likewise
+    temperature: float | None = Field(None, allow_inf_nan=False)
+    audio: AgentAudio = AgentAudio()
+    voice: VoiceName | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+
+    @property
+    def speaks(self) -> bool | None:
+        """Whether answers are spoken; ``None``: nothing is said about it.
+
+        Raises:
+            InvalidRequestError: another kind of answer is wanted, or none.
+        """
+        wanted = self.output_modalities if self.modalities is None else self.modalities
+        if wanted is None:
+            return None
+        if not wanted or not {*wanted} <= {"text", "audio"}:
+            raise InvalidRequestError(
+                "Invalid 'output_modalities': it must be ['audio'] or ['text'].",
+                param="output_modalities",
+            )
+        return "audio" in wanted
+
+    @property
+    def max_tokens(self) -> int | Literal["inf"] | None:
+        """The limit of an answer's tokens."""
+        return self.max_output_tokens or self.max_response_output_tokens
+
+    @property
+    def output(self) -> AgentOutput:
+        """How to speak."""
+        output = self.audio.output
+        return output.model_copy(update={"voice": output.voice or self.voice})
+
+    def refuse_tools(self) -> None:
+        """Check that nobody is to be called.
+
+        Raises:
+            InvalidRequestError: tools are given, and may be called.
+        """
+        if self.tools and self.tool_choice != "none":
+            raise InvalidRequestError(
+                "'tools' are not supported here: no model here calls tools.", param="tools"
+            )
+
+
+class AgentContent(_AgentPart):
+    """A part of an item."""
+
+    type: Text
+    text: Text | None = None
+    transcript: Text | None = None
+
+
+class AgentItem(_AgentPart):
+    """An item of the conversation, or a reference to one."""
+
+    id: Text | None = Field(None, min_length=1, max_length=256)
+    type: Text = "message"
+    role: Text = "user"
+    content: tuple[AgentContent, ...] = ()
+
+    def check(self) -> None:
+        """Check that it is a message of text.
+
+        Raises:
+            InvalidRequestError: it is another kind of item, or has what nobody here can read.
+        """
+        if self.type != "message":
+            raise InvalidRequestError(
+                f"Invalid 'item.type': '{shortened(self.type)}'. It must be 'message': no model"
+                " here calls tools.",
+                param="item.type",
+            )
+        if self.role not in _ROLES:
+            raise InvalidRequestError(
+                f"Invalid 'item.role': '{shortened(self.role)}'. It must be one of"
+                f" {', '.join(_ROLES)}.",
+                param="item.role",
+            )
+        for part in self.content:
+            if part.type in _TEXTS or (part.type in _AUDIO and part.transcript is not None):
+                continue
+            raise InvalidRequestError(
+                f"Invalid 'item.content': a part is '{shortened(part.type)}'. Models here read"
+                " text: parts must be 'input_text' or 'output_text', or have a 'transcript'.",
+                param="item.content",
+            )
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return "\n".join(part.text or part.transcript or "" for part in self.content)
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether its text is a transcript."""
+        return bool(self.content) and self.content[0].type in _AUDIO
+
+
+class AgentReply(AgentOptions):
+    """What is to be answered now."""
+
+    conversation: Text | None = None
+    input: tuple[AgentItem, ...] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class AgentSessionUpdate(_AgentPart):
+    """``session.update``."""
+
+    session: AgentOptions = AgentOptions()
+
+
+class AgentItemCreate(_AgentPart):
+    """``conversation.item.create``."""
+
+    item: AgentItem
+    previous_item_id: Text | None = None
+
+
+class AgentItemNamed(_AgentPart):
+    """``conversation.item.retrieve`` and ``conversation.item.delete``."""
+
+    item_id: Text
+
+
+class AgentItemTruncate(_AgentPart):
+    """``conversation.item.truncate``."""
+
+    item_id: Text
+    content_index: int = Field(0, ge=0, le=0)
+    audio_end_ms: int = Field(ge=0)
+
+
+class AgentReplyCreate(_AgentPart):
+    """``response.create``."""
+
+    response: AgentReply = AgentReply()
+
+
+class AgentReplyCancel(_AgentPart):
+    """``response.cancel``."""
+
+    response_id: Text | None = None

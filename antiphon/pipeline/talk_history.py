@@ -1,0 +1,138 @@
+"""The items of a conversation that goes on: what was said by whom, and how much of it was heard."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from antiphon.chat_types import ChatRole, Message
+from antiphon.errors import InvalidRequestError, shortened
+from antiphon.pipeline.heard import HeardTranscript
+
+ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+
+ROOT = "root"
+"""What is before the first item."""
+MAX_ITEMS = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class TalkItem:
+    """A message.
+
+    Attributes:
+        id: unique in its conversation.
+        text: of it, or of what is heard.
+        is_spoken: it was said aloud: its text is a transcript.
+        heard: of an answer that is spoken here; ``None`` of all else.
+    """
+
+    id: str
+    role: ChatRole
+    text: str = ""
+    status: ItemStatus = "completed"
+    is_spoken: bool = False
+    heard: HeardTranscript | None = None
+
+
+class TalkHistory:
+    """Items in order."""
+
+    def __init__(self, max_characters: int) -> None:
+        """Begin empty; refuse what would make all items together longer."""
+        self._items: list[TalkItem] = []
+        self._max_characters = max_characters
+
+    def add(self, item: TalkItem, after: str | None = None) -> str | None:
+        """Add an item; return the id of the one before it, ``None`` if it is the first.
+
+        Args:
+            item: new.
+            after: id of the item before it; `ROOT`: none is; ``None``: the last one is.
+
+        Raises:
+            InvalidRequestError: there is no item ``after``, one has the new one's id, or there is
+                too much already.
+        """
+        if any(each.id == item.id for each in self._items):
+            raise InvalidRequestError(
+                f"There is an item '{shortened(item.id)}' already.", param="item.id"
+            )
+        num_characters = sum(len(each.text) for each in self._items) + len(item.text)
+        if len(self._items) >= MAX_ITEMS or num_characters > self._max_characters:
+            raise InvalidRequestError(
+                f"A conversation has at most {MAX_ITEMS} items and {self._max_characters}"
+                " characters: delete some.",
+                param="item",
+                code="string_above_max_length",
+            )
+        if after is None:
+            place = len(self._items)
+        elif after == ROOT:
+            place = 0
+        else:
+            place = self._items.index(self.find(after, "previous_item_id")) + 1
+        self._items.insert(place, item)
+        return self._items[place - 1].id if place else None
+
+    def find(self, id: str, param: str = "item_id") -> TalkItem:
+        """Return the item of this id; ``param`` names the field in errors.
+
+        Raises:
+            InvalidRequestError: there is none.
+        """
+        for each in self._items:
+            if each.id == id:
+                return each
+        raise InvalidRequestError(f"There is no item '{shortened(id)}'.", param=param)
+
+    def delete(self, id: str) -> None:
+        """Remove an item.
+
+        Raises:
+            InvalidRequestError: there is none of this id, or it is still being written.
+        """
+        self._items.remove(self._ended(id))
+
+    def truncate(self, id: str, heard_ms: int) -> None:
+        """Cut what was not heard of an answer; what its audio says after so long.
+
+        Raises:
+            InvalidRequestError: there is no such answer, it is still being spoken, or it is
+                shorter.
+        """
+        item = self._ended(id)
+        if item.heard is None:
+            raise InvalidRequestError(
+                f"The item '{shortened(id)}' has no audio of ours.", param="item_id"
+            )
+        duration_ms = 1000 * item.heard.duration_s
+        if heard_ms > duration_ms + 1:  # what clients count is rounded
+            raise InvalidRequestError(
+                f"Invalid 'audio_end_ms': {heard_ms}. The audio has {int(duration_ms)} ms.",
+                param="audio_end_ms",
+            )
+        item.text = min(item.text, item.heard.until(heard_ms / 1000), key=len)
+        if item.text != item.heard.text:
+            item.status = "incomplete"
+
+    def messages(
+        self, instructions: str, items: Iterable[TalkItem] | None = None
+    ) -> tuple[Message, ...]:
+        """Return what a model is to answer.
+
+        Args:
+            instructions: that come first, if there are any.
+            items: instead of those of the conversation.
+        """
+        first = (Message("system", instructions),) if instructions.strip() else ()
+        told = self._items if items is None else items
+        return (*first, *(Message(each.role, each.text) for each in told if each.text))
+
+    def _ended(self, id: str) -> TalkItem:
+        item = self.find(id)
+        if item.status == "in_progress":
+            raise InvalidRequestError(
+                f"The item '{shortened(id)}' is still being written: cancel its response first.",
+                param="item_id",
+            )
+        return item

@@ -1,0 +1,289 @@
+"""A realtime agent: it answers a conversation with speech or text, and can be interrupted."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.config import ModelSettings, Settings
+from antiphon.models.toy.vocabulary import tokens_of
+from tests.servers import RunningServer, start_server, wait_until
+from tests.sockets import Client, Received, connected, messages
+
+PATH = "/v1/realtime?model=toy"
+SPOKEN = [
+    "response.created",
+    "response.output_item.added",
+    "conversation.item.added",
+    "response.content_part.added",
+    "response.output_audio_transcript.delta",
+    "response.output_audio.delta",
+    "response.output_audio.done",
+    "response.output_audio_transcript.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "conversation.item.done",
+    "response.done",
+]
+WRITTEN = [
+    *SPOKEN[:4],
+    "response.output_text.delta",
+    "response.output_text.done",
+    *SPOKEN[8:],
+]
+GREEDY = {"temperature": 0}
+LONG = "This is a sentence of which there are many. " * 40
+
+
+def message(text: str, role: str = "user", **more: Any) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}], **more}
+
+
+def replying(items: list[Any], **response: Any) -> dict[str, Any]:
+    return {"response": {"input": items, **response}}
+
+
+def say(talk: Client, text: str, **more: Any) -> dict[str, Any]:
+    talk.send("conversation.item.create", item=message(text, **more))
+    return messages(talk.until("conversation.item.done"))[-1]
+
+
+def answer(talk: Client, **response: Any) -> list[dict[str, Any]]:
+    talk.send("response.create", response={**GREEDY, **response})
+    return messages(talk.until("response.done"))
+
+
+def refused(talk: Client, type: str, **members: Any) -> dict[str, Any]:
+    talk.send(type, event_id="mine", **members)
+    (found,) = messages(talk.until("error"))
+    assert found["error"]["event_id"] == "mine"
+    error = found["error"]
+    assert isinstance(error, dict)
+    return error
+
+
+def pcm(received: list[Received]) -> Any:
+    deltas = messages(received, "response.output_audio.delta")
+    return np.frombuffer(b"".join(base64.b64decode(each["delta"]) for each in deltas), "<i2")
+
+
+def text_of(found: list[dict[str, Any]]) -> str:
+    (content,) = found[-1]["response"]["output"][0]["content"]
+    return str(content.get("transcript", content.get("text")))
+
+
+def test_an_answer_is_spoken_and_told_from_beginning_to_end(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        (created,) = messages([talk.receive()], "session.created")
+        assert created["session"]["output_modalities"] == ["audio"]
+        talk.send(
+            "session.update",
+            session={"type": "realtime", "audio": {"output": {"voice": "alto"}}, "tools": []},
+        )
+        (updated,) = messages([talk.receive()], "session.updated")
+        assert updated["session"]["audio"]["output"]["voice"] == "alto"
+        asked = say(talk, "Hello **there**.")
+        found = answer(talk)
+        names = [each["type"] for each in found]
+        assert list(dict.fromkeys(names)) == SPOKEN
+        once = {name for name in SPOKEN if not name.endswith(".delta")}
+        assert all(names.count(name) == 1 for name in once)
+        assert names.count("response.output_audio_transcript.delta") > 5
+        assert len({each["event_id"] for each in found}) == len(found)
+        deltas = messages(list(found), "response.output_audio_transcript.delta")
+        assert "".join(each["delta"] for each in deltas) == "You said: Hello **there**."
+        done = found[-1]["response"]
+        assert done["status"] == "completed"
+        assert done["output"][0]["content"] == [
+            {"type": "output_audio", "transcript": "You said: Hello **there**."}
+        ]
+        usage = done["usage"]
+        assert usage["output_token_details"]["audio_tokens"] > 0
+        num_tokens = len(tokens_of("You said: Hello **there**."))
+        assert usage["output_token_details"]["text_tokens"] == num_tokens
+        added = messages(list(found), "conversation.item.added")[0]
+        assert added["previous_item_id"] == asked["item"]["id"]
+        assert len(pcm(list(found))) == len("You said: Hello there.") * 2 * 960, "without marks"
+        say(talk, "And on.")
+        assert text_of(answer(talk)) == "You said: And on."
+
+
+def test_an_answer_of_text_and_one_beside_the_conversation(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, "Kept.")
+        beside = answer(
+            talk,
+            conversation="none",
+            input=[message("Not kept.")],
+            output_modalities=["text"],
+            metadata={"topic": "x"},
+        )
+        names = list(dict.fromkeys(each["type"] for each in beside))
+        assert names == [name for name in WRITTEN if not name.startswith("conversation.")]
+        assert text_of(beside) == "You said: Not kept."
+        assert beside[-1]["response"]["metadata"] == {"topic": "x"}
+        assert beside[-1]["response"]["conversation_id"] is None
+        kept = answer(
+            talk, output_modalities=["text"], max_output_tokens=len(tokens_of("You said: Kept"))
+        )
+        assert list(dict.fromkeys(each["type"] for each in kept)) == WRITTEN
+        assert kept[-1]["response"]["status"] == "incomplete"
+        assert kept[-1]["response"]["status_details"]["reason"] == "max_output_tokens"
+        assert text_of(kept) == "You said: Kept"
+
+
+def test_items_are_kept_changed_and_forgotten(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, "First.", id="a")
+        say(talk, "Third.", id="c")
+        talk.send("conversation.item.create", item=message("Second.", id="b"), previous_item_id="a")
+        assert messages(talk.until("conversation.item.done"))[-1]["previous_item_id"] == "a"
+        talk.send("conversation.item.create", item=message("Zero", id="0"), previous_item_id="root")
+        assert messages(talk.until("conversation.item.done"))[-1]["previous_item_id"] is None
+        talk.send("conversation.item.delete", item_id="c")
+        assert messages([talk.receive()], "conversation.item.deleted")[0]["item_id"] == "c"
+        talk.send("conversation.item.retrieve", item_id="b")
+        (retrieved,) = messages([talk.receive()], "conversation.item.retrieved")
+        assert retrieved["item"]["content"] == [{"type": "input_text", "text": "Second."}]
+        assert text_of(answer(talk, output_modalities=["text"])) == "You said: Second."
+        reference = [{"type": "item_reference", "id": "a"}]
+        said = answer(talk, output_modalities=["text"], input=reference, conversation="none")
+        assert text_of(said) == "You said: First."
+
+
+def test_interrupting_stops_both_models_and_forgets_what_was_not_heard(
+    server: RunningServer,
+) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, LONG)
+        talk.send("response.create", response=GREEDY)
+        begun = talk.until("response.output_audio.delta")
+        talk.send("response.cancel")
+        rest = talk.until("response.done")
+        wait_until(lambda: server.num_open == 0)
+        done = messages(rest)[-1]["response"]
+        assert done["status"] == "cancelled"
+        assert done["status_details"] == {"type": "cancelled", "reason": "client_cancelled"}
+        assert done["output"][0]["status"] == "incomplete"
+        id = done["output"][0]["id"]
+        heard_ms = len(pcm([*begun, *rest])) * 1000 // 24000 // 2
+        talk.send("conversation.item.truncate", item_id=id, content_index=0, audio_end_ms=heard_ms)
+        (cut,) = messages([talk.receive()], "conversation.item.truncated")
+        assert cut["audio_end_ms"] == heard_ms
+        talk.send("conversation.item.retrieve", item_id=id)
+        (left,) = messages([talk.receive()], "conversation.item.retrieved")
+        transcript = left["item"]["content"][0]["transcript"]
+        whole = f"You said: {LONG}"
+        assert whole.startswith(transcript)
+        assert len(transcript) < len(done["output"][0]["content"][0]["transcript"])
+        error = refused(
+            talk, "conversation.item.truncate", item_id=id, audio_end_ms=10**9, content_index=0
+        )
+        assert error["param"] == "audio_end_ms"
+        say(talk, "Again.")
+        assert text_of(answer(talk)) == "You said: Again."
+
+
+def test_leaving_while_it_answers_frees_everything(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, LONG)
+        talk.send("response.create", response=GREEDY)
+        talk.until("response.output_audio.delta")
+    wait_until(lambda: server.num_open == 0)
+
+
+def test_one_answer_at_a_time(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, LONG)
+        talk.send("response.create", response=GREEDY)
+        talk.until("response.output_audio.delta")
+        talk.send("response.create", event_id="two")
+        error = messages(talk.until("error"), "error")[-1]["error"]
+        assert error["code"] == "conversation_already_has_active_response"
+        talk.send("response.cancel")
+        talk.until("response.done")
+        assert refused(talk, "response.cancel")["code"] == "response_cancel_not_active"
+
+
+@pytest.mark.parametrize(
+    ("type", "members", "param"),
+    [
+        ("input_audio_buffer.append", {"audio": ""}, "type"),
+        ("session.update", {"session": {"voice": "nobody"}}, "voice"),
+        ("session.update", {"session": {"output_modalities": ["image"]}}, "output_modalities"),
+        ("session.update", {"session": {"tools": [{"type": "function"}]}}, "tools"),
+        ("conversation.item.create", {"item": {"type": "function_call"}}, "item.type"),
+        ("conversation.item.create", {"item": message("Hi", role="tool")}, "item.role"),
+        (
+            "conversation.item.create",
+            {"item": {"role": "user", "content": [{"type": "input_audio", "audio": ""}]}},
+            "item.content",
+        ),
+        (
+            "conversation.item.create",
+            {"item": message("Hi"), "previous_item_id": "no"},
+            "previous_item_id",
+        ),
+        ("conversation.item.retrieve", {"item_id": "no"}, "item_id"),
+        ("conversation.item.delete", {"item_id": "no"}, "item_id"),
+        ("conversation.item.truncate", {"item_id": "no", "audio_end_ms": 3}, "item_id"),
+        ("conversation.item.truncate", {"item_id": "no", "audio_end_ms": -3}, "audio_end_ms"),
+        ("response.create", {}, "response.input"),
+        (
+            "response.create",
+            replying([{"type": "item_reference"}]),
+            "response.input",
+        ),
+        (
+            "response.create",
+            replying([message("x")], temperature=9),
+            "temperature",
+        ),
+        (
+            "response.create",
+            replying([message("x")], max_output_tokens=-1),
+            "max_tokens",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_and_changes_nothing(
+    server: RunningServer, type: str, members: Any, param: str
+) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        assert refused(talk, type, **members)["param"] == param
+        say(talk, "Hello.")
+        assert text_of(answer(talk, output_modalities=["text"])) == "You said: Hello."
+
+
+def test_what_fails_is_told(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, "x" * 9000)  # longer than the model's context
+        done = answer(talk, output_modalities=["text"])[-1]["response"]
+        assert done["status"] == "failed"
+        assert done["status_details"]["error"]["code"] == "context_length_exceeded"
+        assert done["output"] == []
+
+
+def test_a_server_without_a_voice_answers_with_text() -> None:
+    settings = Settings.model_validate(
+        {"model": ModelSettings(source="toy"), "server": {"output_modalities": ("text",)}}
+    )
+    with (
+        start_server(settings) as server,
+        connected(server, "/v1/realtime?model=gpt-realtime") as talk,
+    ):
+        (created,) = messages([talk.receive()], "session.created")
+        assert created["session"]["output_modalities"] == ["text"]
+        say(talk, "Hello.")
+        assert text_of(answer(talk)) == "You said: Hello."
+        error = refused(talk, "session.update", session={"output_modalities": ["audio"]})
+        assert error["code"] == "model_not_found"

@@ -1,0 +1,60 @@
+"""Items of a conversation: their order, and what becomes of those that go."""
+
+import pytest
+
+from antiphon.chat_types import Message
+from antiphon.errors import InvalidRequestError
+from antiphon.pipeline.heard import HeardTranscript
+from antiphon.pipeline.talk_history import ROOT, TalkHistory, TalkItem
+
+
+def history() -> TalkHistory:
+    made = TalkHistory(max_characters=100)
+    made.add(TalkItem("a", "user", "Hello."))
+    made.add(TalkItem("b", "assistant", ""))
+    return made
+
+
+def test_items_are_told_in_their_order_with_instructions_first() -> None:
+    made = history()
+    assert made.add(TalkItem("c", "user", "Last.")) == "b"
+    assert made.add(TalkItem("d", "user", "Second."), "a") == "a"
+    assert made.add(TalkItem("e", "system", "First."), ROOT) is None
+    made.delete("c")
+    texts = [each.content for each in made.messages("Be short.")]
+    assert texts == ["Be short.", "First.", "Hello.", "Second."], "an empty answer is none"
+    assert made.messages(" ", [made.find("d")]) == (Message("user", "Second."),)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    made = history()
+    made.find("b").status = "in_progress"
+    for change in (
+        lambda: made.add(TalkItem("a", "user")),
+        lambda: made.add(TalkItem("x", "user"), "nobody"),
+        lambda: made.add(TalkItem("x", "user", "x" * 100)),
+        lambda: made.find("x"),
+        lambda: made.delete("b"),
+        lambda: made.truncate("a", 0),
+        lambda: made.truncate("b", 0),
+    ):
+        with pytest.raises(InvalidRequestError):
+            change()
+    assert len(made.messages("")) == 1
+
+
+def test_what_was_not_heard_is_cut_and_stays_cut() -> None:
+    heard = HeardTranscript()
+    heard.write("One two.", "One two.")
+    heard.hear(1.0)
+    heard.complete()
+    made = history()
+    item = TalkItem("c", "assistant", heard.text, is_spoken=True, heard=heard)
+    made.add(item)
+    made.truncate("c", 1000)
+    assert (item.text, item.status) == ("One two.", "completed")
+    made.truncate("c", 500)
+    made.truncate("c", 1000)
+    assert (item.text, item.status) == ("One", "incomplete")
+    with pytest.raises(InvalidRequestError, match="1000 ms"):
+        made.truncate("c", 1002)
