@@ -32,19 +32,22 @@ class Exchange:
         self.body: Body | None = None
         self.error = bytearray()
         self._format = response_format
-        self._rate_hz = DEFAULT_SAMPLE_RATE_HZ
+        self.rate_hz = DEFAULT_SAMPLE_RATE_HZ
+        self.first_byte_s: float | None = None
         self._sound_arrived_s = 0.0
 
     def begin(self, status: int) -> None:
         """Take the end of the response's head."""
         self.status = status
-        self._rate_hz = int(self.headers.get("x-sample-rate", DEFAULT_SAMPLE_RATE_HZ))
+        self.rate_hz = int(self.headers.get("x-sample-rate", DEFAULT_SAMPLE_RATE_HZ))
         if status == 200:
             channels = int(self.headers.get("x-channels", 1))
             self.body = open_body(self._format, self.headers.get("content-type", ""), channels)
 
     def take(self, data: bytes, now_s: float) -> None:
         """Take a part of the response's body, which has just arrived."""
+        if self.first_byte_s is None:
+            self.first_byte_s = now_s
         if self.body is None:
             self.error += data[: _MAX_ERROR_BYTES - len(self.error)]
             return
@@ -53,7 +56,7 @@ class Exchange:
         self.body.feed(data)
         if num_new := self.body.num_samples - num_before:
             self.arrivals_s.append(now_s)
-            self.durations_s.append(num_new / self._rate_hz)
+            self.durations_s.append(num_new / self.rate_hz)
         if was_silent and self.body.first_sound_sample is not None:
             self._sound_arrived_s = now_s
 
@@ -61,7 +64,7 @@ class Exchange:
         """Return when the first sound would be heard: silence before it is played too."""
         if self.body is None or self.body.first_sound_sample is None:
             return None
-        silence_s = self.body.first_sound_sample / self._rate_hz
+        silence_s = self.body.first_sound_sample / self.rate_hz
         return max(self._sound_arrived_s, self.arrivals_s[0] + silence_s)
 
     def end(self) -> None:
@@ -164,7 +167,9 @@ class SpeechClient:
                 self._idle.append(connection)
         except OSError as error:
             message = str(error)
-        return _record(index, text, (due_s, sent_s), exchange, message)
+        return record_of(
+            index, text, (due_s, sent_s), exchange, message, self._target.tokens_header
+        )
 
     def close(self) -> None:
         """Break all connections."""
@@ -198,11 +203,30 @@ def request_bytes(target: Target, body: Mapping[str, Any]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + content
 
 
-def _record(
-    index: int, text: str, times_s: tuple[float, float], exchange: Exchange, message: str
+def record_of(
+    index: int,
+    text: str,
+    times_s: tuple[float, float],
+    exchange: Exchange,
+    message: str,
+    tokens_header: str | None = None,
 ) -> Record:
+    """Return what became of a request that has ended.
+
+    Args:
+        index: its number.
+        text: that it said.
+        times_s: when it was due and when it was sent.
+        exchange: what came back.
+        message: of an error of the connection.
+        tokens_header: in which a server counts frames.
+    """
     due_s, sent_s = times_s
     retry_after_ms = exchange.headers.get("retry-after-ms")
+    num_tokens = exchange.body.num_tokens if exchange.body is not None else None
+    if num_tokens is None and tokens_header is not None:
+        told = exchange.headers.get(tokens_header, "")
+        num_tokens = int(told) if told.isdecimal() else None
     return Record(
         index=index,
         due_s=due_s,
@@ -211,10 +235,11 @@ def _record(
         outcome=outcome_of(exchange.status, is_complete=exchange.is_complete),
         status=exchange.status,
         num_characters=len(text),
+        first_byte_s=exchange.first_byte_s,
         arrivals_s=tuple(exchange.arrivals_s),
         durations_s=tuple(exchange.durations_s),
         first_sound_s=exchange.first_sound_s(),
-        num_tokens=exchange.body.num_tokens if exchange.body is not None else None,
+        num_tokens=num_tokens,
         retry_after_s=float(retry_after_ms) / 1000 if retry_after_ms else None,
         message=message or exchange.error.decode(errors="replace"),
     )

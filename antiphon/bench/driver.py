@@ -17,6 +17,7 @@ from typing import TypeAlias
 from antiphon.bench.connection import SpeechClient
 from antiphon.bench.load import HttpLoad, Target, arrivals_s
 from antiphon.bench.record import Record
+from antiphon.bench.text_socket import TextStreamClient
 from antiphon.bench.texts import text_of
 
 _SECONDS_TO_START = 0.2
@@ -54,18 +55,19 @@ class PartResult:
     cpu_share: float
 
 
-Runs: TypeAlias = Callable[[HttpLoad], list[PartResult]]
-"""Makes a load happen, once."""
+Runs: TypeAlias = Callable[[HttpLoad, Target, Sequence[str]], list[PartResult]]
+"""Makes a load of a server happen, once, with texts to choose from."""
+Client: TypeAlias = SpeechClient | TextStreamClient
 
 
 @contextmanager
-def client_processes(num_processes: int, target: Target, texts: Sequence[str]) -> Iterator[Runs]:
+def client_processes(num_processes: int) -> Iterator[Runs]:
     """Start processes that make loads happen, one load at a time, until the block ends."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(num_processes)
     with ProcessPoolExecutor(num_processes, context, barrier.wait, (_START_TIMEOUT_S,)) as pool:
 
-        def run(load: HttpLoad) -> list[PartResult]:
+        def run(load: HttpLoad, target: Target, texts: Sequence[str]) -> list[PartResult]:
             starts_s = time.monotonic() + _SECONDS_TO_START
             parts = [
                 LoadShare(load=each, target=target, texts=texts, starts_s=starts_s)
@@ -89,7 +91,8 @@ def run_part(part: LoadShare) -> PartResult:
 
 async def drive(part: LoadShare) -> list[Record]:
     """Send all requests of a part and wait until each has been answered or has failed."""
-    client = SpeechClient(part.target)
+    is_text_stream = part.target.text_stream is not None
+    client = (TextStreamClient if is_text_stream else SpeechClient)(part.target)
     try:
         await asyncio.sleep(part.starts_s - time.monotonic())
         if part.load.is_open:
@@ -102,7 +105,7 @@ async def drive(part: LoadShare) -> list[Record]:
         client.close()
 
 
-async def _stream(part: LoadShare, client: SpeechClient, numbers: Iterator[int]) -> list[Record]:
+async def _stream(part: LoadShare, client: Client, numbers: Iterator[int]) -> list[Record]:
     """Send one request after another while there are numbers and time."""
     load, records, pause_s = part.load, list[Record](), 0.0
     for number in numbers:
@@ -110,7 +113,7 @@ async def _stream(part: LoadShare, client: SpeechClient, numbers: Iterator[int])
         now_s = time.monotonic()
         if load.duration_s is not None and now_s - part.starts_s > load.duration_s:
             break
-        record = await client.speak(number, text_of(part.texts, load.seed, number), now_s)
+        record = await client.speak(number, _text(part, number), now_s)
         records.append(record)
         # A client that is turned away does not come back at once.
         wanted_s = record.retry_after_s or _WAIT_AFTER_REFUSAL_S
@@ -118,16 +121,22 @@ async def _stream(part: LoadShare, client: SpeechClient, numbers: Iterator[int])
     return records
 
 
-async def _strangers(part: LoadShare, client: SpeechClient) -> list[Record]:
+async def _strangers(part: LoadShare, client: Client) -> list[Record]:
     """Send each request when it is due, whatever became of those before it."""
     load, calls = part.load, list[asyncio.Task[Record]]()
     for order, arrival_s in enumerate(arrivals_s(load)):
         due_s = part.starts_s + arrival_s
         await asyncio.sleep(due_s - time.monotonic())
         number = load.first_index + order * load.stride
-        text = text_of(part.texts, load.seed, number)
-        calls.append(asyncio.create_task(client.speak(number, text, due_s)))
+        calls.append(asyncio.create_task(client.speak(number, _text(part, number), due_s)))
     return list(await asyncio.gather(*calls))
+
+
+def _text(part: LoadShare, number: int) -> str:
+    """Return what a request says: of a trace that has texts, its own."""
+    if part.load.times_s and len(part.texts) == len(part.load.times_s):
+        return part.texts[number]
+    return text_of(part.texts, part.load.seed, number)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

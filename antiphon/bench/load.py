@@ -1,9 +1,12 @@
 """What is asked of a server in one measurement, as data that goes to client processes."""
 
+import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from antiphon.bench.adapters import TextStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,9 @@ class Target:
         fields: members of each request's body beside its text.
         frames: fewest and most frames of an answer, by which each is cut at random; ``None`` lets
             each end by itself. Random weights never do.
+        tokens_header: names the header in which whole answers count frames.
+        text_stream: how text is sent in pieces; ``None``: whole, over HTTP.
+        pieces_per_s: words (or characters of CJK) a second of a text stream; 0 sends all at once.
     """
 
     host: str
@@ -26,6 +32,9 @@ class Target:
     api_key: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     frames: tuple[int, int] | None = None
+    tokens_header: str | None = None
+    text_stream: TextStream | None = None
+    pieces_per_s: float = 0.0
 
     def lengths(self, index: int) -> dict[str, int]:
         """Return the members that say where request number ``index`` is cut."""
@@ -46,6 +55,8 @@ class HttpLoad:
     Attributes:
         concurrency: streams of a closed load; 0 makes the load open.
         rate_hz: requests a second of an open load, on average.
+        burst_size: requests that an open load sends at once; bursts come at equal intervals.
+        times_s: when each request is due, of a trace that is replayed.
         num_requests: all together; ``None`` if the duration limits them.
         duration_s: no request begins later than this.
         seed: of texts and arrival times.
@@ -55,6 +66,8 @@ class HttpLoad:
 
     concurrency: int = 0
     rate_hz: float = 0.0
+    burst_size: int = 1
+    times_s: tuple[float, ...] = ()
     num_requests: int | None = None
     duration_s: float | None = None
     seed: int = 0
@@ -87,23 +100,36 @@ class HttpLoad:
 
 
 def arrivals_s(load: HttpLoad) -> list[float]:
-    """Return when an open load's requests are due, from its start: a Poisson process.
+    """Return when an open load's requests are due, from its start.
 
-    Every part of a split load draws the whole process and keeps its own requests, so that the
-    parts together are the whole.
+    They come as a Poisson process, in bursts, or when a trace says. Every part of a split load
+    draws the whole process and keeps its own requests, so that the parts together are the whole.
     """
     assert load.is_open
-    draws = random.Random(f"{load.seed}/arrivals")
     own: list[float] = []
-    index, time_s = 0, 0.0
-    while load.num_requests is None or len(own) < load.num_requests:
-        time_s += draws.expovariate(load.rate_hz)
+    for index, time_s in enumerate(_due_s(load)):
+        if load.num_requests is not None and len(own) >= load.num_requests:
+            break
         if load.duration_s is not None and time_s > load.duration_s:
             break
         if index >= load.first_index and (index - load.first_index) % load.stride == 0:
             own.append(time_s)
-        index += 1
     return own
+
+
+def _due_s(load: HttpLoad) -> Iterator[float]:
+    """Yield when each request of the whole load is due; of a trace only do they end."""
+    if load.times_s:
+        yield from load.times_s
+        return
+    if load.burst_size > 1:
+        for index in itertools.count():
+            yield index // load.burst_size * load.burst_size / load.rate_hz
+    draws = random.Random(f"{load.seed}/arrivals")
+    time_s = 0.0
+    while True:
+        time_s += draws.expovariate(load.rate_hz)
+        yield time_s
 
 
 def _share(amount: int, part: int, num_parts: int) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from antiphon import __version__
@@ -22,25 +23,52 @@ def provenance() -> dict[str, Any]:
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": ["antiphon", *sys.argv[1:]],
         "antiphon": __version__,
+        "commit": commit(),
         "python": platform.python_version(),
         "packages": _versions(),
         "machine": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu(),
         "cores": num_usable_cores(),
         "gpus": gpus(),
     }
+
+
+def commit() -> str | None:
+    """Return the commit, with ``+`` if files were changed since; ``None`` outside git."""
+    folder = Path(__file__).parent
+    if shutil.which("git") is None or not (folder.parent.parent / ".git").exists():
+        return None
+    named = _output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD").strip()
+    changed = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
+    return f"{named}+" if named and changed.strip() else named or None
+
+
+def cpu() -> str:
+    """Return the name of the processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def gpus() -> list[str]:
     """Return name, driver and memory of each NVIDIA GPU; none if there is no driver."""
     if shutil.which(_QUERY[0]) is None:
         return []
+    output = _output(*_QUERY)
+    return [line.strip() for line in output.splitlines() if line.strip()]
+
+
+def _output(*command: str) -> str:
+    """Return what a command says, nothing if it fails."""
     try:
-        output = subprocess.run(
-            _QUERY, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in output.splitlines() if line.strip()]
+        return ""
 
 
 def _versions() -> dict[str, str]:

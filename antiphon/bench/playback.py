@@ -7,6 +7,8 @@ there. Pieces arrive in order.
 from collections.abc import Sequence
 from itertools import accumulate
 
+_CLOCK_S = 1e-6  # arrivals are told no more exactly in reports
+
 
 def begins_s(
     arrivals_s: Sequence[float], durations_s: Sequence[float], prebuffer_s: float = 0.0
@@ -39,3 +41,19 @@ def underrun_s(
         for arrival_s, before_s in zip(arrivals_s, heard_before_s, strict=False)
     )
     return max(0.0, *late_s)
+
+
+def halts_s(
+    arrivals_s: Sequence[float], durations_s: Sequence[float], prebuffer_s: float = 0.0
+) -> list[float]:
+    """Return how long each halt of playback lasts; their sum is `underrun_s`."""
+    if not arrivals_s:
+        return []
+    played_until_s = begins_s(arrivals_s, durations_s, prebuffer_s)
+    found = []
+    for arrival_s, duration_s in zip(arrivals_s, durations_s, strict=True):
+        if arrival_s > played_until_s + _CLOCK_S:
+            found.append(arrival_s - played_until_s)
+            played_until_s = arrival_s
+        played_until_s += duration_s
+    return found

@@ -20,6 +20,7 @@ class Record:
         outcome: what became of it.
         status: of HTTP; 0 if there was no response.
         num_characters: of its text.
+        first_byte_s: when the first byte of the response's body was there, audio or not.
         arrivals_s: when each piece of audio was there.
         durations_s: for how long each piece plays.
         first_sound_s: when the first sample that is not silence would be heard, if there is one.
@@ -35,6 +36,7 @@ class Record:
     outcome: Outcome
     status: int
     num_characters: int
+    first_byte_s: float | None = None
     arrivals_s: tuple[float, ...] = ()
     durations_s: tuple[float, ...] = ()
     first_sound_s: float | None = None

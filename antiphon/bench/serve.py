@@ -79,10 +79,10 @@ def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str
     """Run all loads, each result to ``on_result``; return results and machine for JSON."""
     results = []
     num_processes = plan.num_processes or default_processes()
-    with client_processes(num_processes, plan.target, plan.texts) as run:
+    with client_processes(num_processes) as run:
         for load in plan.loads:
-            warm_up(run, plan, load)
-            parts = run(load)
+            warm_up(run, plan.target, plan.texts, load, plan.warm_up_requests)
+            parts = run(load, plan.target, plan.texts)
             records = [record for part in parts for record in part.records]
             if not records:
                 raise SettingsError("The load is so short that it has no request.")
@@ -107,20 +107,21 @@ def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str
     }
 
 
-def warm_up(run: Runs, plan: HttpPlan, load: HttpLoad) -> None:
+def warm_up(
+    run: Runs, target: Target, texts: Sequence[str], load: HttpLoad, num_requests: int | None
+) -> None:
     """Send requests that do not count, as many at a time as the load will."""
-    num_requests = plan.warm_up_requests
     if num_requests is None:
         num_requests = max(1, load.concurrency)
     if num_requests:
-        concurrency = load.concurrency or min(num_requests, 8)
-        run(
-            replace(
-                load,
-                concurrency=concurrency,
-                rate_hz=0.0,
-                num_requests=num_requests,
-                duration_s=None,
-                seed=load.seed + _WARM_UP_SEED,
-            )
+        warm = replace(
+            load,
+            concurrency=load.concurrency or min(num_requests, 8),
+            rate_hz=0.0,
+            burst_size=1,
+            times_s=(),
+            num_requests=num_requests,
+            duration_s=None,
+            seed=load.seed + _WARM_UP_SEED,
         )
+        run(warm, target, texts)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.bench_compare import CompareFlags, bench_compare
 from antiphon.cli.bench_fabric import FabricBenchFlags, bench_fabric
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
+from antiphon.cli.bench_suite import SuiteFlags, bench_suite
 from antiphon.cli.flags import add_command, flag
 
 if TYPE_CHECKING:
@@ -113,6 +115,8 @@ def _bound_table(bound: Mapping[str, Any]) -> "Table":
     return table
 
 
+add_command(app, "compare", CompareFlags, bench_compare)
 add_command(app, "engine", EngineBenchFlags, bench_engine)
 add_command(app, "fabric", FabricBenchFlags, bench_fabric)
 add_command(app, "serve", ServeBenchFlags, bench_serve)
+add_command(app, "suite", SuiteFlags, bench_suite)

@@ -71,7 +71,7 @@ class ServeBenchFlags:
             fields["voice"] = self.voice
         if self.sse:
             fields["stream_format"] = "sse"
-        return fields | dict(_field(each) for each in self.field or ())
+        return fields | fields_of(self.field)
 
 
 def bench_serve(flags: ServeBenchFlags) -> None:
@@ -80,7 +80,7 @@ def bench_serve(flags: ServeBenchFlags) -> None:
     from antiphon.bench.serve import measure
 
     loads = loads_of(flags)
-    with _served(flags, max((load.concurrency for load in loads), default=0)) as url:
+    with served(flags, max((load.concurrency for load in loads), default=0)) as url:
         plan = _plan(flags, url, loads)
         report = measure(plan, lambda result: typer.echo(_line(result), err=True))
     if flags.json_file is not None:
@@ -126,7 +126,7 @@ def loads_of(flags: ServeBenchFlags) -> "list[HttpLoad]":
             duration_s=flags.duration_s,
             seed=flags.seed,
         )
-        for rate_hz in (_numbers_of(flags.rate, "rate") if flags.rate is not None else ())
+        for rate_hz in (numbers_of(flags.rate, "rate") if flags.rate is not None else ())
     ]
 
 
@@ -136,13 +136,14 @@ def counts_of(given: str, name: str) -> list[int]:
     Raises:
         SettingsError: it is none.
     """
-    numbers = _numbers_of(given, name)
+    numbers = numbers_of(given, name)
     if any(number != int(number) for number in numbers):
         raise SettingsError(f"--{name}: '{given}': whole numbers are wanted.")
     return [int(number) for number in numbers]
 
 
-def _numbers_of(given: str, name: str) -> list[float]:
+def numbers_of(given: str, name: str) -> list[float]:
+    """Read a list of numbers above 0, as ``"0.5,2"``; raises SettingsError if it is none."""
     try:
         numbers = [float(each) for each in given.split(",")]
     except ValueError as error:
@@ -159,6 +160,11 @@ def _num_requests(flags: ServeBenchFlags, default: int) -> int | None:
     return None if flags.duration_s is not None else default
 
 
+def fields_of(given: Sequence[str] | None) -> dict[str, Any]:
+    """Read ``--field``: members of a request by name."""
+    return dict(_field(each) for each in given or ())
+
+
 def _field(given: str) -> tuple[str, Any]:
     name, separator, value = given.partition("=")
     if not separator or not name:
@@ -169,7 +175,7 @@ def _field(given: str) -> tuple[str, Any]:
         return name, value
 
 
-def _frames(given: str | None) -> tuple[int, int] | None:
+def frames_of(given: str | None) -> tuple[int, int] | None:
     """Read ``--frames``: two numbers, or one."""
     if given is None:
         return None
@@ -193,7 +199,7 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
         texts = tuple(shortened(text) for text in texts)
     return HttpPlan(
         target=target_of(
-            url, api_key=flags.api_key, fields=flags.fields(), frames=_frames(flags.frames)
+            url, api_key=flags.api_key, fields=flags.fields(), frames=frames_of(flags.frames)
         ),
         loads=loads,
         texts=texts,
@@ -205,7 +211,7 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
 
 
 @contextmanager
-def _served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
+def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
     """Yield the URL of the server to be measured.
 
     Raises:

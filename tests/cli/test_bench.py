@@ -93,3 +93,46 @@ def test_loads_follow_from_the_flags() -> None:
     assert [each.concurrency for each in loads_of(ServeBenchFlags())] == [1, 8, 32]
     with pytest.raises(SettingsError):
         loads_of(ServeBenchFlags(concurrency=""))
+
+
+def test_a_suite_is_measured_and_compared(run: Run, tmp_path: Path) -> None:
+    files = []
+    with start_server(TOY) as server:
+        few = ["--lengths", "short", "--concurrency", "1", "--requests", "6", "--rounds", "1"]
+        for name in ("before", "after"):
+            out = tmp_path / name
+            more = ["--processes", "1", "--out", str(out)]
+            result = run("bench", "suite", "--url", server.base_url, *few, *more)
+            assert result.exit_code == 0, result.output
+            assert "custom_voice/en/short/stream/1 streams" in result.output
+            assert "<svg" in (out / "report.html").read_text(encoding="utf-8")
+            files.append(out / "report.json")
+    report = json.loads(files[1].read_text(encoding="utf-8"))
+    for record in report["cells"][0]["records"][0]:
+        for member in ("ended_s", "first_sound_s"):
+            record[member] += 5.0
+        record["arrivals_s"] = [at_s + 5.0 for at_s in record["arrivals_s"]]
+    files[1].write_text(json.dumps(report), encoding="utf-8")
+    same = run("bench", "compare", str(files[0]), str(files[0]), "--all")
+    assert same.exit_code == 0, same.output
+    assert "0 worse, 0 better" in same.output
+    worse = run("bench", "compare", str(files[0]), str(files[1]))
+    assert worse.exit_code == 1
+    assert "first_audio_ms p50" in worse.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--tasks", "sing"],
+        ["--lengths", "endless"],
+        ["--adapter", "none"],
+        ["--bursts", "8"],
+        ["--ref-audio", "no such file", "--ref-text", "so", "--tasks", "base"],
+        ["--trace", "no such file"],
+    ],
+)
+def test_a_suite_that_makes_no_sense_is_refused(run: Run, arguments: list[str]) -> None:
+    result = run("bench", "suite", "--url", "http://127.0.0.1:1", *arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith("antiphon: ")

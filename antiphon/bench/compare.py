@@ -1,0 +1,150 @@
+"""Says what changed between two reports of a suite, beyond what chance would change.
+
+A figure has changed if the interval of its ratio (or difference, of shares and of what may be zero)
+leaves out no change at all, and the change is larger than anybody would notice. Many figures are
+compared, so the interval is wide: 99 % unless said otherwise. Requests of a round do not vary
+independently; with three rounds and more, whole rounds are drawn, and the answer is worth more.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from antiphon.bench.bootstrap import (
+    Interval,
+    Rounds,
+    Statistic,
+    change_intervals,
+    statistic,
+)
+from antiphon.bench.metrics import METRICS, rates_of, values_of
+from antiphon.bench.record import Record
+from antiphon.bench.suite import record_from
+from antiphon.errors import SettingsError
+
+Verdict: TypeAlias = Literal["better", "worse", "same", "unknown"]
+_DIFFERENCES = {"continuity", "underrun_s", "success"}
+"""Compared by what they differ, since they may be zero or have a bound."""
+_SHARE_FLOOR = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure of a cell, in two reports.
+
+    Attributes:
+        cell: which.
+        figure: with its statistic, as ``"first_audio_ms p50"``.
+        before: its value.
+        after: its value.
+        between: of ``after / before``, or of the difference; ``None``: too few requests.
+        is_ratio: whether ``between`` is of the ratio.
+        verdict: whether it has changed.
+    """
+
+    cell: str
+    figure: str
+    before: float
+    after: float
+    between: Interval | None
+    is_ratio: bool
+    verdict: Verdict
+
+
+def read_report(file: Path) -> dict[str, Any]:
+    """Read a suite's JSON; raises SettingsError if it is none."""
+    try:
+        report = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file}: cannot be read: {error}") from error
+    if not isinstance(report, dict) or report.get("kind") != "suite":
+        raise SettingsError(f"{file}: is no report of `antiphon bench suite`.")
+    return report
+
+
+def compare(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    *,
+    confidence: float = 0.99,
+    threshold: float = 0.05,
+) -> list[Change]:
+    """Return all figures of the cells that both reports have.
+
+    Args:
+        before: a report.
+        after: another.
+        confidence: of the intervals.
+        threshold: share of a figure by which it may change unnoticed.
+
+    Raises:
+        SettingsError: they have no cell in common.
+    """
+    old = {cell["cell"]: cell for cell in before["cells"]}
+    new = {cell["cell"]: cell for cell in after["cells"]}
+    common = [name for name in old if name in new]
+    if not common:
+        raise SettingsError("The reports have no cell in common.")
+    found = []
+    for name in common:
+        rounds = _rounds(old[name]), _rounds(new[name])
+        for metric, values in _values(rounds).items():
+            found += _changes(name, metric, values, confidence, threshold)
+    return found
+
+
+def _values(
+    rounds: tuple[list[list[Record]], list[list[Record]]],
+) -> dict[str, tuple[Rounds, Rounds]]:
+    """Return what is compared: values by round, before and after."""
+    first, second = rounds
+    found: dict[str, tuple[Rounds, Rounds]] = {
+        name: (values_of(name, first), values_of(name, second))
+        for name, metric in METRICS.items()
+        if metric.compared
+    }
+    found["success"] = _success(first), _success(second)
+    rates = rates_of(first), rates_of(second)
+    for name in ("audio_s_per_s", "requests_per_s"):
+        found[name] = rates[0].get(name, []), rates[1].get(name, [])
+    return found
+
+
+def _success(rounds: Sequence[Sequence[Record]]) -> list[list[float]]:
+    return [[float(each.outcome == "ok") for each in records] for records in rounds]
+
+
+def _changes(
+    cell: str,
+    name: str,
+    values: tuple[Rounds, Rounds],
+    confidence: float,
+    threshold: float,
+) -> list[Change]:
+    statistics: tuple[Statistic, ...] = METRICS[name].compared if name in METRICS else ("mean",)
+    is_lower_better = name in METRICS and METRICS[name].better == "lower"
+    floor = METRICS[name].floor if name in METRICS else 0.0
+    found: list[Change] = []
+    if not all(any(rounds) for rounds in values):
+        return found
+    is_ratio = name not in _DIFFERENCES
+    intervals = change_intervals(*values, statistics, is_ratio=is_ratio, confidence=confidence)
+    for each in statistics:
+        old, new = (statistic([v for row in rounds for v in row], each) for rounds in values)
+        between = intervals.get(each)
+        verdict: Verdict = "unknown"
+        if between is not None:
+            unchanged = 1.0 if is_ratio else 0.0
+            is_sure = not between.low <= unchanged <= between.high
+            least = max(floor, threshold * abs(old)) if is_ratio else max(floor, _SHARE_FLOOR)
+            is_noticed = abs(new - old) > least
+            is_better = (new < old) == is_lower_better
+            verdict = "same" if not (is_sure and is_noticed) else "better" if is_better else "worse"
+        found.append(Change(cell, f"{name} {each}", old, new, between, is_ratio, verdict))
+    return found
+
+
+def _rounds(cell: Mapping[str, Any]) -> list[list[Record]]:
+    return [[record_from(each) for each in records] for records in cell["records"]]

@@ -1,0 +1,235 @@
+"""Measures a server in all that a suite asks: tasks, languages, lengths, ways, and loads.
+
+Each combination is a cell, measured in rounds. Rounds are the outer loop: what drifts on a machine
+drifts over all cells alike. A report keeps the times of every request: all figures follow from
+them, and two reports can be compared.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from antiphon.bench.adapters import Mode, ServerAdapter, TaskName
+from antiphon.bench.corpus import texts_of
+from antiphon.bench.driver import Runs, client_processes
+from antiphon.bench.load import HttpLoad, Target
+from antiphon.bench.machine import provenance
+from antiphon.bench.metrics import figures, throughput
+from antiphon.bench.omni_names import omni_figures
+from antiphon.bench.record import Record
+from antiphon.bench.serve import default_processes, target_of, warm_up
+from antiphon.bench.trace import Trace
+from antiphon.errors import SettingsError
+
+SCHEMA = 1
+Told: TypeAlias = Callable[[str, int, int], None]
+"""Is told how far a suite is: name of the cell, measurements done, and all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One combination.
+
+    Attributes:
+        task: what is asked for.
+        language: of the texts; ``"trace"`` if a trace brings them.
+        length: of the texts.
+        mode: how audio, and text, travels.
+        load: how many at a time, or when.
+    """
+
+    task: TaskName
+    language: str
+    length: str
+    mode: Mode
+    load: HttpLoad
+
+    @property
+    def name(self) -> str:
+        return "/".join((self.task, self.language, self.length, self.mode, load_name(self.load)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuitePlan:
+    """All that is measured in one go.
+
+    Attributes:
+        url: of the server.
+        adapter: how it is asked.
+        cells: in this order.
+        rounds: how often each is measured.
+        voice: who speaks; ``None``: the adapter's default.
+        values: what tasks need: ``instructions``, ``ref_audio``, ``ref_text``.
+        fields: further members of each request.
+        trace: its texts are said in order of its times.
+        warm_up_requests: before each measurement; ``None``: one a stream.
+        prebuffer_s: that listeners collect before they play.
+        pieces_per_s: at which text is written, where it streams.
+        frame_rate_hz: frames of the model in a second of audio, where servers do not count them.
+    """
+
+    url: str
+    adapter: ServerAdapter
+    cells: Sequence[Cell]
+    rounds: int = 1
+    voice: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    frames: tuple[int, int] | None = None
+    trace: Trace | None = None
+    api_key: str | None = None
+    warm_up_requests: int | None = None
+    prebuffer_s: float = 0.0
+    pieces_per_s: float = 0.0
+    frame_rate_hz: float | None = None
+    num_processes: int | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_name(load: HttpLoad) -> str:
+    """Return what a load is called in a report."""
+    if load.times_s:
+        return f"trace of {len(load.times_s)}"
+    if not load.is_open:
+        return f"{load.concurrency} streams"
+    if load.burst_size > 1:
+        return f"bursts of {load.burst_size}, {load.rate_hz:g}/s"
+    return f"{load.rate_hz:g}/s"
+
+
+def target_for(plan: SuitePlan, cell: Cell) -> Target:
+    """Return the server, and what requests of a cell say to it.
+
+    Raises:
+        SettingsError: the server cannot do that.
+    """
+    adapter = plan.adapter
+    members = adapter.members(cell.task, cell.mode, plan.voice, plan.values) | dict(plan.fields)
+    given = {"response_format": "pcm"} | members
+    target = target_of(plan.url, api_key=plan.api_key, fields=given, frames=plan.frames)
+    base = urlsplit(plan.url).path.rstrip("/").removesuffix("/v1")
+    if cell.mode != "text_stream":
+        return replace(
+            target,
+            path=base + adapter.path,
+            fields=members,
+            tokens_header=adapter.tokens_header,
+        )
+    assert adapter.text_stream is not None
+    return replace(
+        target,
+        path=base + adapter.text_stream.path,
+        fields=members,
+        text_stream=adapter.text_stream,
+        pieces_per_s=plan.pieces_per_s,
+    )
+
+
+def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
+    """Measure all cells, round by round, and return the report for JSON.
+
+    Raises:
+        SettingsError: the server cannot be asked for a cell; nothing has been measured then.
+    """
+    targets = [target_for(plan, cell) for cell in plan.cells]
+    if not plan.cells:
+        raise SettingsError("There is nothing to measure.")
+    rounds: list[list[list[Record]]] = [[] for _ in plan.cells]
+    cpu_shares = [0.0] * len(plan.cells)
+    num_processes = plan.num_processes or default_processes()
+    num_all = plan.rounds * len(plan.cells)
+    with client_processes(num_processes) as run:
+        for number in range(plan.rounds):
+            for index, cell in enumerate(plan.cells):
+                told(cell.name, number * len(plan.cells) + index, num_all)
+                records, cpu_share = _measured(run, plan, cell, targets[index], number)
+                rounds[index].append(records)
+                cpu_shares[index] = max(cpu_shares[index], cpu_share)
+        told("all", num_all, num_all)
+    results = [
+        result_of(cell, found, plan, cpu_share)
+        for cell, found, cpu_share in zip(plan.cells, rounds, cpu_shares, strict=True)
+    ]
+    return {
+        "kind": "suite",
+        "schema": SCHEMA,
+        **provenance(),
+        "server": plan.adapter.title,
+        "voice": plan.voice or plan.adapter.default_voice,
+        "fields": dict(plan.fields),
+        "frames": plan.frames,
+        "rounds": plan.rounds,
+        "prebuffer_s": plan.prebuffer_s,
+        "pieces_per_s": plan.pieces_per_s,
+        "frame_rate_hz": plan.frame_rate_hz,
+        "client_processes": num_processes,
+        **plan.notes,
+        "cells": results,
+    }
+
+
+def result_of(
+    cell: Cell, rounds: Sequence[Sequence[Record]], plan: SuitePlan, cpu_share: float = 0.0
+) -> dict[str, Any]:
+    """Return what a cell gave, for JSON: figures, vLLM-Omni's names for them, and all times."""
+    records = [record for each in rounds for record in each]
+    outcomes = {each.outcome for each in records}
+    counts = {name: sum(each.outcome == name for each in records) for name in sorted(outcomes)}
+    return {
+        "cell": cell.name,
+        **{name: value for name, value in asdict(cell).items() if name != "load"},
+        "load": {name: value for name, value in asdict(cell.load).items() if name != "times_s"},
+        "outcomes": counts,
+        "errors": sorted({each.message for each in records if each.message})[:5],
+        "client_cpu_share": cpu_share,
+        "figures": figures(rounds, plan.prebuffer_s),
+        "throughput": throughput(rounds, plan.frame_rate_hz),
+        "vllm_omni": omni_figures(rounds, plan.prebuffer_s),
+        "records": [[raw(record, each) for record in each] for each in rounds],
+    }
+
+
+def raw(record: Record, of: Sequence[Record]) -> dict[str, Any]:
+    """Return a request's times for JSON, in seconds since the first of its round was due."""
+    zero_s = min(each.due_s for each in of)
+
+    def since(at_s: float | None) -> float | None:
+        return None if at_s is None else round(at_s - zero_s, 6)
+
+    told = asdict(record)
+    return {
+        **{name: since(told[name]) for name in _TIMES},
+        "arrivals_s": [since(at_s) for at_s in record.arrivals_s],
+        "durations_s": [round(each, 6) for each in record.durations_s],
+        **{name: told[name] for name in _OTHERS},
+    }
+
+
+def record_from(found: Mapping[str, Any]) -> Record:
+    """Return a request out of a report."""
+    return Record(
+        **{name: found[name] for name in (*_TIMES, *_OTHERS)},
+        arrivals_s=tuple(found["arrivals_s"]),
+        durations_s=tuple(found["durations_s"]),
+    )
+
+
+_TIMES = ("due_s", "sent_s", "first_byte_s", "first_sound_s", "ended_s")
+_OTHERS = ("index", "outcome", "status", "num_characters", "num_tokens")
+
+
+def _measured(
+    run: Runs, plan: SuitePlan, cell: Cell, target: Target, number: int
+) -> tuple[list[Record], float]:
+    load = replace(cell.load, seed=cell.load.seed + number)
+    is_told = plan.trace is not None and bool(plan.trace.texts)
+    texts = plan.trace.texts if plan.trace and is_told else texts_of(cell.language, cell.length)
+    warm_up(run, target, texts, load, plan.warm_up_requests)
+    parts = run(load, target, texts)
+    records = sorted(
+        (record for part in parts for record in part.records), key=lambda each: each.index
+    )
+    if not records:
+        raise SettingsError(f"{cell.name}: the load is so short that it has no request.")
+    return records, max(part.cpu_share for part in parts)

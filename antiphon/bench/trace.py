@@ -1,0 +1,40 @@
+"""Loads that happened once, to be replayed: when each request came, and what it said."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from antiphon.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A load.
+
+    Attributes:
+        times_s: of requests, since the first, in order.
+        texts: of them, as many; or none, if texts of the suite are to be said.
+    """
+
+    times_s: tuple[float, ...]
+    texts: tuple[str, ...] = ()
+
+
+def read_trace(file: Path) -> Trace:
+    """Read a trace: a line of JSON for each request, ``{"at_s": 1.5, "input": "..."}``.
+
+    Raises:
+        SettingsError: it is none, or some requests have a text and others have none.
+    """
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        entries = [json.loads(line) for line in lines]
+        times_s = [float(entry["at_s"]) for entry in entries]
+        texts = [str(entry["input"]) for entry in entries if "input" in entry]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SettingsError(
+            f'{file}: lines as {{"at_s": 1.5, "input": "..."}} are wanted: {error}'
+        ) from error
+    if not entries or times_s != sorted(times_s) or len(texts) not in (0, len(entries)):
+        raise SettingsError(f"{file}: requests in order, with a text each or none, are wanted.")
+    return Trace(tuple(each - times_s[0] for each in times_s), tuple(texts))

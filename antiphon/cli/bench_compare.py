@@ -1,0 +1,77 @@
+"""``antiphon bench compare``: what changed between two reports of a suite, beyond noise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.cli.flags import flag
+
+if TYPE_CHECKING:
+    from antiphon.bench.compare import Change
+
+
+@dataclass(frozen=True, slots=True)
+class CompareFlags:
+    """The flags of ``antiphon bench compare``."""
+
+    before: Annotated[Path, typer.Argument(help="report.json of a suite.", show_default=False)]
+    after: Annotated[Path, typer.Argument(help="Another.", show_default=False)]
+    confidence: Annotated[float, flag("Of the intervals.", True, min=0.5, max=0.9999)] = 0.99
+    threshold: Annotated[
+        float, flag("Changes of less than this share are not told.", True, min=0)
+    ] = 0.05
+    all: Annotated[bool, flag("Show what has not changed, too.", True, "--all")] = False
+
+
+def bench_compare(flags: CompareFlags) -> None:
+    """Compare two reports; exit with 1 if a figure has become worse than noise explains."""
+    from antiphon.bench.compare import compare, read_report
+    from antiphon.cli.bench_serve import wide_console
+
+    before, after = read_report(flags.before), read_report(flags.after)
+    changes = compare(before, after, confidence=flags.confidence, threshold=flags.threshold)
+    shown = [each for each in changes if flags.all or each.verdict in ("better", "worse")]
+    console = wide_console()
+    for name in ("cpu", "cores", "gpus"):
+        if before[name] != after[name]:
+            console.print(f"Other hardware: {name}: {before[name]} and {after[name]}")
+    if shown:
+        _show(shown)
+    counts = {
+        verdict: sum(each.verdict == verdict for each in changes)
+        for verdict in ("worse", "better", "same", "unknown")
+    }
+    console.print(
+        f"{len(changes)} figures: {counts['worse']} worse, {counts['better']} better,"
+        f" {counts['same']} as before, {counts['unknown']} of too few requests"
+    )
+    if counts["worse"]:
+        raise typer.Exit(1)
+
+
+def _show(changes: "Sequence[Change]") -> None:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from antiphon.cli.bench_serve import wide_console
+
+    table = Table("cell", "figure", "before", "after", "change", "interval", "", box=SIMPLE)
+    for each in changes:
+        change, between = "", ""
+        if each.is_ratio and each.before:
+            change = f"{each.after / each.before - 1:+.1%}"
+        elif not each.is_ratio:
+            change = f"{each.after - each.before:+.3g}"
+        if each.between is not None:
+            low, high = each.between.low, each.between.high
+            between = (
+                f"{low - 1:+.1%} to {high - 1:+.1%}"
+                if each.is_ratio
+                else f"{low:+.3g} to {high:+.3g}"
+            )
+        values = (f"{value:.4g}" for value in (each.before, each.after))
+        table.add_row(each.cell, each.figure, *values, change, between, each.verdict)
+    wide_console().print(table)

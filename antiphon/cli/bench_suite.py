@@ -1,0 +1,231 @@
+"""``antiphon bench suite``: a server in all tasks, languages, lengths, ways and loads."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from antiphon.cli.bench_serve import (
+    ServeBenchFlags,
+    counts_of,
+    fields_of,
+    frames_of,
+    numbers_of,
+    served,
+)
+from antiphon.cli.flags import flag
+from antiphon.errors import SettingsError
+
+if TYPE_CHECKING:
+    from antiphon.bench.load import HttpLoad
+    from antiphon.bench.suite import Cell, SuitePlan
+    from antiphon.bench.trace import Trace
+
+_REQUESTS_A_STREAM = 8
+_FEWEST_REQUESTS = 20
+_BURSTS = 4
+_REPORTS = ("report.json", "report.md", "report.html")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFlags:
+    """The flags of ``antiphon bench suite``."""
+
+    url: Annotated[str | None, flag("A server that is running.")] = None
+    model: Annotated[str | None, flag("Start a server of our own for this model.")] = None
+    random: Annotated[
+        str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
+    ] = None
+    device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
+    adapter: Annotated[
+        str, flag("How it is asked: antiphon, vllm-omni, sglang-omni, ....", True)
+    ] = "antiphon"
+    adapter_file: Annotated[Path | None, flag("Adapters of your own, as YAML.")] = None
+    tasks: Annotated[str, flag("custom_voice, voice_design, base; comma-separated.", True)] = (
+        "custom_voice"
+    )
+    languages: Annotated[str, flag("en, zh, mixed; comma-separated.", True)] = "en"
+    lengths: Annotated[str, flag("short, medium, long; comma-separated.", True)] = (
+        "short,medium,long"
+    )
+    modes: Annotated[str, flag("stream, whole, text_stream; comma-separated.", True)] = "stream"
+    concurrency: Annotated[
+        str | None, flag("Streams at a time, comma-separated.", "1,8 if no load is given")
+    ] = None
+    rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
+    bursts: Annotated[
+        str | None, flag("Bursts, SIZE@RATE: 8@4 is eight at once, every two seconds.")
+    ] = None
+    trace: Annotated[Path | None, flag("Replay this load: JSON lines with at_s and input.")] = None
+    requests: Annotated[
+        int | None, flag("Of each load and round.", "8 a stream, at least 20", min=1)
+    ] = None
+    duration_s: Annotated[float | None, flag("No request of a round begins later.")] = None
+    rounds: Annotated[int, flag("Each cell is measured so often.", True, min=1)] = 3
+    warmup: Annotated[int | None, flag("Requests before each.", "one a stream", min=0)] = None
+    seed: Annotated[int, flag("Of texts and arrival times.", True)] = 0
+    voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
+    instructions: Annotated[str, flag("Of designed voices.", True)] = (
+        "A calm, warm voice of middle age, close to the microphone."
+    )
+    ref_audio: Annotated[
+        Path | None, flag("Recording to be cloned, WAV.", "one that the default voice makes")
+    ] = None
+    ref_text: Annotated[str | None, flag("What it says.")] = None
+    field: Annotated[list[str] | None, flag("Further member KEY=VALUE. Repeatable.")] = None
+    frames: Annotated[str | None, flag("Cut answers at random, FEWEST-MOST frames.")] = None
+    frame_rate_hz: Annotated[
+        float | None, flag("Frames a second of audio, where servers do not count them.")
+    ] = None
+    pieces_per_s: Annotated[
+        float, flag("Words a second of text that streams in; 0: all at once.", True, min=0)
+    ] = 20.0
+    prebuffer_ms: Annotated[float, flag("A listener collects.", True, min=0)] = 0.0
+    api_key: Annotated[str | None, flag("Of the server.")] = None
+    processes: Annotated[int | None, flag("Of clients.", "by the cores, up to 4", min=1)] = None
+    out: Annotated[Path, flag("Folder for report.json, report.md and report.html.", True)] = Path(
+        "bench-report"
+    )
+
+
+def bench_suite(flags: SuiteFlags) -> None:
+    """Measure a server in many ways and write a report: JSON, Markdown, and HTML with diagrams."""
+    from antiphon.bench.suite import run_suite
+    from antiphon.bench.suite_html import suite_html
+    from antiphon.bench.suite_markdown import suite_markdown
+    from antiphon.cli.progress import shown_progress
+
+    trace = _trace(flags)
+    cells = cells_of(flags, trace)
+    serving = ServeBenchFlags(
+        url=flags.url,
+        model=flags.model,
+        random=flags.random,
+        device=flags.device,
+        api_key=flags.api_key,
+    )
+    with served(serving, max(cell.load.concurrency for cell in cells)) as url:
+        plan = _plan(flags, url, cells, trace)
+        with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
+            report = run_suite(plan, lambda _, done, all: progress("cells", done, all))
+    flags.out.mkdir(parents=True, exist_ok=True)
+    texts = (json.dumps(report) + "\n", suite_markdown(report), suite_html(report))
+    for name, text in zip(_REPORTS, texts, strict=True):
+        (flags.out / name).write_text(text, encoding="utf-8")
+    typer.echo(texts[1])
+
+
+def cells_of(flags: SuiteFlags, trace: "Trace | None") -> "list[Cell]":
+    """Return all cells that the flags ask for.
+
+    Raises:
+        SettingsError: a list names what there is not.
+    """
+    from antiphon.bench.adapters import MODES, TASKS
+    from antiphon.bench.corpus import LANGUAGES, LENGTHS
+    from antiphon.bench.suite import Cell
+
+    tasks = _named(flags.tasks, TASKS, "tasks")
+    modes = _named(flags.modes, MODES, "modes")
+    languages = _named(flags.languages, LANGUAGES, "languages")
+    lengths = _named(flags.lengths, LENGTHS, "lengths")
+    has_texts = trace is not None and bool(trace.texts)
+    says = [(a, b) for a in languages for b in lengths]
+    cells = [
+        Cell(task=task, language=language, length=length, mode=mode, load=load)
+        for task in tasks
+        for language, length in says
+        for mode in modes
+        for load in _loads(flags)
+    ]
+    if trace is not None:
+        replayed = _load(flags, times_s=trace.times_s, num_requests=len(trace.times_s))
+        cells += [
+            Cell(task=task, language=language, length=length, mode=mode, load=replayed)
+            for task in tasks
+            for language, length in ([("trace", "own")] if has_texts else says)
+            for mode in modes
+        ]
+    return cells
+
+
+def _loads(flags: SuiteFlags) -> "list[HttpLoad]":
+    wanted = flags.concurrency
+    if not (wanted or flags.rate or flags.bursts or flags.trace):
+        wanted = "1,8"
+
+    def requests(usual: int) -> int | None:
+        if flags.requests is not None:
+            return flags.requests
+        return None if flags.duration_s is not None else max(_FEWEST_REQUESTS, usual)
+
+    loads = [
+        _load(flags, concurrency=count, num_requests=requests(_REQUESTS_A_STREAM * count))
+        for count in (counts_of(wanted, "concurrency") if wanted else ())
+    ]
+    loads += [
+        _load(flags, rate_hz=rate_hz, num_requests=requests(round(10 * rate_hz)))
+        for rate_hz in (numbers_of(flags.rate, "rate") if flags.rate else ())
+    ]
+    for each in flags.bursts.split(",") if flags.bursts else ():
+        size, separator, rate = each.partition("@")
+        if not separator:
+            raise SettingsError(f"--bursts: '{each}' is not SIZE@RATE, as in 8@4.")
+        (count,), (rate_hz,) = counts_of(size, "bursts"), numbers_of(rate, "bursts")
+        more = requests(count * _BURSTS)
+        loads.append(_load(flags, burst_size=count, rate_hz=rate_hz, num_requests=more))
+    return loads
+
+
+def _load(flags: SuiteFlags, **more: Any) -> "HttpLoad":
+    from antiphon.bench.load import HttpLoad
+
+    return replace(HttpLoad(seed=flags.seed, duration_s=flags.duration_s), **more)
+
+
+def _named(given: str, known: Sequence[Any], name: str) -> list[Any]:
+    names = [each.strip() for each in given.split(",")]
+    for each in names:
+        if each not in known:
+            raise SettingsError(f"--{name}: '{each}' is unknown; there are {', '.join(known)}.")
+    return names
+
+
+def _trace(flags: SuiteFlags) -> "Trace | None":
+    from antiphon.bench.trace import read_trace
+
+    return None if flags.trace is None else read_trace(flags.trace)
+
+
+def _plan(
+    flags: SuiteFlags, url: str, cells: "Sequence[Cell]", trace: "Trace | None"
+) -> "SuitePlan":
+    from antiphon.bench.adapters import adapter
+    from antiphon.bench.reference import reference_values
+    from antiphon.bench.suite import SuitePlan
+
+    values = {"instructions": flags.instructions}
+    if any(cell.task == "base" for cell in cells):
+        values |= reference_values(flags.ref_audio, flags.ref_text)
+    return SuitePlan(
+        url=url,
+        adapter=adapter(flags.adapter, flags.adapter_file),
+        cells=cells,
+        rounds=flags.rounds,
+        voice=flags.voice,
+        values=values,
+        fields=fields_of(flags.field),
+        frames=frames_of(flags.frames),
+        trace=trace,
+        api_key=flags.api_key,
+        warm_up_requests=flags.warmup,
+        prebuffer_s=flags.prebuffer_ms / 1000,
+        pieces_per_s=flags.pieces_per_s,
+        frame_rate_hz=flags.frame_rate_hz,
+        num_processes=flags.processes,
+        notes={"model": flags.model, "random": flags.random},
+    )
