@@ -233,7 +233,7 @@ class AgentConversation:
         ]
         if not found:
             raise InvalidRequestError(
-                "There is no such response under way.",
+                "Cancellation failed: no such response is under way.",
                 param="response_id",
                 code="response_cancel_not_active",
             )

@@ -48,6 +48,16 @@ MESSAGES: dict[str, list[dict[str, Any]]] = {
         {"type": "input.done"},
     ],
     "/v1/realtime?model=toy": [
+        {"type": "session.update", "session": {"voice": "alto", "instructions": "x"}},
+        {
+            "type": "conversation.item.create",
+            "item": {"role": "user", "content": [{"type": "input_text", "text": "Hello."}]},
+        },
+        {"type": "response.create", "response": {"output_modalities": ["text"]}},
+        {"type": "conversation.item.truncate", "item_id": "a", "audio_end_ms": 3},
+        {"type": "response.cancel", "response_id": "a"},
+    ],
+    "/v1/realtime?model=tts-1": [
         {"type": "session.update", "session": {"voice": "alto"}},
         {"type": "conversation.item.create", "item": {"type": "message", "role": "user"}},
         {"type": "response.create", "response": {}},
