@@ -17,6 +17,7 @@ __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 
 FAMILIES: dict[str, str] = {
     "causal_lm": "antiphon.models.causal_lm:FAMILY",
+    "cosyvoice3": "antiphon.models.cosyvoice3:FAMILY",
     "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
     "kokoro": "antiphon.models.kokoro:FAMILY",

@@ -18,32 +18,43 @@ _FIRST_LOG_MEL = _FIRST_LOG_HZ / _LINEAR_HZ_PER_MEL
 _LOG_STEP = np.log(6.4) / 27.0
 
 
-def log_mel(samples: Tensor, num_mels: int, sample_rate_hz: int) -> Tensor:
+def log_mel(
+    samples: Tensor,
+    num_mels: int,
+    sample_rate_hz: int,
+    *,
+    fft_size: int = FFT_SIZE,
+    hop_samples: int = HOP_SAMPLES,
+) -> Tensor:
     """Return the log-mel spectrogram of ``samples``.
 
     Args:
-        samples: float32 ``[num_samples]``, more than ``(FFT_SIZE - HOP_SAMPLES) / 2``.
+        samples: float32 ``[num_samples]``, more than ``(fft_size - hop_samples) / 2``.
         num_mels: bands from 0 Hz to half the sample rate.
         sample_rate_hz: of ``samples``.
+        fft_size: samples of a window.
+        hop_samples: from one window to the next.
 
     Returns:
-        float32 ``[num_samples // HOP_SAMPLES, num_mels]``.
+        float32 ``[num_samples // hop_samples, num_mels]``.
     """
-    edge = (FFT_SIZE - HOP_SAMPLES) // 2
+    edge = (fft_size - hop_samples) // 2
     padded = pad(samples[None], (edge, edge), mode="reflect")
-    window = torch.hann_window(FFT_SIZE, device=samples.device)
+    window = torch.hann_window(fft_size, device=samples.device)
     spectrum = torch.stft(
-        padded, FFT_SIZE, HOP_SAMPLES, window=window, center=False, return_complex=True
+        padded, fft_size, hop_samples, window=window, center=False, return_complex=True
     )
     magnitude = torch.sqrt(torch.view_as_real(spectrum).square().sum(-1) + 1e-9)
-    filters = torch.from_numpy(mel_filters(num_mels, sample_rate_hz)).to(samples.device)
+    filters = torch.from_numpy(mel_filters(num_mels, sample_rate_hz, fft_size)).to(samples.device)
     return (filters @ magnitude[0]).clamp(min=_LOWEST_MAGNITUDE).log().T
 
 
 @cache
-def mel_filters(num_mels: int, sample_rate_hz: int) -> NDArray[np.float32]:
-    """Return triangular filters of equal area, ``[num_mels, FFT_SIZE // 2 + 1]``."""
-    bins_hz = np.fft.rfftfreq(FFT_SIZE, 1.0 / sample_rate_hz)
+def mel_filters(
+    num_mels: int, sample_rate_hz: int, fft_size: int = FFT_SIZE
+) -> NDArray[np.float32]:
+    """Return triangular filters of equal area, ``[num_mels, fft_size // 2 + 1]``."""
+    bins_hz = np.fft.rfftfreq(fft_size, 1.0 / sample_rate_hz)
     top_mel = _hz_to_mel(sample_rate_hz / 2)
     corners_hz = _mel_to_hz(np.linspace(0.0, top_mel, num_mels + 2))
     widths_hz = np.diff(corners_hz)

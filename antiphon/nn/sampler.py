@@ -287,6 +287,11 @@ def gaussian_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) ->
     return pairs.flatten(-2)[..., :size]
 
 
+def uniform_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
+    """Return numbers between 0 and 1; arguments and shape as of `gaussian_noise`."""
+    return _uniform(seeds, frames, indices, size)
+
+
 def _uniform(seeds: Tensor, frames: Tensor, codebooks: Tensor, vocab_size: int) -> Tensor:
     """Return multiples of 2**-24 between 0 and 1, neither of them, exact in f32."""
     low = _mixed(seeds[:, 0] ^ _START)

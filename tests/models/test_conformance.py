@@ -202,6 +202,7 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
         if not model.capabilities.late_text:
             assert not isinstance(model.prompter, LateText)
             pytest.skip("the model reads its text before it speaks")
+        assert isinstance(model.prompter, LateText)
         at_once, in_words, in_letters = [
             await say_late(model, parts) for parts in ([TEXT], re.split("( )", TEXT), [*TEXT])
         ]

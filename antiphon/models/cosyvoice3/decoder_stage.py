@@ -1,0 +1,53 @@
+"""Loads flow and vocoder of a checkpoint for the pipeline's decoder stage."""
+
+import torch
+
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.models.cosyvoice3 import checkpoint_schema as schema
+from antiphon.models.cosyvoice3.config import load_config
+from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
+from antiphon.models.cosyvoice3.flow import MelFlow
+from antiphon.models.cosyvoice3.vocoder import Vocoder
+from antiphon.models.cosyvoice3.weights import read_tensors
+from antiphon.models.spec import LoadContext
+from antiphon.nn.device import resolve_device
+
+
+def load_decoder(context: LoadContext) -> StreamingDecoder:
+    """Load what turns speech tokens into 24 kHz audio.
+
+    It computes in float32, but for attention on a GPU, whose keys and values are float16.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    assert context.path is not None, "the family needs a checkpoint"
+    config = load_config(context.path)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    with torch.inference_mode():
+        flow = MelFlow.of(
+            read_tensors(
+                context.path / schema.FLOW_FILE,
+                schema.flow_layout(config.flow),
+                like=like,
+                unused=schema.FLOW_UNUSED,
+            ),
+            config.flow,
+        )
+        vocoder = Vocoder.of(
+            read_tensors(
+                context.path / schema.VOCODER_FILE,
+                schema.vocoder_layout(config.vocoder),
+                like=like,
+                unused=schema.VOCODER_UNUSED,
+                prefix=schema.VOCODER_PREFIX,
+            ),
+            config.vocoder,
+        )
+    return CosyVoice3Decoder(
+        flow,
+        vocoder,
+        sample_rate_hz=config.sample_rate_hz,
+        samples_per_frame=config.samples_per_token,
+    )

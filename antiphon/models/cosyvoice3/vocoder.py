@@ -1,0 +1,194 @@
+"""Mel frames to samples: a causal HiFT network whose state is carried from call to call.
+
+A neural source and filter: a small network finds the pitch, tones and noise of it are the source,
+and upsampling convolutions filter its spectrum. Names of parameters are the checkpoint's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.models.cosyvoice3.config import VocoderConfig
+from antiphon.models.cosyvoice3.source import ToneSource, source_noise
+from antiphon.models.cosyvoice3.spectrum import StreamSpectrum
+from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.stream_conv import StreamConv, StreamState
+
+PITCH_LOOK_AHEAD = 3
+"""Mel frames after a frame that its pitch depends on: the kernel of the first convolution has 4."""
+LOOK_AHEAD_MEL_FRAMES = 5
+"""Mel frames after a frame that its samples depend on."""
+
+_LAST_SLOPE = 0.01
+_ZERO = 1e-9  # keeps divisors from zero
+_PITCH_LAYERS = (0, 2, 4, 6, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class PitchNetwork:
+    """Mel frames to Hz, in float64: roundings would add up in the phase of the source."""
+
+    convs: tuple[StreamConv, ...]
+    last: Linear
+
+    @classmethod
+    def of(cls, weights: Weights) -> "PitchNetwork":
+        precise = {
+            name: each.double() for name, each in weights.items() if name.startswith("f0_predictor")
+        }
+        names = [f"f0_predictor.condnet.{layer}" for layer in _PITCH_LAYERS]
+        first = StreamConv.of(precise, names[0], look_ahead=PITCH_LOOK_AHEAD)
+        rest = (StreamConv.of(precise, name) for name in names[1:])
+        return cls((first, *rest), Linear.of(precise, "f0_predictor.classifier"))
+
+    def __call__(self, mel: Tensor, state: StreamState, *, is_end: bool) -> Tensor:
+        """Return f32 ``[num_frames]`` for mel frames ``[1, num_mels, num_frames]``."""
+        hidden = mel.double()
+        for conv in self.convs:
+            hidden = F.elu(conv(hidden, state, is_end=is_end))
+        return self.last(hidden[0].T).abs().float()[:, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class SnakeBlock:
+    """Pairs of convolutions, each added to what went in, with periodic activations.
+
+    Attributes:
+        pairs: two convolutions, and the frequencies of the activations before them.
+    """
+
+    pairs: tuple[tuple[StreamConv, StreamConv, Tensor, Tensor], ...]
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, dilations: Sequence[int]) -> "SnakeBlock":
+        def alpha(part: str) -> Tensor:
+            return weights[f"{name}.{part}.alpha"][:, None]
+
+        return cls(
+            tuple(
+                (
+                    StreamConv.of(weights, f"{name}.convs1.{index}", dilation=dilation),
+                    StreamConv.of(weights, f"{name}.convs2.{index}"),
+                    alpha(f"activations1.{index}"),
+                    alpha(f"activations2.{index}"),
+                )
+                for index, dilation in enumerate(dilations)
+            )
+        )
+
+    def __call__(self, columns: Tensor, state: StreamState) -> Tensor:
+        for first, second, first_alpha, second_alpha in self.pairs:
+            hidden = first(_snake(columns, first_alpha), state)
+            columns = columns + second(_snake(hidden, second_alpha), state)
+        return columns
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderStage:
+    """An upsampling, the source that is added after it, and blocks whose mean goes on."""
+
+    rate: int
+    upsampling: StreamConv
+    source: StreamConv
+    source_block: SnakeBlock
+    blocks: tuple[SnakeBlock, ...]
+
+    def __call__(
+        self, columns: Tensor, spectra: Tensor, state: StreamState, *, is_mirrored: bool
+    ) -> Tensor:
+        """Return the columns; ``is_mirrored``: whether the second one is put before the first."""
+        columns = self.upsampling(columns.repeat_interleave(self.rate, dim=2), state)
+        if is_mirrored:
+            columns = torch.cat((columns[:, :, 1:2], columns), dim=2)
+        columns = columns + self.source_block(self.source(spectra, state), state)
+        total = self.blocks[0](columns, state)
+        for block in self.blocks[1:]:
+            total = total + block(columns, state)
+        return total / len(self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocoder:
+    """The network. A stream's state is a `StreamState` and the number of its mel frames so far."""
+
+    config: VocoderConfig
+    pitch: PitchNetwork
+    source: ToneSource
+    spectrum: StreamSpectrum
+    first: StreamConv
+    stages: tuple[VocoderStage, ...]
+    last: StreamConv
+
+    @classmethod
+    def of(cls, weights: Weights, config: VocoderConfig) -> "Vocoder":
+        """Take the network out of a checkpoint's tensors, in float32 and on one device."""
+        window = torch.hann_window(config.fft_size, device=weights["conv_pre.weight"].device)
+        return cls(
+            config=config,
+            pitch=PitchNetwork.of(weights),
+            source=ToneSource.of(weights, config),
+            spectrum=StreamSpectrum(window, config.hop_samples),
+            first=StreamConv.of(weights, "conv_pre", look_ahead=config.look_ahead_frames),
+            stages=_stages(weights, config),
+            last=StreamConv.of(weights, "conv_post"),
+        )
+
+    def decode(self, mel: Tensor, first_frame: int, state: StreamState, *, is_end: bool) -> Tensor:
+        """Return the samples that can be made by now.
+
+        Args:
+            mel: the next mel frames, f32 ``[1, num_mels, num_frames]``.
+            first_frame: number of the first of them; of a stream's first call, 0, with more frames
+                than `LOOK_AHEAD_MEL_FRAMES`, or all.
+            state: of the stream.
+            is_end: whether no frames follow.
+
+        Returns:
+            f32 ``[num_samples]``.
+        """
+        config = self.config
+        pitch_hz = self.pitch(mel, state, is_end=is_end)
+        first_pitch = max(0, first_frame - PITCH_LOOK_AHEAD)
+        noise = source_noise(first_pitch, len(pitch_hz), config, mel)
+        source = self.source(pitch_hz, noise, state)
+        columns = self.first(mel, state, is_end=is_end)
+        is_first = first_frame == 0
+        num_spectra = columns.shape[2] * (config.samples_per_mel_frame // config.hop_samples)
+        spectra = self.spectrum.analyze(source, num_spectra + is_first, state, is_end=is_end)
+        for index, stage in enumerate(self.stages):
+            is_mirrored = is_first and index + 1 == len(self.stages)
+            columns = F.leaky_relu(columns, config.slope)
+            columns = stage(columns, spectra, state, is_mirrored=is_mirrored)
+        columns = self.last(F.leaky_relu(columns, _LAST_SLOPE), state)
+        magnitudes, phases = columns[0].T.tensor_split((config.fft_size // 2 + 1,), dim=1)
+        samples = self.spectrum.synthesize(magnitudes, torch.sin(phases), state, is_end=is_end)
+        return samples.clamp(-config.max_level, config.max_level)
+
+
+def _stages(weights: Weights, config: VocoderConfig) -> tuple[VocoderStage, ...]:
+    rates = config.upsample_rates
+    strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
+    num_blocks = len(config.kernel_sizes)
+    return tuple(
+        VocoderStage(
+            rate=rate,
+            upsampling=StreamConv.of(weights, f"ups.{index}"),
+            source=StreamConv.of(weights, f"source_downs.{index}", stride=strides[index]),
+            source_block=SnakeBlock.of(
+                weights, f"source_resblocks.{index}", config.source_dilations[index]
+            ),
+            blocks=tuple(
+                SnakeBlock.of(weights, f"resblocks.{index * num_blocks + number}", dilations)
+                for number, dilations in enumerate(config.dilations)
+            ),
+        )
+        for index, rate in enumerate(rates)
+    )
+
+
+def _snake(columns: Tensor, alpha: Tensor) -> Tensor:
+    return columns + torch.sin(columns * alpha).square() / (alpha + _ZERO)

@@ -1,0 +1,94 @@
+"""Convolutions of one stream: what later input needs of earlier input is in the stream's state.
+
+Input may come in pieces of any length. In whatever pieces, the same columns come out; to the last
+bit too, if the pieces are the same.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn.layers import Weights
+
+
+@dataclass(slots=True)
+class StreamState:
+    """The last columns of each convolution's input, by its name; what a layer keeps, by its own."""
+
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def num_bytes(self) -> int:
+        """What is kept takes."""
+        return sum(each.nbytes for each in self.kept.values())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConv:
+    """A convolution over columns ``[batch, channels, length]``.
+
+    Without look-ahead an output depends on its input column and those before it. With it, an output
+    comes out when its look-ahead has come in, or at the stream's end, which zeros follow.
+
+    Attributes:
+        name: in a stream's state.
+        weight: ``[num_outputs, num_inputs / groups, kernel]``.
+        padding: zeros before the first column.
+        look_ahead: columns after an output's own that it depends on.
+    """
+
+    name: str
+    weight: Tensor
+    bias: Tensor | None
+    padding: int
+    stride: int = 1
+    dilation: int = 1
+    groups: int = 1
+    look_ahead: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        name: str,
+        *,
+        stride: int = 1,
+        dilation: int = 1,
+        groups: int = 1,
+        look_ahead: int = 0,
+    ) -> "StreamConv":
+        """Take ``name.weight`` and, if there is one, ``name.bias``.
+
+        With a stride, output ``i`` reads up to input ``(i + 1) * stride``.
+        """
+        weight = weights[f"{name}.weight"]
+        padding = (weight.shape[2] - 1) * dilation - look_ahead
+        if stride > 1:
+            padding = stride - 1
+        bias = weights.get(f"{name}.bias")
+        return cls(name, weight, bias, padding, stride, dilation, groups, look_ahead)
+
+    def __call__(self, columns: Tensor, state: StreamState, *, is_end: bool = False) -> Tensor:
+        """Take in columns, and return what can be made by now."""
+        kept = state.kept.get(self.name)
+        if kept is None:
+            kept = columns.new_zeros((*columns.shape[:2], self.padding))
+        joined = torch.cat((kept, columns), dim=2)
+        if is_end and self.look_ahead:
+            joined = F.pad(joined, (0, self.look_ahead))
+        reach = (self.weight.shape[2] - 1) * self.dilation
+        num_made = max(0, (joined.shape[2] - reach - 1) // self.stride + 1)
+        # A copy: a view would keep all that was joined.
+        state.kept[self.name] = joined[:, :, num_made * self.stride :].clone()
+        if not num_made:
+            return joined.new_zeros((len(joined), len(self.weight), 0))
+        return F.conv1d(
+            joined,
+            self.weight,
+            self.bias,
+            stride=self.stride,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
