@@ -128,9 +128,9 @@ class EcapaEncoder:
             min_ms = 1000 * self.min_samples / self.config.sample_rate_hz
             raise InvalidRequestError(f"The reference audio is shorter than {min_ms:.0f} ms.")
         mels = log_mel(samples, self.config.mel_dim, self.config.sample_rate_hz)
-        return self._pooled(mels.T[None].to(self.project.weight.dtype))[0, :, 0]
+        return self.pooled(mels.T[None].to(self.project.weight.dtype))[0, :, 0]
 
-    def _pooled(self, x: Tensor) -> Tensor:
+    def pooled(self, x: Tensor) -> Tensor:
         """Map log-mel spectrograms ``[B, mel_dim, t]`` to ``[B, embedding_size, 1]``."""
         x = F.relu(self.first(x))
         outputs = []

@@ -215,3 +215,11 @@ class Snake:
     def __call__(self, x: Tensor) -> Tensor:
         wave = (x * self.frequency).sin_().square_()
         return torch.addcmul(x.to(wave.dtype), wave, self.amplitude).to(x.dtype)
+
+
+def rotary_angles(head_dim: int, theta: float, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines of any positions, f32 ``[..., head_dim]``, halves alike."""
+    exponents = torch.arange(0, head_dim, 2, device=positions.device).float() / head_dim
+    angles = positions[..., None].float() / theta**exponents
+    angles = torch.cat((angles, angles), dim=-1)
+    return angles.cos(), angles.sin()
