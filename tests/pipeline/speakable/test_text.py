@@ -94,7 +94,7 @@ def test_settings_say_otherwise(options: Any, written: str, wanted: str) -> None
     assert said([written], SpeakableSettings(**options)) == wanted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(TEXTS, SETTINGS, st.integers(0, 2**32))
 def test_the_same_is_said_however_the_text_is_cut(
     text: str, options: SpeakableSettings, seed: int
@@ -114,7 +114,7 @@ def test_long_things_without_an_end_are_the_same_however_they_are_cut() -> None:
 
 
 @given(st.lists(st.from_regex(r"[A-Za-zäß']{1,12}[,;.?]?", fullmatch=True), min_size=1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_plain_words_are_said_as_they_are_and_at_once(words: list[str]) -> None:
     text = " ".join(words)
     speakable = SpeakableText()
@@ -135,7 +135,7 @@ def _words(tokens: list[Token] | None) -> Iterable[str]:
         yield from _words(token.children)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_a_parser_of_whole_documents_finds_the_same_words(data: Any) -> None:
     """Of documents as models write them; where the two differ on purpose is no part of these."""
