@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import PendingAudio, StreamingDecoder
+from antiphon.codec.protocol import ElasticDecoder, PendingAudio, StreamingDecoder
 from antiphon.engine.plan import CacheShape, CodecReplay, CodecShape, Start, StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep, Runner
 
@@ -83,6 +83,7 @@ class FusedRunner:
             decoder.chunk_sizes,
             decoder.look_ahead_frames,
             decoder.group_frames,
+            is_elastic=isinstance(decoder, ElasticDecoder),
         )
 
     def on_stream(self) -> AbstractContextManager[object]:

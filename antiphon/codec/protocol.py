@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -110,3 +110,17 @@ class StreamingDecoder(Protocol):
     def close(self) -> None:
         """Free what loading took."""
         ...
+
+
+@runtime_checkable
+class ElasticDecoder(StreamingDecoder, Protocol):
+    """A decoder whose audio comes later than its frames, or of some frames not at all.
+
+    A chunk becomes what is certain by then, of any length, none too; the chunk that reaches
+    ``CodecChunk.end``, with one frame at least, also becomes all that is left. So a decoder keeps
+    how far it looks ahead to itself, where that is no fixed number of frames: text between frames
+    of audio, for example. Its ``samples_per_frame`` are those of a frame of audio.
+    """
+
+    @property
+    def is_elastic(self) -> Literal[True]: ...

@@ -45,6 +45,8 @@ class CodecShape:
         group_frames: see there.
         has_upstream: whether its frames arrive as pieces from the stage before, one by one, so that
             a step only takes them in; the last piece has no frame.
+        is_elastic: whether a frame's audio may come with later chunks, or be none; see
+            `antiphon.codec.protocol.ElasticDecoder`.
     """
 
     samples_per_frame: int
@@ -53,6 +55,7 @@ class CodecShape:
     look_ahead_frames: int = 0
     group_frames: int = 1
     has_upstream: bool = False
+    is_elastic: bool = False
 
     @property
     def frame_s(self) -> float:
@@ -70,7 +73,15 @@ class CodecShape:
     @property
     def is_causal(self) -> bool:
         """Whether a frame's audio depends on no frame after it, nor on where the request ends."""
-        return self.look_ahead_frames == 0 and self.group_frames == 1
+        return self.look_ahead_frames == 0 and self.group_frames == 1 and not self.is_elastic
+
+    @property
+    def held_frames(self) -> int:
+        """Frames that are in no chunk before a request has ended.
+
+        An elastic decoder gets one frame at least with the end, by which it is flushed.
+        """
+        return max(self.look_ahead_frames, self.is_elastic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +216,8 @@ class StepOutput:
         faults: slots whose numbers went bad; they end with an error, the others do not notice.
         chunks: the audio of each planned `CodecChunk` by slot, uncut: shape
             ``[num_frames * samples_per_frame]``, with a second axis if there are several channels.
-            What is past ``CodecChunk.end`` may be left out.
+            What is past ``CodecChunk.end`` may be left out. Of an elastic decoder: what the chunk
+            has made certain, of any length.
         told: what the model tells of slots that made a frame, or stopped instead; it is handed on
             before that, as `Latents`.
     """

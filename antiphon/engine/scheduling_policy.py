@@ -190,12 +190,16 @@ class ChunkPlanner:
         num_frames = min(chunk.start + chunk.num_frames, request.num_frames) - first
         if num_frames <= 0:
             return None
-        if request.is_live and request.clock.deadline_s == inf:
+        is_heard = len(samples) > 0 or not self._codec.is_elastic
+        if request.is_live and request.clock.deadline_s == inf and is_heard:
             num_planned = request.num_frames_decoded - request.num_frames_delivered
             request.clock.deadline_s = now_s + num_planned * self._codec.frame_s
         request.num_frames_delivered += num_frames
-        at, num_samples = first - chunk.start, self._codec.samples_per_frame
-        samples = samples[at * num_samples : (at + num_frames) * num_samples]
+        if self._codec.is_elastic:
+            self._correct(request, len(samples), num_frames)
+        else:
+            at, num_samples = first - chunk.start, self._codec.samples_per_frame
+            samples = samples[at * num_samples : (at + num_frames) * num_samples]
         frames = request.frames[first : first + num_frames] if request.returns_frames else ()
         return AudioChunk(samples, self._codec.sample_rate_hz, num_frames, frames=tuple(frames))
 
@@ -260,12 +264,18 @@ class ChunkPlanner:
         """
         if self._is_causal:
             return request.num_frames_undecoded
-        num_ahead = self._codec.look_ahead_frames if request.finish_reason is None else 0
+        num_ahead = self._codec.held_frames if request.finish_reason is None else 0
         return request.num_frames - request.num_frames_decoded - num_ahead
 
     def _is_end_planned(self, request: EngineRequest) -> bool:
         """Whether all frames that are still to be decoded can be."""
         return request.is_last_frame_planned if self._is_causal else bool(request.finish_reason)
+
+    def _correct(self, request: EngineRequest, num_samples: int, num_frames: int) -> None:
+        """Set a listener's clock right: planned was the usual audio of a chunk's frames."""
+        num_missing = num_frames * self._codec.samples_per_frame - num_samples
+        if request.clock.deadline_s < inf:
+            request.clock.deadline_s -= num_missing / self._codec.sample_rate_hz
 
     def _chunk(self, request: EngineRequest, now_s: float) -> CodecChunk:
         num_waiting, end = self._num_ready(request), None
