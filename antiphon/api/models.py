@@ -90,6 +90,8 @@ def _of_speech(capabilities: SpeechCapabilities) -> dict[str, Any]:
         ],
         "languages": list(capabilities.languages),
         "instructions": capabilities.instructions,
+        "cloning": capabilities.cloning,
+        "voice_design": "instructions" in capabilities.voice_fields,
     }
 
 

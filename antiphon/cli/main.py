@@ -10,6 +10,7 @@ from antiphon.cli.bench import app as bench
 from antiphon.cli.chat_flags import ChatFlags, chat
 from antiphon.cli.cluster import scale, stage
 from antiphon.cli.data import data
+from antiphon.cli.demo import DemoFlags, demo
 from antiphon.cli.dev import dev
 from antiphon.cli.flags import add_command
 from antiphon.cli.keys import keys
@@ -67,6 +68,7 @@ add_command(app, "say", SayFlags, say)
 add_command(app, "chat", ChatFlags, chat)
 add_command(app, "image", ImageFlags, image)
 add_command(app, "video", VideoFlags, video)
+add_command(app, "demo", DemoFlags, demo)
 app.add_typer(voices, name="voices")
 app.add_typer(models, name="models")
 app.add_typer(placement, name="placement")

@@ -1,0 +1,1 @@
+"""A demonstration in Gradio: a client of any Antiphon server, for a browser."""

@@ -1,0 +1,83 @@
+/** Speech whose text goes in word by word, over a WebSocket; its audio is an answer as any other. */
+
+import { ServerError } from "./api.js";
+
+export class StreamedText {
+  #wordsPerS;
+  #onText;
+
+  /** @param {number} wordsPerS @param {(text: string) => void} onText told what has been sent */
+  constructor(wordsPerS, onText) {
+    this.#wordsPerS = wordsPerS;
+    this.#onText = onText;
+  }
+
+  /**
+   * The same as `Api.speech`; the answer begins with the first audio.
+   * @param {import("./api.js").SpeechBody} body @param {AbortSignal} signal @returns {Promise<Response>}
+   */
+  speech(body, signal) {
+    const { input, ...settings } = body;
+    const address = new URL("v1/audio/speech/stream", document.baseURI);
+    address.protocol = address.protocol.replace("http", "ws");
+    const socket = new WebSocket(address);
+    socket.binaryType = "arraybuffer";
+    signal.addEventListener("abort", () => socket.close());
+    socket.onopen = () => {
+      socket.send(JSON.stringify({ type: "session.config", ...settings, stream_audio: true }));
+      void this.#feed(socket, String(input));
+    };
+    return new Promise((resolve, reject) => receive(socket, resolve, reject));
+  }
+
+  /** @param {WebSocket} socket @param {string} text */
+  async #feed(socket, text) {
+    let sent = "";
+    for (const word of text.match(/\s*\S+\s*$|\s*\S+/gu) ?? []) {
+      if (socket.readyState !== WebSocket.OPEN) return;
+      socket.send(JSON.stringify({ type: "input.text", text: word }));
+      this.#onText((sent += word));
+      await new Promise((resolve) => setTimeout(resolve, 1000 / this.#wordsPerS));
+    }
+    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "input.done" }));
+  }
+}
+
+/**
+ * @param {WebSocket} socket
+ * @param {(response: Response) => void} resolve @param {(error: ServerError) => void} reject
+ */
+function receive(socket, resolve, reject) {
+  /** @type {ReadableStreamDefaultController<Uint8Array> | undefined} */
+  let audio;
+  let isOver = false;
+  /** @param {string} message */
+  const fail = (message) => {
+    if (isOver) return;
+    isOver = true;
+    const error = new ServerError(message);
+    if (audio) audio.error(error);
+    else reject(error);
+    socket.close();
+  };
+  socket.onclose = () => fail("The server closed the connection.");
+  socket.onmessage = ({ data }) => {
+    if (data instanceof ArrayBuffer) {
+      audio?.enqueue(new Uint8Array(data));
+      return;
+    }
+    const event = JSON.parse(data);
+    if (event.type === "error") fail(event.message);
+    else if (event.type === "audio.done" && event.error) fail("The speech broke off.");
+    else if (event.type === "audio.start" && !audio) {
+      const stream = new ReadableStream({ start: (controller) => void (audio = controller) });
+      const headers = { "X-Sample-Rate": event.sample_rate, "X-Channels": event.channels ?? 1 };
+      resolve(new Response(stream, { headers }));
+    } else if (event.type === "session.done") {
+      if (!audio) return fail("The server sent no audio.");
+      isOver = true;
+      audio.close();
+      socket.close();
+    }
+  };
+}

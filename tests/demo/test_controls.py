@@ -1,0 +1,122 @@
+"""The demonstration in a browser: it speaks, takes text word by word, and clones a recording."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+pytest.importorskip("gradio", reason="Gradio is not installed")
+pytest.importorskip("selenium", reason="selenium is not installed")
+
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from tests.demo.running import running_demo
+from tests.servers import start_server, wait_until
+from tests.web.conftest import API_KEY
+from tests.web.page import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]  # Gradio's page takes seconds to load
+
+TEXT = "Hello there, and good morning to everybody."
+
+
+class Demo:
+    """The page, with one tab of controls."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        page.complaints()
+        page.driver.get(url)
+        wait_until(lambda: self.ask("!!window.antiphonDemo && !!document.querySelector('.speak')"))
+
+    def ask(self, code: str) -> Any:
+        return self.page.script(f"return {code}")
+
+    def write(self, text: str, kind: str = "spoken-text") -> None:
+        self.page.script(
+            "const field = document.querySelector(`.${arguments[0]} textarea`);"
+            "Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value')"
+            ".set.call(field, arguments[1]);"
+            "field.dispatchEvent(new Event('input', {bubbles: true}))",
+            kind,
+            text,
+        )
+
+    def press(self, name: str) -> None:
+        self.page.script(f"document.querySelector('button.{name}, .{name} button').click()")
+
+    def state(self) -> str:
+        return str(self.ask("document.getElementById('measured').dataset.state"))
+
+    def wait_for(self, *states: str) -> None:
+        wait_until(lambda: self.state() in states)
+
+    def measured(self, name: str) -> str:
+        return str(self.ask(f"document.getElementById('measured-{name}').textContent"))
+
+
+def test_it_speaks_and_measures(page: Page) -> None:
+    with speaking("toy") as url:
+        demo = Demo(page, url)
+        demo.write(TEXT)
+        demo.press("speak")
+        demo.wait_for("finished")
+        assert demo.ask("antiphonDemo.utterance().receivedSamples") > 0
+        assert demo.measured("first").endswith(" ms")
+        demo.write("  ")
+        demo.press("speak")
+        demo.wait_for("failed")
+        assert demo.measured("state") == "There is no text to speak."
+        assert not [line for line in page.complaints() if "player" in line]
+
+
+def test_words_are_sent_one_by_one_and_stop_stops(page: Page) -> None:
+    with speaking("toy") as url:
+        demo = Demo(page, url)
+        demo.write(TEXT)
+        page.script("document.querySelector('input[type=checkbox]').click()")
+        demo.press("speak")
+        demo.wait_for("finished")
+        assert demo.measured("text") == TEXT
+        demo.write("word " * 200)
+        demo.press("speak")
+        wait_until(lambda: "word word" in demo.measured("text"))
+        demo.press("stop")
+        demo.wait_for("stopped")
+
+
+def test_a_recording_is_cloned(page: Page, checkpoint: Callable[..., Path], tmp_path: Path) -> None:
+    recording = tmp_path / "voice.wav"
+    tone = 0.1 * np.sin(np.arange(48_000) / 20)
+    soundfile.write(recording, tone.astype(np.float32), 24_000)
+    with speaking(str(checkpoint("tiny", "base")), device="cpu") as url:
+        demo = Demo(page, url)
+        assert "Cloning" in page.driver.page_source
+        demo.press("speak")
+        demo.wait_for("failed")
+        assert demo.measured("state") == "Upload or record a voice first."
+        page.driver.find_element("css selector", "input[type=file]").send_keys(str(recording))
+        demo.write("Hi.")
+        wait_until(lambda: spoken(demo))
+
+
+def spoken(demo: Demo) -> bool:
+    """Whether a press of the button led to speech; the upload may still be under way."""
+    demo.press("speak")
+    demo.wait_for("finished", "failed", "broken")
+    return demo.state() == "finished"
+
+
+@contextmanager
+def speaking(source: str, **model: Any) -> Generator[str, None, None]:
+    """Run a server that wants a key, and a demonstration that has it; yield the latter's URL."""
+    settings = Settings(
+        model=ModelSettings(source=source, **model), server=ServerSettings(api_keys=(API_KEY,))
+    )
+    with start_server(settings) as running:
+        wait_until(lambda: running.state.is_ready)
+        with running_demo(running.base_url, API_KEY) as url:
+            yield url
