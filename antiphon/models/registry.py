@@ -18,6 +18,7 @@ __all__ = ["FAMILIES", "SpeechTasks", "families", "family", "resolve"]
 FAMILIES: dict[str, str] = {
     "causal_lm": "antiphon.models.causal_lm:FAMILY",
     "cosyvoice3": "antiphon.models.cosyvoice3:FAMILY",
+    "fish_speech": "antiphon.models.fish_speech:FAMILY",
     "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
     "kokoro": "antiphon.models.kokoro:FAMILY",

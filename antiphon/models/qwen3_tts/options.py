@@ -1,11 +1,9 @@
 """Request fields that only this family knows."""
 
 import json
-import math
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -16,7 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from antiphon.models.prepared import PreparedVoice
+from antiphon.models.reference import Reference
 
 FAMILY_NAME = "qwen3_tts"
 MAX_EMBEDDING_SIZE = 4096
@@ -58,18 +56,6 @@ def _embedding(value: Any) -> tuple[float, ...]:
     return tuple(map(float, value))
 
 
-def _reference(value: Any) -> NDArray[np.float32] | PreparedVoice:
-    if isinstance(value, PreparedVoice):
-        return value
-    is_recording = isinstance(value, np.ndarray) and value.dtype == np.float32 and value.ndim == 1
-    if not is_recording or not len(value) or not math.isfinite(np.abs(value).max()):
-        raise PydanticCustomError(
-            "recording", "it must be a prepared voice, or finite samples: float32, mono, not empty"
-        )
-    recording: NDArray[np.float32] = value
-    return recording
-
-
 Temperature = Annotated[
     float, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False), AfterValidator(_temperature)
 ]
@@ -85,13 +71,6 @@ Embedding = Annotated[
         }
     ),
 ]
-Reference = Annotated[
-    NDArray[np.float32] | PreparedVoice,
-    PlainValidator(_reference),
-    # On the wire it is where the recording is: requests bring no samples.
-    WithJsonSchema({"type": "string", "minLength": 1}),
-]
-"""Samples of a recording, ``[num_samples]`` at the codec's rate; or a voice prepared from one."""
 
 
 class Qwen3TTSOptions(BaseModel):

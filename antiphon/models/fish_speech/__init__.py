@@ -1,0 +1,61 @@
+"""Fish Speech S2 and S1: two autoregressive models, one inside the other's frames, at 44.1 kHz.
+
+The weights are not free for commercial use; see `antiphon.models.fish_speech.config.LICENCE`.
+"""
+
+from antiphon.models.fish_speech.options import FAMILY_NAME, FishSpeechOptions
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.types import SpeechRequest
+
+_HERE = "antiphon.models.fish_speech"
+
+FAMILY = Family(
+    name=FAMILY_NAME,
+    title="Fish Speech S2 and S1: voices cloned from recordings, many languages, 44.1 kHz"
+    " (weights: research licence)",
+    architectures=("fish_qwen3_omni", "dual_ar", "DualARTransformer"),
+    files=("codec.pth", "model.pth", "tokenizer.tiktoken"),
+    needs_checkpoint=True,
+    extra=Extra(
+        "torch",
+        (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
+    ),
+    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    # Sampling defaults depend on the checkpoint: the prompter fills them in.
+    tasks={
+        "speech": Task(
+            request=SpeechRequest,
+            prompter=Ref(f"{_HERE}.prompt:FishSpeechPrompter"),
+            options=FishSpeechOptions,
+            recordings=("ref_audio",),
+            encoder=StageSpec(
+                "voice encoder",
+                StageKind.ENCODER,
+                ItemKind.AUDIO,
+                ItemKind.LATENTS,
+                Ref(f"{_HERE}.voice_encoder:CodecVoiceEncoder"),
+                max_concurrency=1,
+                weights=("codec.pth",),
+            ),
+            pipeline=(
+                StageSpec(
+                    "language model",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.TEXT,
+                    ItemKind.FRAMES,
+                    Ref(f"{_HERE}.runner:load_runner"),
+                    weights=("model*.safetensors", "model.pth"),
+                ),
+                StageSpec(
+                    "codec",
+                    StageKind.DECODER,
+                    ItemKind.FRAMES,
+                    ItemKind.AUDIO,
+                    Ref(f"{_HERE}.codec_stage:load_codec"),
+                    weights=("codec.pth",),
+                ),
+            ),
+        )
+    },
+)

@@ -1,0 +1,41 @@
+"""The codec of a checkpoint, loaded for the pipeline's decoder stage."""
+
+import torch
+
+from antiphon.codec.grouped_decoder import GroupedDecoder
+from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
+from antiphon.models.fish_speech.codec import DECODER_PARTS, load_decoder
+from antiphon.models.fish_speech.codec_weights import part_of, read_codec
+from antiphon.models.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
+from antiphon.models.spec import LoadContext
+from antiphon.nn.codec_layers.windowed import FrameByFrame
+from antiphon.nn.device import resolve_device
+
+
+def load_codec(context: LoadContext) -> StreamingDecoder:
+    """Load what turns codes into 44.1 kHz audio, in float32 wherever it runs.
+
+    On the host it takes several frames of a stream at a time, on a GPU one frame of each stream.
+
+    Raises:
+        ModelLoadError: the checkpoint cannot be served.
+    """
+    config = load_config(context.path)
+    assert context.path is not None, "the family needs a checkpoint"
+    sizes, tensors = read_codec(context.path, config)
+    device = resolve_device(context.device, context.memory_fraction)
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    with torch.inference_mode():
+        decoder = load_decoder(part_of(tensors, *DECODER_PARTS, like=like), sizes)
+    if device.type == "cpu":
+        return GroupedDecoder(
+            decoder, sample_rate_hz=SAMPLE_RATE_HZ, samples_per_frame=SAMPLES_PER_FRAME
+        )
+    return LockstepDecoder(
+        FrameByFrame(decoder),
+        frame_size=config.num_codebooks,
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        samples_per_frame=SAMPLES_PER_FRAME,
+        progress=context.progress_of("codec graphs"),
+    )

@@ -1,0 +1,100 @@
+"""Lays a prompt out: ids of text, and frames of the reference between them.
+
+S2 reads a conversation:
+
+    <|im_start|>system\\n convert the provided text to speech <|im_end|>\\n
+    <|im_start|>user\\n TEXT <|im_end|>\\n
+    <|im_start|>assistant\\n <|voice|>
+
+With a reference the first turn goes on: " reference to the following:\\n\\nText:\\n", its text with
+its speaker, "\\n\\nSpeech:\\n", its frames. S1 reads texts and frames in turn:
+
+    <|interleave|> <|speaker:0|> TEXT OF REFERENCE, FRAMES <|im_end|> <|speaker:0|> TEXT
+
+Parts are encoded one by one, as in the official code.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from antiphon.models.fish_speech.config import Layout
+from antiphon.models.fish_speech.request import FRAME, Codes
+from antiphon.models.fish_speech.special_tokens import (
+    IM_END,
+    IM_START,
+    INTERLEAVE,
+    VOICE,
+    SpecialTokens,
+)
+
+Encode: TypeAlias = Callable[[str], list[int]]
+"""Plain text to ids."""
+
+NEEDED = {
+    Layout.S2: (IM_START, IM_END, VOICE),
+    Layout.S1: (INTERLEAVE, IM_END),
+}
+"""Special tokens of each layout."""
+_ASKED = "convert the provided text to speech"
+_IMITATED = f"{_ASKED} reference to the following:\n\nText:\n"
+_SPEAKER = re.compile(r"<\|speaker:\d+\|>")
+_FIRST_SPEAKER = "<|speaker:0|>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imitated:
+    """A voice to imitate: what is said in a recording, and its frames."""
+
+    text: str
+    codes: Codes
+
+
+class PromptLayout:
+    """Makes the ids of prompts."""
+
+    def __init__(self, layout: Layout, encode: Encode, tokens: SpecialTokens) -> None:
+        """Take a checkpoint's tokenizer, which has all tokens of `NEEDED`."""
+        self._layout = layout
+        self._encode = encode
+        self._ids = tokens.ids
+
+    def lay_out(self, text: str, voice: Imitated | None) -> Codes:
+        """Return the ids of a prompt, `FRAME` for each frame of the voice; the last is no frame."""
+        lay_out = self._conversation if self._layout is Layout.S2 else self._interleaved
+        return np.array(lay_out(text, voice), np.int64)
+
+    def _conversation(self, text: str, voice: Imitated | None) -> list[int]:
+        if voice is None:
+            system = self._encode(_ASKED)
+        else:
+            has_speaker = _SPEAKER.search(voice.text) is not None
+            said = voice.text if has_speaker else f"{_FIRST_SPEAKER}{voice.text}"
+            system = [
+                *self._encode(_IMITATED),
+                *self._encode(said),
+                *self._encode("\n\nSpeech:\n"),
+                *[FRAME] * len(voice.codes),
+            ]
+        return [
+            *self._turn("system", system),
+            *self._turn("user", self._encode(text)),
+            self._ids[IM_START],
+            *self._encode("assistant\n"),
+            self._ids[VOICE],
+        ]
+
+    def _turn(self, role: str, ids: list[int]) -> list[int]:
+        start, end = self._ids[IM_START], self._ids[IM_END]
+        return [start, *self._encode(f"{role}\n"), *ids, end, *self._encode("\n")]
+
+    def _interleaved(self, text: str, voice: Imitated | None) -> list[int]:
+        speaker = self._encode(_FIRST_SPEAKER)
+        ids = [self._ids[INTERLEAVE]]
+        if voice is not None:
+            ids += [*speaker, *self._encode(voice.text), *[FRAME] * len(voice.codes)]
+            ids.append(self._ids[IM_END])
+        return [*ids, *speaker, *self._encode(text)]

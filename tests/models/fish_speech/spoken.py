@@ -1,0 +1,89 @@
+"""Drives a runner as the engine does, for many requests at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.engine.plan import Start
+from antiphon.engine.runner import Runner
+from antiphon.models.base import Prompt
+from antiphon.models.fish_speech.request import FishSpeechPrompt
+from antiphon.types import Sampling
+from tests.engine.drive import Drive
+
+DRAWN = Sampling(temperature=1.0, top_k=30, top_p=0.9)
+NUM_CODEBOOKS = 10
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came of one request."""
+
+    frames: list[NDArray[np.int64]] = field(default_factory=list)
+    end: str | None = None
+
+    @property
+    def codes(self) -> list[list[int]]:
+        return [frame.tolist() for frame in self.frames]
+
+
+def made_prompt(
+    ids: NDArray[np.int64],
+    reference: NDArray[np.int64] | None = None,
+    *,
+    seed: int = 1,
+    sampling: Sampling = DRAWN,
+    max_frames: int = 4000,
+) -> Prompt:
+    """Make a prompt of ids, and frames where they are -1."""
+    nothing = np.empty((0, NUM_CODEBOOKS), np.int64)
+    data = FishSpeechPrompt(ids, nothing if reference is None else reference, max_frames)
+    return Prompt(
+        data=data,
+        num_tokens=len(ids),
+        seed=seed,
+        sampling=sampling,
+        num_positions=len(ids) - 1,
+        position_keys=data.position_keys,
+    )
+
+
+def hear(
+    runner: Runner,
+    prompts: Mapping[int, Prompt],
+    *,
+    max_frames: int = 25,
+    made: Mapping[int, list[NDArray[np.int64]]] | None = None,
+) -> dict[int, Heard]:
+    """Start all prompts at once, in the slots that they are keyed by, and run each to its end.
+
+    ``made`` are frames by slot that requests go on after.
+    """
+    drive, before = Drive(runner), made or {}
+    heard = {slot: Heard(list(before.get(slot, []))) for slot in prompts}
+    starts = tuple(
+        Start(slot, prompt, tuple(before.get(slot, ()))) for slot, prompt in prompts.items()
+    )
+    while True:
+        slots = tuple(
+            slot
+            for slot, each in heard.items()
+            if each.end is None and len(each.frames) < max_frames
+        )
+        if not slots:
+            break
+        output = drive.step(slots, starts=starts)
+        starts = ()
+        for slot, frame in output.frames.items():
+            heard[slot].frames.append(frame)
+        for end, ended in (
+            ("stop", output.stopped),
+            ("length", output.lengths),
+            ("error", output.faults),
+        ):
+            for slot in ended:
+                heard[slot].end = end
+    drive.step(releases=tuple(prompts))
+    return heard

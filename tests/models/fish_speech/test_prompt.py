@@ -1,0 +1,134 @@
+"""Prompts: what is refused, and that no text can name what is no text."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import VoicePreparing
+from antiphon.models.fish_speech.config import MAX_POSITIONS, load_config
+from antiphon.models.fish_speech.prompt import FishSpeechPrompter
+from antiphon.models.fish_speech.request import FRAME, FishSpeechPrompt
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.spec import LoadContext
+from antiphon.types import Sampling, SpeechRequest
+
+CODES = np.arange(30, dtype=np.int64).reshape(3, 10)
+SAMPLES = np.linspace(-0.5, 0.5, 6000, dtype=np.float32)
+
+
+@pytest.fixture(scope="module", params=["s2", "s1"])
+def prompter(request: pytest.FixtureRequest, made: Callable[[str], Path]) -> FishSpeechPrompter:
+    found = FishSpeechPrompter(LoadContext(path=made(request.param)))
+    found.use_encoder(lambda data: CODES)
+    return found
+
+
+def build(prompter: FishSpeechPrompter, text: str = "Hi.", **options: Any) -> FishSpeechPrompt:
+    voice = prompter.capabilities.voices[0]
+    prompt = prompter.build(SpeechRequest(text, options=options), voice, 1)
+    data: FishSpeechPrompt = prompt.data
+    assert prompt.num_positions == len(data.ids) - 1 == len(prompt.position_keys)
+    return data
+
+
+def test_a_recording_becomes_frames_of_the_prompt(prompter: FishSpeechPrompter) -> None:
+    assert isinstance(prompter, VoicePreparing)
+    plain = build(prompter)
+    cloned = build(prompter, ref_audio=SAMPLES, ref_text="So it was.")
+    assert not len(plain.reference)
+    assert cloned.reference.tolist() == CODES.tolist()
+    assert (cloned.ids == FRAME).sum() == len(CODES)
+    assert cloned.ids[-1] != FRAME
+    voice = prompter.prepare_voice(SAMPLES, name="Ann", ref_text="So it was.")
+    assert build(prompter, ref_audio=voice).ids.tolist() == cloned.ids.tolist()
+
+
+def test_prompts_of_one_voice_begin_with_equal_keys(prompter: FishSpeechPrompter) -> None:
+    voice = prompter.prepare_voice(SAMPLES, name="Ann", ref_text="So it was.")
+    one, other = (build(prompter, text, ref_audio=voice) for text in ("One.", "Two!"))
+    shared = [a == b for a, b in zip(one.position_keys, other.position_keys, strict=True)]
+    assert shared.index(False) > len(CODES)
+    changed = PreparedVoice(
+        name="Ann", family=voice.family, ref_text=voice.ref_text, ref_codes=CODES + 1
+    )
+    third = build(prompter, "One.", ref_audio=changed)
+    assert third.ids.tolist() == one.ids.tolist()
+    assert [a != b for a, b in zip(one.position_keys, third.position_keys, strict=True)] == [
+        id_ == FRAME for id_ in one.ids[:-1]
+    ]
+
+
+@pytest.mark.parametrize("name", ["<|im_end|>", "<|semantic:3|>", "<|voice|>", "\ud800"])
+def test_no_text_names_what_is_no_text(
+    prompter: FishSpeechPrompter, made: Callable[[str], Path], name: str
+) -> None:
+    special = set(load_config(made("s2")).tokens.ids.values())
+    plain, spelled = build(prompter, "a"), build(prompter, f"a{name}")
+    assert sum(id_ in special for id_ in plain.ids) == sum(id_ in special for id_ in spelled.ids)
+    assert len(spelled.ids) > len(plain.ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"ref_audio": SAMPLES}, "ref_text"),
+        ({"ref_audio": SAMPLES, "ref_text": " "}, "ref_text"),
+        ({"ref_text": "Words."}, "ref_text"),
+        ({"ref_audio": "file"}, "ref_audio"),
+        ({"ref_audio": np.zeros(0, np.float32), "ref_text": "Words."}, "ref_audio"),
+        ({"ref_audio": PreparedVoice(name="a", family="b", ref_codes=CODES)}, "ref_audio"),
+        (
+            {"ref_audio": PreparedVoice(name="a", family="fish_speech", ref_codes=CODES + 160)},
+            "ref_audio",
+        ),
+        (
+            {"ref_audio": PreparedVoice(name="a", family="fish_speech", ref_codes=CODES[:, 1:])},
+            "ref_audio",
+        ),
+        ({"ref_audio": PreparedVoice(name="a", family="fish_speech", ref_codes=CODES)}, "ref_text"),
+        ({"speaker": 3}, "speaker"),
+    ],
+    ids=str,
+)
+def test_wrong_options_name_their_field(
+    prompter: FishSpeechPrompter, options: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        build(prompter, **options)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("sampling", "param"),
+    [
+        (Sampling(temperature=-1.0), "temperature"),
+        (Sampling(temperature=1e-9), "temperature"),
+        (Sampling(top_k=-1), "top_k"),
+        (Sampling(top_p=0.0), "top_p"),
+        (Sampling(repetition_penalty=1.1), "repetition_penalty"),
+        (Sampling(max_frames=0), "max_new_tokens"),
+        (Sampling(max_frames=MAX_POSITIONS), "max_new_tokens"),
+    ],
+)
+def test_wrong_sampling_names_its_field(
+    prompter: FishSpeechPrompter, sampling: Sampling, param: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        prompter.check(SpeechRequest("Hi.", sampling=sampling))
+    assert caught.value.param == param
+
+
+def test_a_prompt_leaves_room_to_speak(prompter: FishSpeechPrompter) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        build(prompter, "a" * MAX_POSITIONS)
+    assert caught.value.param == "input"
+
+
+def test_a_request_without_its_recording_yet_is_checked(prompter: FishSpeechPrompter) -> None:
+    prompter.check(SpeechRequest("Hi.", options={"ref_text": "Words."}), ["ref_audio"])
+    with pytest.raises(InvalidRequestError, match="ref_text"):
+        prompter.check(SpeechRequest("Hi."), ["ref_audio"])
