@@ -60,8 +60,6 @@ def test_it_is_heard_before_it_is_written_and_word_for_word(server: RunningServe
                 choices = json.loads(line.removeprefix("data: "))["choices"]
                 told += [each["delta"]["audio"] for each in choices if "audio" in each["delta"]]
     transcript = "".join(each.get("transcript", "") for each in told)
-        name: [n for n, each in enumerate(told) if name in each] for name in told[-2] | told[1]
-    }
     first_audio = next(n for n, each in enumerate(told) if "data" in each)
     last_text = max(n for n, each in enumerate(told) if "transcript" in each)
     assert first_audio < last_text
