@@ -46,12 +46,14 @@ class RandomTensor:
         std: standard deviation; 0 makes every value the mean.
         mean: of the values.
         row_gains: factors for single rows of the first axis.
+        row_means: added to single rows of the first axis, after their factors.
     """
 
     shape: tuple[int, ...]
     std: float
     mean: float = 0.0
     row_gains: Mapping[int, float] = field(default_factory=dict)
+    row_means: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def num_values(self) -> int:
@@ -129,15 +131,21 @@ def random_values(name: str, tensor: RandomTensor, seed: int) -> Iterator[NDArra
         # The upper 24 bits, as a multiple of 2**-23 in [-1, 1): exact in float32.
         unit = (words >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
         values = unit * half_width + np.float32(tensor.mean)
-        _apply_row_gains(values, start, tensor)
+        _apply_rows(values, start, tensor)
         yield values
 
 
-def _apply_row_gains(values: NDArray[np.float32], start: int, tensor: RandomTensor) -> None:
-    for row, gain in tensor.row_gains.items():
-        width = tensor.num_values // tensor.shape[0]
+def _apply_rows(values: NDArray[np.float32], start: int, tensor: RandomTensor) -> None:
+    width = tensor.num_values // tensor.shape[0]
+
+    def values_of(row: int) -> NDArray[np.float32]:
         first = row * width - start
-        values[max(first, 0) : max(first + width, 0)] *= np.float32(gain)
+        return values[max(first, 0) : max(first + width, 0)]
+
+    for row, gain in tensor.row_gains.items():
+        values_of(row)[:] *= np.float32(gain)
+    for row, mean in tensor.row_means.items():
+        values_of(row)[:] += np.float32(mean)
 
 
 def _encode(values: NDArray[np.float32], dtype: Dtype) -> bytes:

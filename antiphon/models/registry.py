@@ -22,6 +22,7 @@ FAMILIES: dict[str, str] = {
     "glm_image": "antiphon.models.glm_image:FAMILY",
     "hibari": "antiphon.models.hibari:FAMILY",
     "kokoro": "antiphon.models.kokoro:FAMILY",
+    "mimo_audio": "antiphon.models.mimo_audio:FAMILY",
     "moss_tts_nano": "antiphon.models.moss_tts_nano:FAMILY",
     "ovis_image": "antiphon.models.ovis_image:FAMILY",
     "piper": "antiphon.models.piper:FAMILY",

@@ -1,0 +1,53 @@
+"""MiMo-Audio 7B in native PyTorch: a language model over groups of 160 ms, and its tokenizer.
+
+The weights are under the MIT licence, the official code under Apache-2.0. The audio tokenizer is a
+repository of its own, see `antiphon.models.mimo_audio.tokenizer_path`.
+"""
+
+from antiphon.models.mimo_audio.options import MiMoAudioOptions
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.types import Sampling, SpeechRequest
+
+_HERE = "antiphon.models.mimo_audio"
+
+FAMILY = Family(
+    name="mimo_audio",
+    title="MiMo-Audio 7B: spoken in the style that instructions describe",
+    architectures=("MiMoAudioModel", "MiMoAudioForCausalLM"),
+    needs_checkpoint=True,
+    extra=Extra(
+        "torch",
+        (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
+    ),
+    inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    tasks={
+        "speech": Task(
+            request=SpeechRequest,
+            prompter=Ref(f"{_HERE}.prompt:MiMoAudioPrompter"),
+            options=MiMoAudioOptions,
+            pipeline=(
+                StageSpec(
+                    "language model",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.TEXT,
+                    ItemKind.FRAMES,
+                    Ref(f"{_HERE}.runner:load_runner"),
+                    weights=("*.safetensors",),
+                ),
+                StageSpec(
+                    "codec",
+                    StageKind.DECODER,
+                    ItemKind.FRAMES,
+                    ItemKind.AUDIO,
+                    Ref(f"{_HERE}.codec_stage:load_codec"),
+                    weights=("MiMo-Audio-Tokenizer/*.safetensors",),
+                ),
+            ),
+            # Those of the official program.
+            sampling=Sampling(
+                temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=1500
+            ),
+        )
+    },
+)

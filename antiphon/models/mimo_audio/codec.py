@@ -1,0 +1,271 @@
+"""The tokenizer's decoder as a stream: a group of codes in, as much audio out, a while later.
+
+Codes are summed up, stretched to 50 Hz, and go through causal layers; a transposed convolution
+makes a mel spectrogram of 100 Hz, layers that look ahead make spectra of it, and windows of
+samples are added up. See `antiphon.models.mimo_audio.codec_layers` for how a stream goes through.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.models.mimo_audio.codec_layers import Span, StreamingStack, TimeNorm, layer_norm
+from antiphon.models.mimo_audio.config import AudioTokenizerConfig
+from antiphon.nn.codec_layers.transformer import LayerNorm
+from antiphon.nn.layers import Linear, Weights
+
+_MAX_MAGNITUDE = 1e2
+
+
+@dataclass(frozen=True, slots=True)
+class CodecState:
+    """What all slots keep; updated in place.
+
+    Attributes:
+        ticks: passes of each slot that counted, int64 ``[num_slots]``.
+        num_groups: groups of audio among them, likewise.
+        sums: of both norms; zeros mean a fresh stream, as in the fields above.
+    """
+
+    ticks: Tensor
+    num_groups: Tensor
+    sums: tuple[Tensor, ...]
+    lines: tuple[Tensor, ...]
+    decoder: tuple[Tensor, ...]
+    last: Tensor
+    vocoder: tuple[Tensor, ...]
+    windows: Tensor
+
+    def reset(self, slot: int) -> None:
+        """Make a slot that of a fresh stream: what else it holds is out of sight then."""
+        for tensor in (self.ticks, self.num_groups, *self.sums):
+            tensor[slot].zero_()
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Spectra to samples: windows that overlap, divided by the sum of their squares.
+
+    Attributes:
+        basis: spectrum (real parts, then imaginary ones) to windowed samples.
+        squares: of the window, ``[num_hops, hop]``.
+    """
+
+    basis: Tensor
+    squares: Tensor
+    hop: int
+
+    @classmethod
+    def of(cls, window: Tensor, hop: int) -> "Overlap":
+        """Take the window, ``[fft_size]``."""
+        size = len(window)
+        number = torch.arange(size // 2 + 1, dtype=torch.float64)[:, None]
+        angles = 2 * math.pi / size * (number * torch.arange(size, dtype=torch.float64) % size)
+        share = torch.full((size // 2 + 1, 1), 2.0 / size, dtype=torch.float64)
+        share[0] = share[-1] = 1.0 / size
+        waves = torch.cat((share * angles.cos(), -share * angles.sin()))
+        basis = (waves * window.double().cpu()).to(window)
+        return cls(basis, window.square().view(-1, hop), hop)
+
+    @property
+    def num_hops(self) -> int:
+        """Hops of a window."""
+        return len(self.squares)
+
+    @property
+    def padding(self) -> int:
+        """Samples before the first one that is heard."""
+        return (self.num_hops - 1) * self.hop // 2
+
+    def windows(self, logits: Tensor) -> Tensor:
+        """Return windowed samples, ``[n, fft_size]``, of ``[n, fft_size + 2]``."""
+        magnitude, phase = logits.chunk(2, dim=1)
+        magnitude = magnitude.exp().clamp(max=_MAX_MAGNITUDE)
+        return torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=1) @ self.basis
+
+    def added(self, windows: Tensor, is_valid: Tensor) -> Tensor:
+        """Return samples of the hops that all windows are there of.
+
+        Args:
+            windows: ``[num_hops - 1 + n, fft_size]``.
+            is_valid: of each, bool; others are not of the stream.
+
+        Returns:
+            ``[n * hop]``.
+        """
+        count = len(windows) - self.num_hops + 1
+        parts = windows.view(len(windows), self.num_hops, self.hop)
+        total, weight = parts.new_zeros(2, count, self.hop)
+        for hop in range(self.num_hops):
+            first = self.num_hops - 1 - hop
+            valid = is_valid[first : first + count, None]
+            total = total + torch.where(valid, parts[first : first + count, hop], 0.0)
+            weight = weight + torch.where(valid, self.squares[hop], 0.0)
+        return torch.where(weight > 1e-11, total / weight.clamp(min=1e-11), 0.0).flatten()
+
+
+@dataclass(frozen=True, slots=True)
+class AudioDecoder:
+    """All that turns codes into samples."""
+
+    config: AudioTokenizerConfig
+    table: Tensor
+    offsets: Tensor
+    sizes: Tensor
+    stretch: Linear | None
+    stretch_norm: TimeNorm | None
+    decoder: StreamingStack
+    norm: LayerNorm
+    mel_weight: Tensor
+    mel_bias: Tensor
+    mel_norm: TimeNorm
+    embedding: Linear
+    vocoder: StreamingStack
+    vocoder_norm: LayerNorm
+    head: Linear
+    overlap: Overlap
+
+    @classmethod
+    def of(cls, weights: Weights, config: AudioTokenizerConfig) -> "AudioDecoder":
+        """Take the decoder out of a tokenizer's tensors, float32 and on one device."""
+        sizes = torch.tensor(config.code_sizes[: config.num_codes_used])
+        tables = [
+            weights[f"encoder.quantizer.vq.layers.{index}._codebook.embed"]
+            for index in range(config.num_codes_used)
+        ]
+        device = tables[0].device
+        stretch = stretch_norm = None
+        if config.pooling != 1:
+            conv = weights["decoder.dconv1.conv.weight"].permute(2, 1, 0)
+            bias = weights["decoder.dconv1.conv.bias"].repeat(config.pooling)
+            stretch = Linear(conv.flatten(0, 1).contiguous(), bias)
+            stretch_norm = TimeNorm.of(weights, "decoder.dconv1.norm", config.norm_groups)
+        return cls(
+            config=config,
+            table=torch.cat(tables),
+            offsets=(sizes.cumsum(0) - sizes).to(device),
+            sizes=sizes.to(device),
+            stretch=stretch,
+            stretch_norm=stretch_norm,
+            decoder=StreamingStack.of(weights, "decoder", config.decoder, config.group_positions),
+            norm=layer_norm(weights, "decoder.layer_norm"),
+            mel_weight=weights["decoder.dconv2.conv.weight"],
+            mel_bias=weights["decoder.dconv2.conv.bias"],
+            mel_norm=TimeNorm.of(weights, "decoder.dconv2.norm", config.norm_groups),
+            embedding=Linear.of(weights, "decoder.vocoder.embeddings"),
+            vocoder=StreamingStack.of(
+                weights, "decoder.vocoder", config.vocoder, config.group_mels
+            ),
+            vocoder_norm=layer_norm(weights, "decoder.vocoder.layer_norm"),
+            head=Linear.of(weights, "decoder.vocoder.head.out"),
+            overlap=Overlap.of(weights["decoder.vocoder.head.istft.window"], config.hop_samples),
+        )
+
+    @property
+    def num_late_ticks(self) -> int:
+        """Passes after a stream's last group until all of it has been heard."""
+        groups = self.mel_norm.num_ahead
+        groups += 0 if self.stretch_norm is None else self.stretch_norm.num_ahead
+        num_mels = self.vocoder.delay + -(-self.overlap.padding // self.config.hop_samples)
+        return groups + -(-num_mels // self.config.group_mels)
+
+    def open(self, num_slots: int) -> CodecState:
+        """Return the state of fresh streams."""
+        config, like = self.config, self.table
+        counts = torch.zeros(2, num_slots, dtype=torch.int64, device=like.device)
+        norms = [self.mel_norm.open(num_slots, config.group_mels)]
+        if self.stretch_norm is not None:
+            norms.insert(0, self.stretch_norm.open(num_slots, config.group_positions))
+        num_windows = self.overlap.num_hops - 1 + config.group_mels
+        return CodecState(
+            ticks=counts[0],
+            num_groups=counts[1],
+            sums=tuple(sums for sums, _ in norms),
+            lines=tuple(line for _, line in norms),
+            decoder=self.decoder.open(num_slots),
+            last=like.new_zeros(num_slots, 2, self._num_before, like.shape[1]),
+            vocoder=self.vocoder.open(num_slots),
+            windows=like.new_zeros(num_slots, num_windows, config.fft_size),
+        )
+
+    def tick(self, codes: Tensor, state: CodecState, slot: Tensor, flags: Tensor) -> Tensor:
+        """Take in a group of a slot, and return what of its audio that makes certain.
+
+        Args:
+            codes: int64 ``[group_frames, num_codes_used]``; any numbers, if the group is none.
+            state: updated in place.
+            slot: int64 ``[1]``.
+            flags: bool ``[2]``: whether there is a group; whether the stream has ended.
+
+        Returns:
+            float32 ``[samples_per_group + 2]``: samples, the last two numbers being the first of
+            them that is heard and the one after the last.
+        """
+        is_group, is_end = flags[:1], flags[1:]
+        tick, counts = state.ticks[slot], is_group | is_end
+        state.num_groups[slot] += is_group
+        num_groups = state.num_groups[slot]
+        group, states = tick, self._embedded(codes)
+        if self.stretch is not None and self.stretch_norm is not None:
+            states = self.stretch(states).view(-1, states.shape[1])
+            kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
+            states = self.stretch_norm(states, (slot, group), kept, (is_group, nothing))
+            group = group - self.stretch_norm.num_ahead
+        mels = self._mels(states, group, num_groups, (slot, state, counts, is_end))
+        group = group - self.mel_norm.num_ahead
+        count = self.config.group_mels
+        span = Span(slot, group * count, num_groups * count)
+        states = self.vocoder(self.embedding(mels), span, state.vocoder)
+        span = span.moved(self.vocoder.delay)
+        heard = self._samples(states, span, state.windows)
+        state.ticks[slot] += counts
+        return torch.where(counts, heard, 0.0)
+
+    @property
+    def _num_before(self) -> int:
+        """Positions before a group that its mel spectrogram depends on."""
+        stride = self.config.decoder_stride
+        return max(0, -(-(self.config.decoder_kernel_size - stride) // stride))
+
+    def _embedded(self, codes: Tensor) -> Tensor:
+        known = torch.minimum(codes, self.sizes - 1)  # text has the empty code, which has no vector
+        return F.embedding(known + self.offsets, self.table).sum(1)
+
+    def _mels(
+        self,
+        states: Tensor,
+        group: Tensor,
+        num_groups: Tensor,
+        pass_: tuple[Tensor, CodecState, Tensor, Tensor],
+    ) -> Tensor:
+        """Return the mel spectrogram of an earlier group, normed."""
+        slot, state, counts, is_end = pass_
+        config, count = self.config, self.config.group_positions
+        span = Span(slot, group * count, num_groups * count)
+        states = self.norm(self.decoder(states, span, state.decoder))
+        num_before, stride = self._num_before, config.decoder_stride
+        if num_before:
+            before = state.last[slot, (group - 1) % 2][0]
+            state.last[slot, group % 2] = states[None, -num_before:]
+            states = torch.cat((torch.where(group > 0, before, 0.0), states))
+        made = F.conv_transpose1d(states.T[None], self.mel_weight, self.mel_bias, stride)[0].T
+        is_valid = counts & (group >= 0) & (group < num_groups)
+        is_last = is_valid & is_end & (group == num_groups - 1)
+        kept = (state.sums[-1], state.lines[-1])
+        made = made[num_before * stride :]
+        return self.mel_norm(made, (slot, group), kept, (is_valid, is_last))
+
+    def _samples(self, states: Tensor, span: Span, kept: Tensor) -> Tensor:
+        overlap, count = self.overlap, self.config.group_mels
+        num_kept, num_before = kept.shape[1], overlap.num_hops - 1
+        windows = overlap.windows(self.head(self.vocoder_norm(states)))
+        kept[span.slot, span.positions(count) % num_kept] = windows
+        positions = span.positions(num_kept) - num_before
+        is_valid = (positions >= 0) & (positions < span.end)
+        heard = overlap.added(kept[span.slot, positions % num_kept], is_valid)
+        first = span.start * overlap.hop - overlap.padding
+        bounds = torch.cat((-first, span.end * overlap.hop - first)).clamp(0, len(heard))
+        return torch.cat((heard, bounds.to(heard.dtype)))

@@ -1,0 +1,249 @@
+"""Layers of the tokenizer's decoder, one group of frames after the other, in one slot at a time.
+
+All that a slot keeps stands in rings, at places that follow from positions: what is computed for
+the same position again is put into the same place. So a group that does not count, since it is
+text, may be computed like any other; the next one overwrites all of it. Which slot, which group
+and where the stream ends are tensors: nothing asks the device, and a graph can hold all of it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.models.mimo_audio.config import NetConfig
+from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
+from antiphon.nn.layers import Linear, Rotation, Weights
+
+_EPSILON = 1e-5  # PyTorch's own, of LayerNorm and GroupNorm
+
+
+def layer_norm(weights: Weights, name: str) -> LayerNorm:
+    """Take the norm ``name``."""
+    return LayerNorm(weights[f"{name}.weight"], weights[f"{name}.bias"], _EPSILON)
+
+
+def frequencies(config: NetConfig, device: torch.device) -> Frequencies:
+    """Return the rotary embedding of a stack of layers."""
+    exponents = torch.arange(0, config.head_dim, 2, device=device).float() / config.head_dim
+    return Frequencies((1.0 / config.rope_theta**exponents).repeat(2))
+
+
+@dataclass(frozen=True, slots=True)
+class NetLayer:
+    """Attention, then GELU feed-forward, each normed before and added to what went in."""
+
+    config: NetConfig
+    attention_norm: LayerNorm
+    query_key_value: Linear
+    output: Linear
+    feed_forward_norm: LayerNorm
+    wide: Linear
+    narrow: Linear
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, config: NetConfig) -> "NetLayer":
+        """Take the layer ``name``."""
+        attention = f"{name}.self_attn"
+        return cls(
+            config=config,
+            attention_norm=layer_norm(weights, f"{name}.self_attn_layer_norm"),
+            query_key_value=Linear.joined(weights, *(f"{attention}.{part}_proj" for part in "qkv")),
+            output=Linear.of(weights, f"{attention}.out_proj"),
+            feed_forward_norm=layer_norm(weights, f"{name}.final_layer_norm"),
+            wide=Linear.of(weights, f"{name}.fc1"),
+            narrow=Linear.of(weights, f"{name}.fc2"),
+        )
+
+    def project(self, states: Tensor, rotation: Rotation) -> Tensor:
+        """Return queries, keys and values, ``[n, 3, num_heads, head_dim]``, rotated."""
+        joined = self.query_key_value(self.attention_norm(states))
+        heads = joined.view(len(states), 3, self.config.num_heads, self.config.head_dim)
+        rotated = rotation(heads[:, :2].flatten(1, 2)).view_as(heads[:, :2])
+        return torch.cat((rotated, heads[:, 2:]), dim=1)
+
+    def attend(self, states: Tensor, queries: Tensor, kept: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the states after the layer.
+
+        Args:
+            states: before it, ``[n, hidden_size]``.
+            queries: of them, ``[n, num_heads, head_dim]``.
+            kept: keys and values, ``[num_keys, 2, num_heads, head_dim]``.
+            mask: keys that each sees, bool ``[n, num_keys]``; ``None``: all.
+        """
+        keys, values = kept.to(queries.dtype).permute(1, 2, 0, 3)
+        seen = F.scaled_dot_product_attention(
+            queries.transpose(0, 1)[None],
+            keys[None],
+            values[None],
+            attn_mask=None if mask is None else mask[None, None],
+        )
+        states = states + self.output(seen[0].transpose(0, 1).flatten(1))
+        return states + self.narrow(F.gelu(self.wide(self.feed_forward_norm(states))))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is computed in one pass.
+
+    Attributes:
+        slot: whose it is, int64 ``[1]``.
+        start: position of the first state, int64 ``[1]``; may be before 0 or after the end.
+        end: positions of the stream, as far as they are known, int64 ``[1]``.
+    """
+
+    slot: Tensor
+    start: Tensor
+    end: Tensor
+
+    def moved(self, num_positions: int) -> "Span":
+        """Return the span of states that come later by so many positions."""
+        return Span(self.slot, self.start - num_positions, self.end)
+
+    def positions(self, count: int) -> Tensor:
+        """Return the first positions, int64 ``[count]``."""
+        return self.start + torch.arange(count, device=self.start.device)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingStack:
+    """Layers that see a bounded number of positions before and after each of theirs.
+
+    A layer's states come as many positions late as it looks ahead: then all is there that they see.
+    """
+
+    layers: tuple[NetLayer, ...]
+    frequencies: Frequencies
+    left: int
+    right: int
+    num_positions: int
+    """Of a pass."""
+
+    @classmethod
+    def of(
+        cls, weights: Weights, name: str, config: NetConfig, num_positions: int
+    ) -> "StreamingStack":
+        """Take the layers below ``name``, for passes of ``num_positions``."""
+        assert config.left is not None, "its window is bounded"
+        assert config.right is not None, "its window is bounded"
+        layers = [
+            NetLayer.of(weights, f"{name}.layers.{index}", config)
+            for index in range(config.num_layers)
+        ]
+        device = layers[0].output.weight.device
+        turned = frequencies(config, device)
+        return cls(tuple(layers), turned, config.left, config.right, num_positions)
+
+    @property
+    def delay(self) -> int:
+        """Positions by which its states are late."""
+        return self.right * len(self.layers)
+
+    def open(self, num_slots: int) -> tuple[Tensor, ...]:
+        """Return rings of keys and values, and of queries and states that wait for them."""
+        like = self.layers[0].output.weight
+        width = like.shape[0]
+        num_heads, head_dim = self.layers[0].config.num_heads, self.layers[0].config.head_dim
+        num_kept, num_waiting = self.left + self.right + self.num_positions, self.right
+        num_waiting = num_waiting + self.num_positions if num_waiting else 0
+        # Half of the memory; what is computed stays in float32.
+        dtype = torch.float16 if like.is_cuda else like.dtype
+        return (
+            like.new_zeros(
+                len(self.layers), num_slots, num_kept, 2, num_heads, head_dim, dtype=dtype
+            ),
+            like.new_zeros(len(self.layers), num_slots, num_waiting, 2, width),
+        )
+
+    def __call__(self, states: Tensor, span: Span, kept: tuple[Tensor, ...]) -> Tensor:
+        """Return states, of positions that are earlier by `delay`.
+
+        Args:
+            states: ``[num_positions, hidden_size]``.
+            span: their place.
+            kept: of `open`; updated in place.
+        """
+        for index, layer in enumerate(self.layers):
+            states = self._layer(layer, states, span, (kept[0][index], kept[1][index]))
+            span = span.moved(self.right)
+        return states
+
+    def _layer(
+        self, layer: NetLayer, states: Tensor, span: Span, kept: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        ring, waiting = kept
+        positions = span.positions(self.num_positions)
+        heads = layer.project(states, self.frequencies.at(positions, states.dtype))
+        queries, num_kept = heads[:, 0], ring.shape[1]
+        ring[span.slot, positions % num_kept] = heads[:, 1:].to(ring.dtype)
+        if self.right:
+            pair = torch.stack((queries.flatten(1), states), dim=1)
+            waiting[span.slot, positions % waiting.shape[1]] = pair
+            positions = positions - self.right
+            pair = waiting[span.slot, positions % waiting.shape[1]]
+            queries, states = pair[:, 0].view_as(queries), pair[:, 1]
+        newest = span.start + self.num_positions - 1
+        held = newest - (newest - torch.arange(num_kept, device=newest.device)) % num_kept
+        distance = held - positions[:, None]
+        mask = (distance >= -self.left) & (distance <= self.right)
+        mask &= (held >= 0) & (held < span.end)
+        mask |= distance == 0  # a position outside the stream sees itself, so that it is a number
+        return layer.attend(states, queries, ring[span.slot][0], mask)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeNorm:
+    """GroupNorm of one group, whose mean and deviation are those of all channels and all time.
+
+    No stream can know them before its end. A group of frames is normed by those of the stream up
+    to ``num_ahead`` groups after it, and comes that much later; speech which is no longer is normed
+    as a whole.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    num_ahead: int
+
+    @classmethod
+    def of(cls, weights: Weights, name: str, num_ahead: int) -> "TimeNorm":
+        """Take the norm ``name``."""
+        return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], num_ahead)
+
+    def open(self, num_slots: int, num_positions: int) -> tuple[Tensor, Tensor]:
+        """Return sums of each slot (values, squares, number), and groups that wait."""
+        sums = self.weight.new_zeros(num_slots, 3, dtype=torch.float64)
+        size = (num_slots, self.num_ahead + 1, num_positions, len(self.weight))
+        return sums, self.weight.new_zeros(size)
+
+    def __call__(
+        self,
+        states: Tensor,
+        place: tuple[Tensor, Tensor],
+        kept: tuple[Tensor, Tensor],
+        counted: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Return the group that came ``num_ahead`` groups before, normed.
+
+        Args:
+            states: of a group, ``[n, channels]``, and perhaps more positions, which only count.
+            place: slot and number of the group, int64 ``[1]`` each.
+            kept: of `open`; updated in place.
+            counted: whether the group counts, and whether what is beyond it does, bool ``[1]``.
+        """
+        (slot, group), (sums, line) = place, kept
+        num_positions = line.shape[2]
+        parts = (states[:num_positions], states[num_positions:])
+        for part, counts in zip(parts, counted, strict=True):
+            wide = part.double()
+            number = wide.new_full((), wide.numel())
+            added = torch.stack((wide.sum(), wide.square().sum(), number))
+            sums[slot] += torch.where(counts[:, None], added, 0.0)
+        total, squares, number = sums[slot][0]
+        number = number.clamp(min=1.0)
+        mean = total / number
+        deviation = (squares / number - mean.square()).clamp(min=0.0) + _EPSILON
+        line[slot, group % line.shape[1]] = states[None, :num_positions]
+        states = line[slot, (group - self.num_ahead) % line.shape[1]][0]
+        normed: Tensor = (states - mean.float()) * deviation.rsqrt().float()
+        return normed * self.weight + self.bias

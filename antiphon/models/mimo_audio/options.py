@@ -1,0 +1,26 @@
+"""Request fields that only this family knows."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_FACTOR = 100.0
+MAX_TOP_K = 2**31 - 1
+
+
+class MiMoAudioOptions(BaseModel):
+    """What a request may say to this family beyond the fields that all families share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    local_temperature: float | None = Field(
+        None,
+        ge=0,
+        le=MAX_FACTOR,
+        allow_inf_nan=False,
+        description="Of the audio's codes; 0 takes the likeliest. Default 0.9.",
+    )
+    local_top_k: int | None = Field(
+        None, ge=0, le=MAX_TOP_K, description="Of the audio's codes; 0, the default, keeps all."
+    )
+    local_top_p: float | None = Field(
+        None, gt=0, le=1, description="Of the audio's codes. Default 0.95."
+    )

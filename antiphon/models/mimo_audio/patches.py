@@ -1,0 +1,208 @@
+"""What turns a group of codes into one input of the language model, and its state into a group.
+
+Both are small transformers over a group. The encoder sees all of its frames at once. The decoder
+runs one step for each frame and as many more as the last channel is delayed: a step makes the code
+of every channel that is due, and reads them, added up, in the next.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.models.mimo_audio.config import MiMoAudioConfig
+from antiphon.nn.attention import FrameAttention, FrameCache
+from antiphon.nn.layers import Linear, Rotation, Weights
+from antiphon.nn.qkv import QKVHeads
+from antiphon.nn.sampler import SamplingRows
+from antiphon.nn.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAttention:
+    """An `antiphon.nn.attention.Attend`: the frames of a group see each other, nothing is kept."""
+
+    is_causal: bool
+
+    def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
+        queries, keys, values = (each.transpose(1, 2) for each in heads(joined, rotation))
+        seen = F.scaled_dot_product_attention(queries, keys, values, is_causal=self.is_causal)
+        return seen.transpose(1, 2).flatten(2)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTables:
+    """Embeddings of codes, those of all channels end to end.
+
+    Attributes:
+        rows: ``[sum of code_sizes, width]``; those of empty codes are zero.
+        offsets: where each channel begins, int64 ``[num_channels]``.
+    """
+
+    rows: Tensor
+    offsets: Tensor
+
+    def frames(self, codes: Tensor) -> Tensor:
+        """Embed frames, ``[..., num_channels]``: the sum over their channels."""
+        parts = F.embedding(codes + self.offsets, self.rows)
+        return parts.sum(-2)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEncoder:
+    """Groups of codes to inputs of the language model."""
+
+    config: MiMoAudioConfig
+    tables: ChannelTables
+    transformer: Transformer
+    narrow: Linear
+
+    @classmethod
+    def of(cls, weights: Weights, config: MiMoAudioConfig) -> "GroupEncoder":
+        """Take the encoder out of a checkpoint's tensors."""
+        tables = []
+        for channel, empty in enumerate(config.empty_codes):
+            table = weights[f"speech_embeddings.{channel}.weight"].clone()
+            table[empty] = 0
+            tables.append(table)
+        sizes = torch.tensor(config.code_sizes)
+        rows = torch.cat(tables)
+        name, frames = "input_local_transformer", config.group_frames
+        return cls(
+            config=config,
+            tables=ChannelTables(rows, (sizes.cumsum(0) - sizes).to(rows.device)),
+            transformer=Transformer.of(weights, name, config.encoder, frames),
+            narrow=Linear.of(weights, "speech_group_downcast"),
+        )
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        """Return inputs, ``[n, width]``, of groups, int64 ``[n, group_frames * num_channels]``."""
+        frames = self.tables.frames(codes.view(len(codes), self.config.group_frames, -1))
+        rotation = self.transformer.rope.between(0, self.config.group_frames)
+        attend = GroupAttention(self.config.is_encoder_causal)
+        return self.narrow(self.transformer(frames, rotation, attend).flatten(1))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDecoder:
+    """States of the language model to groups of codes.
+
+    Attributes:
+        tables: embeddings in the decoder's width.
+        heads: of all channels, end to end.
+        columns: of `heads`, those of each channel, and after them a column that is ruled out, up
+            to the most codes of a channel; int64 ``[num_channels, num_codes]``.
+        forbidden: which of these are no code, or the empty one; bool, likewise.
+    """
+
+    config: MiMoAudioConfig
+    transformer: Transformer
+    begin: Linear
+    tables: ChannelTables
+    heads: Linear
+    columns: Tensor
+    forbidden: Tensor
+
+    @classmethod
+    def of(cls, weights: Weights, config: MiMoAudioConfig) -> "GroupDecoder":
+        """Take the decoder out of a checkpoint's tensors."""
+        channels = range(config.num_channels)
+        rows = torch.cat([weights[f"speech_embeddings.{channel}.weight"] for channel in channels])
+        if "speech_embeddings_to_local.weight" in weights:
+            rows = Linear.of(weights, "speech_embeddings_to_local")(rows)
+        names = [f"local_transformer_lm_heads.{channel}" for channel in channels]
+        sizes, device = torch.tensor(config.code_sizes), rows.device
+        offsets = sizes.cumsum(0) - sizes
+        codes = torch.arange(max(config.code_sizes))[None]
+        forbidden = codes >= sizes[:, None]
+        columns = torch.where(forbidden, 0, codes + offsets[:, None])
+        forbidden |= codes == torch.tensor(config.empty_codes)[:, None]
+        name = "local_transformer"
+        return cls(
+            config=config,
+            transformer=Transformer.of(weights, name, config.decoder, config.decoder.max_positions),
+            begin=Linear.of(weights, "hidden_states_downcast"),
+            tables=ChannelTables(rows, offsets.to(device)),
+            heads=Linear(torch.cat([weights[f"{each}.weight"] for each in names])),
+            columns=columns.to(device),
+            forbidden=forbidden.to(device),
+        )
+
+    @property
+    def num_codes(self) -> int:
+        """Most codes of a channel."""
+        return self.columns.shape[1]
+
+    def new_cache(self, num_rows: int) -> FrameCache:
+        """Return room for the keys and values of a group."""
+        num_positions, like = self.config.decoder.max_positions, self.heads.weight
+        return FrameCache.zeros(self.transformer.kv_shape, num_rows, num_positions, like=like)
+
+    def draw(
+        self, states: Tensor, rows: SamplingRows, noise: Tensor, cache: FrameCache
+    ) -> tuple[Tensor, Tensor]:
+        """Draw groups.
+
+        Args:
+            states: of the language model, ``[num_rows, width]``.
+            rows: sampling parameters.
+            noise: ``[num_rows, group_frames * num_channels, num_codes]``.
+            cache: of `new_cache`, for at least as many rows; what it holds does not matter.
+
+        Returns:
+            Codes, int64, and their scores, f32: ``[num_rows, group_frames * num_channels]``.
+        """
+        config, num_rows = self.config, len(states)
+        size = (num_rows, config.group_frames, config.num_channels)
+        codes = torch.zeros(size, dtype=torch.int64, device=states.device)
+        scores = torch.zeros(size, device=states.device)
+        noise = noise.view(*size, -1)
+        attend = FrameAttention(cache, num_rows)
+        inputs = self.begin(states)[:, None]
+        for step in range(config.decoder.max_positions):
+            rotation = self.transformer.rope.between(step, step + 1)
+            logits = self.transformer.project(inputs, rotation, attend, self.heads)
+            attend.advance(1)
+            due = [
+                (step - delay, channel)
+                for channel, delay in enumerate(config.delays)
+                if 0 <= step - delay < config.group_frames
+            ]
+            inputs = torch.zeros_like(inputs)
+            if not due:
+                continue
+            drawn = self._draw(logits, due, rows, noise)
+            for place, (frame, channel) in enumerate(due):
+                codes[:, frame, channel] = drawn[0][:, place]
+                scores[:, frame, channel] = drawn[1][:, place]
+            channels = [channel for _, channel in due]
+            ids = (
+                drawn[0]
+                + self.tables.offsets[channels[0] : channels[-1] + 1 : 1][
+                    [channel - channels[0] for channel in channels]
+                ]
+            )
+            inputs = F.embedding(ids, self.tables.rows).sum(1, keepdim=True)
+        return codes.flatten(1), scores.flatten(1)
+
+    def _draw(
+        self, logits: Tensor, due: list[tuple[int, int]], rows: SamplingRows, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the codes of some channels, ``[num_rows, len(due)]``, in one go."""
+        num_rows, count = len(logits), len(due)
+        parts = [logits[:, self.columns[channel]] for _, channel in due]
+        forbidden = torch.stack([self.forbidden[channel] for _, channel in due])
+        wide = torch.stack(parts, dim=1).float().masked_fill(forbidden, -torch.inf)
+        drawn_noise = torch.stack([noise[:, frame, channel] for frame, channel in due], dim=1)
+        spread = SamplingRows(
+            temperature=rows.temperature.repeat_interleave(count),
+            top_k=rows.top_k.repeat_interleave(count),
+            top_p=rows.top_p.repeat_interleave(count),
+            repetition_penalty=rows.repetition_penalty.repeat_interleave(count),
+            reach=rows.reach,
+        )
+        backend = self.heads.backend
+        flat = (wide.flatten(0, 1), spread, drawn_noise.flatten(0, 1))
+        codes, scores = backend.sample(*flat)
+        return codes.view(num_rows, count), scores.view(num_rows, count)

@@ -1,0 +1,30 @@
+"""Where the audio tokenizer of a checkpoint is, which is a repository of its own."""
+
+from pathlib import Path
+from typing import Final
+
+from antiphon.errors import ModelLoadError
+
+TOKENIZER_NAME: Final = "MiMo-Audio-Tokenizer"
+
+
+def tokenizer_path(path: Path) -> Path:
+    """Return the directory of the audio tokenizer that belongs to a checkpoint.
+
+    It is looked for within the checkpoint's directory, beside it, and beside it in the hub's cache.
+
+    Raises:
+        ModelLoadError: it is in none of these places; the message says how to get it.
+    """
+    places = [path / TOKENIZER_NAME, path.parent / TOKENIZER_NAME]
+    if path.parent.name == "snapshots":
+        cache = path.parent.parent.parent
+        places += sorted((cache / f"models--XiaomiMiMo--{TOKENIZER_NAME}/snapshots").glob("*"))
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    raise ModelLoadError(
+        f"{path}: MiMo-Audio needs its audio tokenizer, which is a repository of its own:"
+        f" XiaomiMiMo/{TOKENIZER_NAME}. Put it, or a link to it, into {places[0]} or {places[1]};"
+        " in the cache of the hub it is found where it was downloaded."
+    )
