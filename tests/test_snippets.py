@@ -82,7 +82,10 @@ def commands(code: str) -> Iterator[list[str]]:
 
 def compiled(code: str) -> types.CodeType:
     """Compile a page's code, which may await something outside any function."""
-    return compile(code, "a page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code_object: types.CodeType = compile(
+        code, "a page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+    return code_object
 
 
 def test_every_page_says_what_its_code_is() -> None:
