@@ -24,7 +24,7 @@ class VoxCPM2Tokenizer:
     @property
     def size(self) -> int:
         """Ids are below it."""
-        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
