@@ -33,7 +33,7 @@ def test_every_file_has_its_type_and_is_asked_for_again(client: TestClient, name
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["X-Frame-Options"] == "DENY"
     assert response.headers["Cross-Origin-Opener-Policy"] == "same-origin"
-    assert "microphone=()" in response.headers["Permissions-Policy"]
+    assert "microphone=(self)" in response.headers["Permissions-Policy"]
     assert response.headers["Cache-Control"] == "no-cache"
 
 

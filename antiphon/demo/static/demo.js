@@ -1,6 +1,7 @@
 /** What the demonstration's buttons do: speech is asked for, played and measured in the browser. */
 
 import { Api, ServerError } from "./api.js";
+import { dataUri } from "./data-uri.js";
 import { Player } from "./player.js";
 import { StreamedText } from "./streamed-text.js";
 import { Utterance } from "./utterance.js";
@@ -29,7 +30,7 @@ async function speak(wish) {
   try {
     const body = await bodyOf(wish);
     const teller = wish.isStreamed
-      ? new StreamedText(wish.wordsPerS, (text) => (sentText = text))
+      ? new StreamedText(wish.wordsPerS, "", (text) => (sentText = text))
       : api;
     const utterance = new Utterance(/** @type {Api} */ (teller), player, {
       onSamples: () => {},
@@ -58,22 +59,11 @@ async function bodyOf(wish) {
   if (wish.instructions?.trim()) body.instructions = wish.instructions;
   if (wish.reference !== undefined) {
     if (!wish.reference) throw new ServerError("Upload or record a voice first.");
-    body.ref_audio = await dataUri(wish.reference.url);
+    body.ref_audio = await dataUri(await (await fetch(wish.reference.url)).blob());
     if (wish.referenceText?.trim()) body.ref_text = wish.referenceText;
     else body.x_vector_only_mode = true;
   }
   return body;
-}
-
-/** @param {string} url @returns {Promise<string>} */
-async function dataUri(url) {
-  const blob = await (await fetch(url)).blob();
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result));
-    reader.onerror = () => reject(new ServerError("The recording cannot be read."));
-    reader.readAsDataURL(blob);
-  });
 }
 
 function draw() {

@@ -5,6 +5,7 @@
  * @property {string} id
  * @property {string[]} [languages] values of `language`; none if it cannot be chosen
  * @property {boolean} [instructions] whether it follows instructions
+ * @property {boolean} [cloning] whether it speaks as a recording does
  * @property {number} [sample_rate] of its audio
  * @property {Voice[]} [voices] those that come with it
  * @property {string[]} [tasks] what it can make, such as text-to-speech

@@ -7,6 +7,8 @@ import { Filming } from "./filming.js";
 import { Form } from "./form.js";
 import { KeyPanel } from "./key.js";
 import { Player } from "./player.js";
+import { Reference } from "./reference.js";
+import { StreamedText } from "./streamed-text.js";
 import { CodeTabs } from "./tabs.js";
 import { TaskTabs, canMake } from "./tasks.js";
 import { Utterance } from "./utterance.js";
@@ -24,6 +26,7 @@ const STATUS = {
   failed: "Failed",
 };
 const USUAL_RATE_HZ = 24000;
+const WORDS_PER_S = 4;
 
 const speechForm = element("speech-form", HTMLFormElement);
 const stopButton = element("stop", HTMLButtonElement);
@@ -32,6 +35,8 @@ const downloadButton = element("download", HTMLButtonElement);
 const api = new Api();
 const player = new Player();
 const form = new Form({ onModel: loadVoices, onChange: showCode });
+const reference = new Reference({ onChange: showCode, onError: report });
+const wordByWord = element("word-by-word", HTMLInputElement);
 const keyPanel = new KeyPanel(api, loadModels);
 const code = new CodeTabs();
 const tasks = new TaskTabs();
@@ -49,7 +54,7 @@ let download = null;
 let reported = null;
 let isDrawing = false;
 
-function speak() {
+async function speak() {
   utterance?.stop();
   if (chatting.spoken) chatting.stop();
   clearAlert();
@@ -58,7 +63,8 @@ function speak() {
   player.prepare(form.model?.sample_rate ?? USUAL_RATE_HZ);
   waveform.reset();
   peaks = new Peaks(USUAL_RATE_HZ);
-  const current = new Utterance(api, player, {
+  const isStreamed = wordByWord.checked;
+  const current = new Utterance(isStreamed ? new StreamedText(WORDS_PER_S, api.key) : api, player, {
     onSamples: (samples) => {
       if (current !== utterance) return;
       if (peaks.durationS === 0) peaks = new Peaks(current.sampleRateHz);
@@ -70,7 +76,8 @@ function speak() {
   });
   utterance = current;
   showState();
-  void current.run({ ...form.body(), response_format: "pcm", stream_format: "audio" });
+  const body = { ...form.body(), ...(await reference.fields()), response_format: "pcm" };
+  await current.run(isStreamed ? body : { ...body, stream_format: "audio" });
 }
 
 async function saveFile() {
@@ -82,9 +89,9 @@ async function saveFile() {
   download = new AbortController();
   clearAlert();
   downloadButton.textContent = "Cancel";
-  const body = form.body();
+  const body = { ...form.body(), stream: false };
   try {
-    const response = await api.speech({ ...body, stream: false }, download.signal);
+    const response = await api.speech({ ...body, ...(await reference.fields()) }, download.signal);
     offer(await response.blob(), fileName(body));
   } catch (error) {
     if (!download.signal.aborted) report(error);
@@ -123,6 +130,7 @@ async function loadModels() {
 
 async function loadVoices() {
   const model = form.model;
+  reference.adapt(model);
   if (!model) return;
   try {
     const voices = await api.voices(model.id);
@@ -155,7 +163,7 @@ function showState() {
 }
 
 function showCode() {
-  code.show(form.body(), baseUrl, api.key !== "");
+  code.show({ ...form.body(), ...reference.shown }, baseUrl, api.key !== "");
 }
 
 function requestDrawing() {
@@ -189,7 +197,7 @@ function onKey(event) {
 
 speechForm.addEventListener("submit", (event) => {
   event.preventDefault();
-  speak();
+  void speak();
 });
 stopButton.addEventListener("click", () => utterance?.stop());
 downloadButton.addEventListener("click", saveFile);

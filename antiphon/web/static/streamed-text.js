@@ -4,11 +4,17 @@ import { ServerError } from "./api.js";
 
 export class StreamedText {
   #wordsPerS;
+  #protocols;
   #onText;
 
-  /** @param {number} wordsPerS @param {(text: string) => void} onText told what has been sent */
-  constructor(wordsPerS, onText) {
+  /**
+   * @param {number} wordsPerS @param {string} [key] of the API
+   * @param {(text: string) => void} [onText] told what has been sent
+   */
+  constructor(wordsPerS, key = "", onText = () => {}) {
     this.#wordsPerS = wordsPerS;
+    // A browser can send no other header, and the server picks one that it knows.
+    this.#protocols = key ? ["realtime", `openai-insecure-api-key.${key}`] : [];
     this.#onText = onText;
   }
 
@@ -17,10 +23,11 @@ export class StreamedText {
    * @param {import("./api.js").SpeechBody} body @param {AbortSignal} signal @returns {Promise<Response>}
    */
   speech(body, signal) {
+    signal.throwIfAborted();
     const { input, ...settings } = body;
     const address = new URL("v1/audio/speech/stream", document.baseURI);
     address.protocol = address.protocol.replace("http", "ws");
-    const socket = new WebSocket(address);
+    const socket = this.#open(address);
     socket.binaryType = "arraybuffer";
     signal.addEventListener("abort", () => socket.close());
     socket.onopen = () => {
@@ -28,6 +35,15 @@ export class StreamedText {
       void this.#feed(socket, String(input));
     };
     return new Promise((resolve, reject) => receive(socket, resolve, reject));
+  }
+
+  /** @param {URL} address */
+  #open(address) {
+    try {
+      return new WebSocket(address, this.#protocols);
+    } catch {
+      throw new ServerError("A browser cannot send this key over a WebSocket: it has other characters than letters, digits and signs.");
+    }
   }
 
   /** @param {WebSocket} socket @param {string} text */

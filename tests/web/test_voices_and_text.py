@@ -1,0 +1,85 @@
+"""The page speaks as a recording does, and sends its text word by word."""
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+pytest.importorskip("selenium", reason="selenium is not installed")
+
+from selenium.webdriver.common.keys import Keys
+
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from tests.servers import RunningServer, start_server, wait_until
+from tests.web.conftest import API_KEY
+from tests.web.page import Page
+
+pytestmark = pytest.mark.browser
+
+TEXT = "One two three. Four five six."
+
+
+KEY = "sk-sesame"
+
+
+@pytest.fixture(scope="module")
+def locked() -> Generator[RunningServer, None, None]:
+    """A server whose key a browser can send over a WebSocket."""
+    settings = Settings(
+        model=ModelSettings(source="toy"), server=ServerSettings(api_keys=(API_KEY, KEY))
+    )
+    with start_server(settings) as running:
+        wait_until(lambda: running.state.is_ready)
+        yield running
+
+
+def use_key(page: Page, key: str) -> None:
+    page.speak("A")
+    page.wait_for("failed")
+    page.find("key").clear()
+    page.find("key").send_keys(key, Keys.ENTER)
+
+
+def test_a_key_that_cannot_be_sent_is_told(page: Page, locked: RunningServer) -> None:
+    page.open(locked.base_url)
+    use_key(page, API_KEY)
+    page.script("document.getElementById('word-by-word').checked = true")
+    page.speak(TEXT)
+    page.wait_for("failed")
+    assert "characters" in page.text("alert")
+
+
+def test_words_go_one_by_one_with_the_key(page: Page, locked: RunningServer) -> None:
+    page.open(locked.base_url)
+    use_key(page, KEY)
+    page.script("document.getElementById('word-by-word').checked = true")
+    page.speak(TEXT)
+    page.wait_for("finished", "broken", "failed")
+    assert page.state == "finished"
+    assert page.utterance("playedSamples") == page.utterance("receivedSamples") > 0
+    page.speak("word " * 200)
+    page.wait_for("playing")
+    page.find("stop").click()
+    assert page.state == "stopped"
+    wait_until(lambda: locked.num_open == 0)
+
+
+@pytest.mark.slow  # a model in PyTorch
+def test_a_recording_gives_the_voice(
+    page: Page, checkpoint: Callable[..., Path], tmp_path: Path
+) -> None:
+    recording = tmp_path / "voice.wav"
+    tone = 0.1 * np.sin(np.arange(48_000) / 20)
+    soundfile.write(recording, tone.astype(np.float32), 24_000)
+    source = str(checkpoint("tiny", "base"))
+    with start_server(Settings(model=ModelSettings(source=source, device="cpu"))) as running:
+        wait_until(lambda: running.state.is_ready)
+        page.open(running.base_url)
+        assert page.find("reference-field").is_displayed()
+        page.find("reference").send_keys(str(recording))
+        wait_until(lambda: "KiB" in page.text("reference-hint"))
+        page.speak("Hi.")
+        page.wait_for("finished", "broken", "failed")
+        assert page.state == "finished", page.utterance("failure")
