@@ -228,8 +228,8 @@ async def _start(
     metrics = guards.metrics
     server_speech = Speech(models.speech, settings.speech, metrics, uploaded, models.others(SPEECH))
     stack.callback(server_speech.close)
-    server_chats = Chats(models.chats, settings.chat, metrics, models.others(CHAT))
-    stack.callback(server_chats.close)
+    chats = Chats(models.chats, settings.chat, metrics, models.others(CHAT), models.chat_voices)
+    stack.callback(chats.close)
     server_images = Images(models.images, settings.images, metrics, models.others(IMAGE))
     stack.callback(server_images.close)
     image_files = ImageFiles(references)
@@ -246,7 +246,7 @@ async def _start(
         settings=settings,
         models=models,
         speech=server_speech,
-        chats=server_chats,
+        chats=chats,
         images=server_images,
         image_files=image_files,
         media=_start_media(settings, models, stack),

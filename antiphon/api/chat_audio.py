@@ -21,8 +21,10 @@ from antiphon.api.schemas.chat import ChatAudio, ChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.audio.encode import with_header
-from antiphon.chat_types import ChatEvent, TextDelta
+from antiphon.chat_types import ChatEvent, ChatRequest, TextDelta
 from antiphon.concurrency import merged
+from antiphon.errors import UnknownModelError, UnservedTaskError
+from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.spoken_chat import SpokenChat
 from antiphon.telemetry.tracing import until_first
@@ -49,23 +51,12 @@ async def audio_response(
         InvalidRequestError: names the field and what is allowed.
     """
     (request,) = body.to_domain(id, 1)
-    speech_request = SpeechRequest(
-        input="",
-        voice=audio.voice_name,
-        model=audio.model,
-        sample_rate_hz=audio.sample_rate_hz,
-        seed=request.seed,
-        id=f"{id}-speech",
-    )
-    await server.speech.check_voice(speech_request)
     headers = {
         "Cache-Control": "no-cache",
         **ignored_headers(body.ignored, server.settings.speech),
     }
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)
-    speakable = SpeakableText(audio.speakable.over(server.settings.speakable))
-    chat = server.chats.stream(request)
-    spoken = SpokenChat(chat, server.speech, speech_request, speakable)
+    spoken = await _spoken(request, audio, server, id)
     encoding = FileEncoding(
         audio.audio_format, spoken.sample_rate_hz, server.encoders, is_whole=not body.stream
     )
@@ -80,6 +71,41 @@ async def audio_response(
         return [await reply.whole(items, encoding)], {}
 
     return WholeResponse(collect, headers, "application/json")
+
+
+async def _spoken(
+    request: ChatRequest, audio: ChatAudio, server: ServerState, id: str
+) -> SpokenChat | OwnVoiceChat:
+    """Begin to answer: with the model's own voice if it has one, unless another model is named."""
+    voice = server.chats.voice(request.model)
+    if voice is not None and (audio.model is None or _is_same(audio.model, voice, server)):
+        own = OwnVoice(
+            voice,
+            audio.voice_name,
+            seed=request.seed,
+            sample_rate_hz=audio.sample_rate_hz,
+            metrics=server.chats.metrics,
+        )
+        return server.chats.say(request, own)
+    speech_request = SpeechRequest(
+        input="",
+        voice=audio.voice_name,
+        model=audio.model,
+        sample_rate_hz=audio.sample_rate_hz,
+        seed=request.seed,
+        id=f"{id}-speech",
+    )
+    await server.speech.check_voice(speech_request)
+    speakable = SpeakableText(audio.speakable.over(server.settings.speakable))
+    return SpokenChat(server.chats.stream(request), server.speech, speech_request, speakable)
+
+
+def _is_same(name: str, voice: ChatVoiceModel, server: ServerState) -> bool:
+    """Whether a name is that of the model that chats."""
+    try:
+        return server.chats.model(name).name == voice.name
+    except (UnknownModelError, UnservedTaskError):
+        return False
 
 
 class _Reply:

@@ -11,10 +11,11 @@ from antiphon.api.adapters.elevenlabs_account import elevenlabs_models
 from antiphon.api.adapters.errors import ELEVENLABS_KEY
 from antiphon.api.deps import Server
 from antiphon.api.state import ServerState
-from antiphon.models.chat_spec import ChatCapabilities
+from antiphon.models.chat_spec import CHAT_VOICE, AnswerVoiceCapabilities, ChatCapabilities
 from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.chat import CHAT, ChatModel
+from antiphon.pipeline.own_voice import ChatVoiceModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
@@ -24,6 +25,7 @@ router = APIRouter(tags=["models"])
 _TASKS = {
     SPEECH: "text-to-speech",
     CHAT: "text-generation",
+    CHAT_VOICE: "any-to-any",
     IMAGE: "text-to-image",
     VIDEO: "text-to-video",
 }
@@ -68,6 +70,8 @@ def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, An
                 described |= _of_speech(each.capabilities)
             case ChatModel():
                 described["chat"] = _of_chats(each.capabilities)
+            case ChatVoiceModel():
+                described["chat_voice"] = _of_chat_voices(each.capabilities)
             case ImageModel():
                 described["image"] = _of_images(each.capabilities)
             case VideoModel():
@@ -102,6 +106,13 @@ def _of_chats(capabilities: ChatCapabilities) -> dict[str, Any]:
         "vocab_size": capabilities.vocab_size,
         "logprobs": capabilities.logprobs,
         "sampling": {name: value for name, value in sampling.items() if name != "logit_bias"},
+    }
+
+
+def _of_chat_voices(capabilities: AnswerVoiceCapabilities) -> dict[str, Any]:
+    return {
+        "sample_rate": capabilities.sample_rate_hz,
+        "voices": [voice.id for voice in capabilities.voices],
     }
 
 

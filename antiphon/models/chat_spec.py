@@ -5,8 +5,12 @@ from typing import Protocol
 
 from antiphon.chat_types import ChatRequest, ChatSampling
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Piece, Prompt
 from antiphon.models.spec import Capabilities
+from antiphon.types import PositionStates, Voice
+
+CHAT_VOICE = "chat_voice"
+"""The task of a model that says with its own voice what it writes in the task of chats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,55 @@ class Detokenizer(Protocol):
 
     def flush(self) -> str:
         """Return what is left at the end: U+FFFD for bytes that are no character."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerVoiceRequest:
+    """An answer that is said while it is written.
+
+    Attributes:
+        states: that the writing model tells of its prompt.
+        voice: id of one of the model's own.
+    """
+
+    states: PositionStates
+    voice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerVoiceCapabilities(Capabilities):
+    """How a loaded model can say its answers.
+
+    Attributes:
+        sample_rate_hz: of the audio.
+        voices: never empty; the first one is the default.
+    """
+
+    sample_request: AnswerVoiceRequest
+    sample_rate_hz: int
+    voices: tuple[Voice, ...]
+
+
+class AnswerVoicePrompter(Protocol):
+    """Turns what a writing model tells of its states into prompts and pieces of its voice; pure."""
+
+    @property
+    def capabilities(self) -> AnswerVoiceCapabilities:
+        """What the loaded checkpoint can do."""
+        ...
+
+    def build(self, request: AnswerVoiceRequest, seed: int) -> Prompt:
+        """Build the prompt of an answer of which nothing is known yet."""
+        ...
+
+    def piece(self, states: PositionStates | None, num_before: int) -> Piece:
+        """Return what more of the answer means to the voice; ``None``: the answer is complete.
+
+        Args:
+            states: told of the answer, in order.
+            num_before: positions of it that were told before.
+        """
         ...
 
 

@@ -202,6 +202,8 @@ class Task:
             task of speech a `Prompter`.
         pipeline: the stages, first to last; each consumes what the one before produces.
         encoder: a stage beside them, for the prompter, which encodes what requests bring.
+        condition: takes a checkpoint's directory, returns whether that has what the task needs;
+            ``None``: every one has.
         options: request fields that only this family knows.
         recordings: names of those options that are recordings. They reach the prompter as samples
             (mono, at the model's rate, read-only) or as a `PreparedVoice`.
@@ -212,6 +214,7 @@ class Task:
     prompter: Ref
     pipeline: tuple[StageSpec, ...]
     encoder: StageSpec | None = None
+    condition: Ref | None = None
     options: type[BaseModel] = NoOptions
     recordings: tuple[str, ...] = ()
     sampling: Sampling = Sampling()
@@ -227,6 +230,10 @@ class Task:
                     f"stage '{after.name}' consumes {after.consumes}, but '{before.name}' before it"
                     f" produces {before.produces}"
                 )
+
+    def is_offered(self, path: Path | None) -> bool:
+        """Whether a checkpoint has what the task needs; may raise ModelLoadError."""
+        return self.condition is None or bool(self.condition.resolve()(path))
 
     @property
     def produces(self) -> ItemKind:

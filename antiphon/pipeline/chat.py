@@ -1,9 +1,9 @@
 """Answers in chats: requests are checked, prompts built, stages opened, tokens become text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from antiphon.chat_types import ChatAnswer, ChatRequest, ChatSampling, ChatStream, TextDelta
 from antiphon.concurrency import Workers
@@ -14,10 +14,11 @@ from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
 from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.pipeline.chat_text import AnswerText
 from antiphon.pipeline.model_directory import ModelDirectory
+from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, FrameReady, Usage, new_seed
+from antiphon.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
 
 CHAT = "chat"
 
@@ -57,6 +58,7 @@ class Chats:
         settings: ChatSettings,
         metrics: Metrics | None = None,
         others: Mapping[str, str] | None = None,
+        voices: Mapping[str, ChatVoiceModel] | None = None,
     ) -> None:
         """Serve ``models`` by the name that requests use; the first one is the default.
 
@@ -65,8 +67,10 @@ class Chats:
             settings: of the chat API.
             metrics: measure the answers.
             others: what served models do that do not chat, by their names.
+            voices: of models that say their answers themselves, by their names.
         """
         self.models = models
+        self._voices = voices or {}
         self.settings = settings
         self.metrics = metrics or Metrics()
         self._directory = ModelDirectory(models, settings.model_aliases, "chats", others)
@@ -80,6 +84,15 @@ class Chats:
             UnservedTaskError: there is, but it has another task.
         """
         return self._directory.find(name)
+
+    def voice(self, name: str | None) -> ChatVoiceModel | None:
+        """Return the voice of the model of this name or alias, if it has one.
+
+        Raises:
+            UnknownModelError: there is no such model.
+            UnservedTaskError: there is, but it has another task.
+        """
+        return self._voices.get(self.model(name).name)
 
     def check(self, request: ChatRequest) -> ChatModel:
         """Return the model that is to answer; does no work.
@@ -105,9 +118,20 @@ class Chats:
             OverloadedError: before the first item: too much is under way.
             EngineError: the model failed.
         """
-        return self._written(request, self.check(request))
+        return self._written(request, self.check(request), None)
 
-    async def _written(self, request: ChatRequest, model: ChatModel) -> ChatStream:
+    def say(self, request: ChatRequest, voice: OwnVoice) -> OwnVoiceChat:
+        """Write one answer as `stream` does, and have the model say it itself."""
+        request = replace(request, is_spoken=True)
+        chat = self._written(request, self.check(request), voice.tell)
+        return OwnVoiceChat(request, chat, voice)
+
+    async def _written(
+        self,
+        request: ChatRequest,
+        model: ChatModel,
+        tell: Callable[[PositionStates], None] | None,
+    ) -> ChatStream:
         seed = new_seed() if request.seed is None else request.seed
         with self.metrics.observe_chat(model.name) as stats:
             prompt = await self._workers.run(model.prompter.build, request, seed)
@@ -123,6 +147,8 @@ class Chats:
                         if text.is_stopped:
                             ended = Ended("stop")
                             break  # closes the stages, which stops the model
+                    elif isinstance(item, Latents) and tell is not None:
+                        tell(item.data)
                     elif isinstance(item, Ended):
                         ended = item
             assert ended is not None, "a stream has an end"

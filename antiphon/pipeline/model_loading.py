@@ -10,9 +10,11 @@ from antiphon.fabric.base import Fabric, StageHandle
 from antiphon.fabric.choice import open_fabric
 from antiphon.fabric.cluster import Cluster
 from antiphon.fabric.model_pool import ModelPool
+from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.registry import resolve
 from antiphon.models.spec import Family, Ref
 from antiphon.pipeline.chat import CHAT, ChatModel
+from antiphon.pipeline.own_voice import ChatVoiceModel
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, VideoModel
 from antiphon.pipeline.runtime import LoadedTask, load_tasks
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
@@ -27,6 +29,7 @@ STAGE_BUILDER = Ref("antiphon.pipeline.stage:build_stage")
 TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask]]] = {
     SPEECH: ("audio", SpeechModel),
     CHAT: ("text", ChatModel),
+    CHAT_VOICE: ("audio", ChatVoiceModel),
     IMAGE: ("image", ImageModel),
     VIDEO: ("video", VideoModel),
 }
@@ -35,6 +38,7 @@ TASK_CLASSES: Mapping[str, tuple[str, type[LoadedTask]]] = {
 _DOES = {
     SPEECH: "speech: POST /v1/audio/speech",
     CHAT: "chats: POST /v1/chat/completions",
+    CHAT_VOICE: "answers with its own voice: POST /v1/chat/completions",
     IMAGE: "images: POST /v1/images/generations",
     VIDEO: "videos: POST /v1/videos",
 }
@@ -47,6 +51,7 @@ class ServedModels:
         tasks: of all models, in the order in which they were loaded.
         speech: those that speak, by served name; the default one is first.
         chats: those that chat, likewise.
+        chat_voices: the voices of those that have one of their own, likewise.
         images: those that draw, likewise.
         videos: those that make videos, likewise.
     """
@@ -56,6 +61,8 @@ class ServedModels:
         self.tasks = tuple(tasks)
         self.speech = {each.name: each for each in self.tasks if isinstance(each, SpeechModel)}
         self.chats = {each.name: each for each in self.tasks if isinstance(each, ChatModel)}
+        voices = (each for each in self.tasks if isinstance(each, ChatVoiceModel))
+        self.chat_voices = {each.name: each for each in voices}
         self.images = {each.name: each for each in self.tasks if isinstance(each, ImageModel)}
         self.videos = {each.name: each for each in self.tasks if isinstance(each, VideoModel)}
 
@@ -180,6 +187,8 @@ def served_tasks(family: Family, server: ServerSettings) -> dict[str, type[Loade
         for name, (modality, loaded) in TASK_CLASSES.items()
         if name in family.tasks and (not wanted or modality in wanted)
     }
+    if CHAT not in chosen:
+        chosen.pop(CHAT_VOICE, None)  # it says what is written there
     if not chosen:
         made = [TASK_CLASSES[name][0] for name in family.tasks if name in TASK_CLASSES]
         raise ModelLoadError(

@@ -246,10 +246,7 @@ async def load_tasks(
             asks for.
     """
     family, path = await asyncio.to_thread(resolve, settings.source)
-    if missing := [name for name in classes if name not in family.tasks]:
-        raise ModelLoadError(
-            f"'{family.name}' does not serve '{missing[0]}', but: {', '.join(family.tasks)}."
-        )
+    classes = await asyncio.to_thread(_offered, family, path, classes)
     model = settings.name or served_name(settings.source)
     diffusion = diffusion or DiffusionSettings()
     if any(denoises(family.tasks[name]) for name in classes):
@@ -277,6 +274,24 @@ async def load_tasks(
         loaded[name] = classes[name](served, prompters[name], pool, stages, chain)
         loaded[name].use_encoder()
     return loaded
+
+
+def _offered(
+    family: Family, path: Path | None, classes: Mapping[str, type[LoadedTask]]
+) -> dict[str, type[LoadedTask]]:
+    """Return the tasks that a checkpoint has what they need for.
+
+    Raises:
+        ModelLoadError: it has not for any, or its family has no such task.
+    """
+    if missing := [name for name in classes if name not in family.tasks]:
+        raise ModelLoadError(
+            f"'{family.name}' does not serve '{missing[0]}', but: {', '.join(family.tasks)}."
+        )
+    offered = {name: each for name, each in classes.items() if family.tasks[name].is_offered(path)}
+    if not offered:
+        raise ModelLoadError(f"{path}: lacks what '{', '.join(classes)}' needs.")
+    return offered
 
 
 def _engine_chain(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.registry import families
 from antiphon.models.spec import ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.pipeline.stage import engine_groups
@@ -57,5 +58,7 @@ def test_a_decoder_shares_an_engine_with_what_feeds_it_on_one_device() -> None:
 def test_every_family_declares_what_its_prompters_read_and_its_stages_make() -> None:
     for family in families():
         assert family.tasks
-        for declared in family.tasks.values():
-            assert declared.pipeline[0].consumes is ItemKind.TEXT
+        for name, declared in family.tasks.items():
+            # A chat's own voice reads what another stage computes of the text.
+            read = ItemKind.LATENTS if name == CHAT_VOICE else ItemKind.TEXT
+            assert declared.pipeline[0].consumes is read

@@ -1,13 +1,14 @@
 """Language models that write: checkpoints in the layouts of Llama, Qwen2 and Qwen3."""
 
 from antiphon.chat_types import ChatRequest
+from antiphon.models.chat_spec import CHAT_VOICE, AnswerVoiceRequest
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 
 _HERE = "antiphon.models.causal_lm"
 
 FAMILY = Family(
     name="causal_lm",
-    title="Chat: Llama, Qwen2, Qwen3 and the thinker of Qwen2.5-Omni (text)",
+    title="Chat: Llama, Qwen2, Qwen3 and Qwen2.5-Omni (from text, with its own voice)",
     architectures=(
         "LlamaForCausalLM",
         "Qwen2ForCausalLM",
@@ -16,7 +17,7 @@ FAMILY = Family(
         "Qwen2_5OmniForConditionalGeneration",
         "Qwen2_5OmniThinkerForConditionalGeneration",
     ),
-    files=("*.jinja",),
+    files=("*.jinja", "spk_dict.pt"),
     needs_checkpoint=True,
     extra=Extra(
         "torch",
@@ -43,6 +44,27 @@ FAMILY = Family(
                     weights=("*.safetensors",),
                 ),
             ),
-        )
+        ),
+        CHAT_VOICE: Task(
+            request=AnswerVoiceRequest,
+            prompter=Ref(f"{_HERE}.omni.prompt:OmniVoicePrompter"),
+            condition=Ref(f"{_HERE}.omni.config:has_voice"),
+            pipeline=(
+                StageSpec(
+                    "talker",
+                    StageKind.AUTOREGRESSIVE,
+                    ItemKind.LATENTS,
+                    ItemKind.FRAMES,
+                    Ref(f"{_HERE}.omni.talker_runner:load_talker"),
+                ),
+                StageSpec(
+                    "token2wav",
+                    StageKind.DECODER,
+                    ItemKind.FRAMES,
+                    ItemKind.AUDIO,
+                    Ref(f"{_HERE}.omni.token2wav:load_token2wav"),
+                ),
+            ),
+        ),
     },
 )

@@ -22,7 +22,7 @@ from antiphon.engine.plan import CodecChunk
 from antiphon.models.causal_lm.omni.checkpoint_schema import NOT_OF_TOKEN2WAV, token2wav_layout
 from antiphon.models.causal_lm.omni.config import SAMPLE_RATE_HZ, load_omni_config
 from antiphon.models.causal_lm.omni.flow import FlowModel, FlowWindow
-from antiphon.models.causal_lm.omni.vocoder import Vocoder, reach_frames
+from antiphon.models.causal_lm.omni.vocoder import OmniVocoder, reach_frames
 from antiphon.models.causal_lm.omni.voices import load_voices
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
@@ -80,7 +80,7 @@ class Token2Wav:
 
     sample_rate_hz = SAMPLE_RATE_HZ
 
-    def __init__(self, flow: FlowModel, vocoder: Vocoder) -> None:
+    def __init__(self, flow: FlowModel, vocoder: OmniVocoder) -> None:
         self._flow = flow
         self._vocoder = vocoder
         config = flow.config
@@ -209,7 +209,7 @@ def load_token2wav(context: LoadContext) -> Token2Wav:
 
 def load_networks(
     path: Path, like: Tensor, progress: Progress | None = None
-) -> tuple[FlowModel, Vocoder]:
+) -> tuple[FlowModel, OmniVocoder]:
     """Load both networks of a checkpoint's directory, in the type and on the device of ``like``.
 
     Raises:
@@ -225,7 +225,7 @@ def load_networks(
     )
     with torch.inference_mode(), opened as weights:
         voices = load_voices(path, config)
-        return FlowModel(config.flow, weights, voices), Vocoder(config.vocoder, weights)
+        return FlowModel(config.flow, weights, voices), OmniVocoder(config.vocoder, weights)
 
 
 def _row(state: list[OmniStream | None], slot: int) -> OmniStream:

@@ -80,7 +80,7 @@ class SmoothBlock:
         return x
 
 
-class Vocoder:
+class OmniVocoder:
     """The network; computes in float32."""
 
     def __init__(self, config: BigVGANConfig, weights: Weights) -> None:

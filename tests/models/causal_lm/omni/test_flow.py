@@ -9,11 +9,11 @@ torch = pytest.importorskip("torch")
 
 from antiphon.models.causal_lm.omni.flow import FlowModel, FlowWindow  # noqa: E402
 from antiphon.models.causal_lm.omni.token2wav import load_networks  # noqa: E402
-from antiphon.models.causal_lm.omni.vocoder import Vocoder, reach_frames  # noqa: E402
+from antiphon.models.causal_lm.omni.vocoder import OmniVocoder, reach_frames  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def networks(speaking: Path) -> tuple[FlowModel, Vocoder]:
+def networks(speaking: Path) -> tuple[FlowModel, OmniVocoder]:
     return load_networks(speaking, torch.empty(0))
 
 
@@ -25,7 +25,7 @@ def window_of(codes: Any, noise: Any) -> FlowWindow:
 
 @pytest.mark.parametrize("num_codes", [1, 14])
 def test_a_spectrogram_is_that_of_transformers(
-    reference: Any, networks: tuple[FlowModel, Vocoder], num_codes: int
+    reference: Any, networks: tuple[FlowModel, OmniVocoder], num_codes: int
 ) -> None:
     codes = torch.randint(40, (1, num_codes), generator=torch.Generator().manual_seed(num_codes))
     speaker, official = reference.speaker_map["Ethan"], reference.token2wav.code2wav_dit_model
@@ -39,7 +39,9 @@ def test_a_spectrogram_is_that_of_transformers(
     assert (made - noise).abs().mean() > 0.1
 
 
-def test_audio_is_that_of_transformers(reference: Any, networks: tuple[FlowModel, Vocoder]) -> None:
+def test_audio_is_that_of_transformers(
+    reference: Any, networks: tuple[FlowModel, OmniVocoder]
+) -> None:
     mel = 2 * torch.randn(1, 40, 8, generator=torch.Generator().manual_seed(0)) - 2
     with torch.inference_mode():
         expected = reference.token2wav.code2wav_bigvgan_model(mel.transpose(1, 2))
@@ -48,7 +50,7 @@ def test_audio_is_that_of_transformers(reference: Any, networks: tuple[FlowModel
     assert made.std() > 0.01
 
 
-def test_audio_depends_on_frames_within_reach_only(networks: tuple[FlowModel, Vocoder]) -> None:
+def test_audio_depends_on_frames_within_reach_only(networks: tuple[FlowModel, OmniVocoder]) -> None:
     config = networks[1].config
     reach, hop = reach_frames(config), config.hop
     mel = 2 * torch.randn(1, 3 * reach, 8, generator=torch.Generator().manual_seed(1)) - 2

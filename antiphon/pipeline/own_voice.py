@@ -1,0 +1,217 @@
+"""An answer that the model which writes it says with a voice of its own."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+
+from antiphon.audio.chain import Chain
+from antiphon.chat_types import ChatRequest, ChatStream
+from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.fabric.base import StageRequest
+from antiphon.models.base import Piece
+from antiphon.models.chat_spec import (
+    AnswerVoiceCapabilities,
+    AnswerVoicePrompter,
+    AnswerVoiceRequest,
+)
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.telemetry.metrics import Metrics
+from antiphon.types import (
+    AudioChunk,
+    Ended,
+    PositionStates,
+    Samples,
+    SpeechStream,
+    Usage,
+    new_request_id,
+    new_seed,
+)
+
+_WARM_UP_STATES = 2
+_WARM_UP_FRAMES = 32
+
+
+class ChatVoiceModel(LoadedTask):
+    """The voice of a model that chats."""
+
+    prompter: AnswerVoicePrompter
+
+    @property
+    def capabilities(self) -> AnswerVoiceCapabilities:
+        """What the loaded checkpoint can do."""
+        return self.prompter.capabilities
+
+    def voice(self, name: str | None) -> str:
+        """Return the id of the voice of this name, in any case; ``None``: the default one.
+
+        Raises:
+            UnknownVoiceError: there is none.
+        """
+        voices = self.capabilities.voices
+        if name is None or name.casefold() == "default":
+            return voices[0].id
+        for each in voices:
+            if each.id.casefold() == name.casefold():
+                return each.id
+        raise UnknownVoiceError(name, [each.id for each in voices])
+
+    async def warm_up(self) -> None:
+        """Say a little of nothing, so that the first user does not wait for caches."""
+        request = self.capabilities.sample_request
+        prompt = await asyncio.to_thread(self.prompter.build, request, 0)
+        prompt = replace(prompt, sampling=replace(prompt.sampling, max_frames=_WARM_UP_FRAMES))
+        states = PositionStates(request.states.start, request.states.states[:_WARM_UP_STATES])
+
+        async def pieces() -> AsyncGenerator[Piece, None]:
+            yield self.prompter.piece(states, 0)
+            yield self.prompter.piece(None, len(states.states))
+
+        async with aclosing(self.open(StageRequest(new_request_id(), prompt), pieces())) as items:
+            async for _ in items:
+                pass
+
+
+class OwnVoice:
+    """The audio of one answer, whose states are told while it is written."""
+
+    def __init__(
+        self,
+        model: ChatVoiceModel,
+        voice: str | None,
+        *,
+        seed: int | None = None,
+        sample_rate_hz: int | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Choose how it is said.
+
+        Args:
+            model: that says it.
+            voice: by name; ``None``: the default one.
+            seed: makes it repeatable; ``None`` draws one.
+            sample_rate_hz: of the audio; ``None``: the model's own.
+            metrics: measure the stream.
+
+        Raises:
+            UnknownVoiceError: the model has no such voice.
+        """
+        self._model = model
+        self._voice = model.voice(voice)
+        self._seed = new_seed() if seed is None else seed
+        self._metrics = metrics or Metrics()
+        own_hz = model.capabilities.sample_rate_hz
+        self._chain = Chain.build(own_hz, sample_rate_hz or own_hz, 1.0)
+        self._told: asyncio.Queue[PositionStates | None] = asyncio.Queue()
+        self._num_told = 0
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Of the audio."""
+        return self._chain.sample_rate_hz
+
+    def tell(self, states: PositionStates) -> None:
+        """Take states of the model that writes, of its prompt first; those told before are left."""
+        num_old = max(0, self._num_told - states.start)
+        if num_old < len(states.states):
+            self._num_told = states.start + len(states.states)
+            self._told.put_nowait(PositionStates(states.start + num_old, states.states[num_old:]))
+
+    def complete(self) -> None:
+        """No more is written."""
+        self._told.put_nowait(None)
+
+    async def audio(self, request_id: str, *, is_live: bool = True) -> SpeechStream:
+        """Yield the audio, then its `Ended`; an answer without a word is silent.
+
+        Raises:
+            OverloadedError: before the first chunk: too much is under way.
+            EngineError: the model failed.
+        """
+        prompted = await self._told.get()
+        first = None if prompted is None else await self._told.get()
+        if prompted is None or first is None:
+            yield Ended("stop")
+            return
+        request = AnswerVoiceRequest(prompted, self._voice)
+        prompt = await asyncio.to_thread(self._model.prompter.build, request, self._seed)
+        stage_request = StageRequest(request_id, prompt, is_live=is_live)
+        num_frames = 0
+        with self._metrics.observe(self._model.name) as stats:
+            stats.ask()
+            stream = self._model.open(stage_request, self._pieces(first))
+            async with aclosing(stream) as items:
+                async for item in items:
+                    if isinstance(item, AudioChunk):
+                        stats.hear(item.duration_s)
+                        samples = await self._changed(item.samples)
+                        num_frames += item.num_frames
+                        yield replace(item, samples=samples, sample_rate_hz=self.sample_rate_hz)
+                        stats.ask()
+                    elif isinstance(item, Ended):
+                        ended = replace(item, usage=Usage(0, num_frames))
+                        if len(rest := await self._flushed()):
+                            yield AudioChunk(rest, self.sample_rate_hz)
+                        stats.end(ended)
+                        yield ended
+
+    async def _pieces(self, first: PositionStates) -> AsyncGenerator[Piece, None]:
+        """Yield what the voice reads of the answer, as it is written."""
+        states: PositionStates | None = first
+        num_before = 0
+        while states is not None:
+            yield self._model.prompter.piece(states, num_before)
+            num_before += len(states.states)
+            states = await self._told.get()
+        yield self._model.prompter.piece(None, num_before)
+
+    async def _changed(self, samples: Samples) -> Samples:
+        if self._chain.is_identity:
+            return samples
+        return await asyncio.to_thread(self._chain.push, samples)
+
+    async def _flushed(self) -> Samples:
+        return await asyncio.to_thread(self._chain.flush)
+
+
+class OwnVoiceChat:
+    """The two streams of one answer, which are read at the same time.
+
+    Whoever opened it reads `text` and `audio`, and closes both; that stops the model that writes
+    and its voice.
+    """
+
+    def __init__(self, request: ChatRequest, chat: ChatStream, voice: OwnVoice) -> None:
+        """Begin to say an answer.
+
+        Args:
+            request: that is answered.
+            chat: the answer, whose states are told to ``voice``; closed with `text`.
+            voice: says it.
+        """
+        if request.num_logprobs is not None:
+            raise InvalidRequestError("'logprobs' are told of answers of text alone.")
+        self._request = request
+        self._chat = chat
+        self._voice = voice
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Of the audio."""
+        return self._voice.sample_rate_hz
+
+    async def text(self) -> ChatStream:
+        """Yield what is written."""
+        async with aclosing(self._chat) as events:
+            async for event in events:
+                if isinstance(event, Ended):
+                    self._voice.complete()
+                yield event
+
+    async def audio(self) -> SpeechStream:
+        """Yield the audio; see `OwnVoice.audio`."""
+        request = self._request
+        stream = self._voice.audio(f"{request.id}-voice", is_live=request.is_live)
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield event

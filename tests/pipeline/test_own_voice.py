@@ -1,0 +1,176 @@
+"""A model says what it writes: the voice is that of its own states, and both stop together."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
+from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.config.chat import ChatSettings
+from antiphon.errors import ModelLoadError, UnknownVoiceError
+from antiphon.models.chat_spec import CHAT_VOICE
+from antiphon.models.registry import checkpoint_family, families
+from antiphon.pipeline.chat import CHAT, Chats, collect_answer
+from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served_tasks
+from antiphon.pipeline.own_voice import OwnVoice
+from antiphon.types import AudioChunk, Ended, PositionStates
+
+pytest.importorskip("torch")
+
+DEADLINE_S = 60.0
+SAMPLES_PER_CODE = 30
+
+
+def checkpoint(path: Path, layout: str) -> Path:
+    (found,) = [each for each in families() if CHAT_VOICE in each.tasks]
+    assert found.checkpoint_maker is not None
+    found.checkpoint_maker.resolve()(path, size="tiny", task=layout)
+    return path
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoint(tmp_path_factory.mktemp("own_voice"), "omni_voice")
+
+
+def settings_of(path: Path) -> Settings:
+    model = ModelSettings(source=str(path), name="omni", device="cpu", dtype="float32", max_slots=2)
+    return Settings(model=model)
+
+
+@asynccontextmanager
+async def served(path: Path) -> AsyncGenerator[tuple[Chats, ServedModels], None]:
+    models = await load_all_tasks(settings_of(path))
+    chats = Chats(models.chats, ChatSettings(), voices=models.chat_voices)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield chats, models
+    finally:
+        chats.close()
+        await models.tasks[0].close()
+
+
+def asked(text: str = "How are you?", **more: Any) -> ChatRequest:
+    sampling = ChatSampling(temperature=0.0, repetition_penalty=1.0)
+    given: dict[str, Any] = {"max_tokens": 6, "seed": 4, "is_live": False, **more}
+    return ChatRequest((Message("user", text),), sampling=sampling, **given)
+
+
+async def said(
+    chats: Chats, request: ChatRequest, voice: str | None = None
+) -> tuple[str, NDArray[np.float32], Ended]:
+    """Return text and audio of an answer, and how the audio ends."""
+    model = chats.voice(None)
+    assert model is not None
+    spoken = chats.say(request, OwnVoice(model, voice, seed=request.seed))
+    writing = asyncio.create_task(collect_answer(spoken.text()))
+    events = [event async for event in spoken.audio()]
+    *chunks, ended = events
+    assert isinstance(ended, Ended)
+    samples = [each.samples for each in chunks if isinstance(each, AudioChunk)]
+    whole = np.concatenate(samples) if samples else np.zeros(0, np.float32)
+    return (await writing).text, whole, ended
+
+
+def test_an_answer_is_said_and_is_the_same_alone_and_in_company(path: Path) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, _):
+            text, audio, ended = await said(chats, asked())
+            assert text == (await collect_answer(chats.stream(asked()))).text
+            assert len(audio) == ended.usage.output_tokens * SAMPLES_PER_CODE > 0
+            assert audio.std() > 0.01
+            again, other = await asyncio.gather(
+                said(chats, asked()), said(chats, asked("Hello there"), "ethan")
+            )
+            np.testing.assert_array_equal(again[1], audio)
+            assert not np.array_equal(other[1][: len(audio)], audio[: len(other[1])])
+
+    asyncio.run(main())
+
+
+def test_closing_stops_both_models(path: Path) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, models):
+            voice = chats.voice("omni")
+            assert voice is not None
+            spoken = chats.say(asked(max_tokens=200), OwnVoice(voice, None, seed=1))
+            async with aclosing(spoken.text()) as text, aclosing(spoken.audio()) as audio:
+                assert isinstance(await anext(text), TextDelta)
+                reading = asyncio.create_task(_drain(text))
+                assert isinstance(await anext(audio), AudioChunk)
+                reading.cancel()
+            while any(model.status.num_open for model in models.tasks):
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+async def _drain(stream: Any) -> None:
+    async for _ in stream:
+        pass
+
+
+def test_an_answer_without_a_word_is_silent(path: Path) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, _):
+            _, audio, ended = await said(chats, asked(max_tokens=1))
+            assert len(audio) == 0
+            assert ended.reason == "stop"
+
+    asyncio.run(main())
+
+
+def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, models):
+            voice = chats.voice(None)
+            assert voice is not None
+            assert [each.id for each in voice.capabilities.voices] == ["Chelsie", "Ethan"]
+            assert OwnVoice(voice, "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
+            with pytest.raises(UnknownVoiceError, match="Chelsie"):
+                OwnVoice(voice, "nobody")
+            await voice.warm_up()
+            assert "own voice" in models.does()["omni"]
+
+    asyncio.run(main())
+
+
+def test_states_told_twice_are_taken_once(path: Path) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, _):
+            voice = chats.voice(None)
+            assert voice is not None
+            own = OwnVoice(voice, None)
+            states = np.arange(6, dtype=np.float32).reshape(3, 2)
+            for start, end in ((0, 2), (0, 2), (1, 3), (2, 3)):
+                own.tell(PositionStates(start, states[start:end]))
+            first, second = own._told.get_nowait(), own._told.get_nowait()
+            assert first is not None
+            assert second is not None
+            np.testing.assert_array_equal(second.states, states[2:])
+            assert (first.start, second.start, own._told.qsize()) == (0, 2, 0)
+
+    asyncio.run(main())
+
+
+def test_a_checkpoint_without_a_voice_chats_as_before(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path, "omni")
+    family = checkpoint_family(path)
+    assert set(served_tasks(family, ServerSettings())) == {CHAT, CHAT_VOICE}
+    assert set(served_tasks(family, ServerSettings(output_modalities=("text",)))) == {CHAT}
+    with pytest.raises(ModelLoadError, match="makes"):
+        served_tasks(family, ServerSettings(output_modalities=("audio",)))
+
+    async def main() -> None:
+        async with served(path) as (chats, models):
+            assert chats.voice(None) is None
+            assert [each.served.name for each in models.tasks] == [CHAT]
+            assert (await collect_answer(chats.stream(asked()))).text
+
+    asyncio.run(main())
