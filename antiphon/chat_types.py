@@ -61,6 +61,7 @@ class ChatRequest:
         sampling: overrides of the checkpoint's defaults.
         num_logprobs: of the likeliest tokens told beside each token, 0 to 20; ``None``: no
             logarithms of probabilities at all.
+        template_kwargs: of the checkpoint's chat template: texts, numbers, truths or ``None``.
         is_live: whether somebody waits for it; otherwise its priority is offline.
         is_spoken: whether the model tells its states too, from which its own voice is made.
         id: names the request in logs, metrics and the engine.
@@ -73,6 +74,7 @@ class ChatRequest:
     seed: int | None = None
     sampling: ChatSampling = ChatSampling()
     num_logprobs: int | None = None
+    template_kwargs: Mapping[str, object] = field(default_factory=dict)
     is_live: bool = True
     is_spoken: bool = False
     id: str = field(default_factory=new_request_id)
@@ -100,14 +102,16 @@ class TextDelta:
     """A part of an answer: all deltas joined are the whole, and none ends within a character.
 
     Attributes:
-        text: never empty, but where only ``logprobs`` are told.
+        text: not empty, but where only ``logprobs`` or thoughts are told.
         num_tokens: that it was made of.
         logprobs: of these tokens, if they were asked for.
+        reasoning: what the model thinks before it answers.
     """
 
     text: str
     num_tokens: int = 1
     logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""
 
 
 ChatEvent: TypeAlias = TextDelta | Ended
@@ -123,9 +127,11 @@ class ChatAnswer:
         finish_reason: "stop", or "length" at the limit of tokens.
         usage: tokens read and written.
         logprobs: of its tokens, if they were asked for.
+        reasoning: what the model thought before it.
     """
 
     text: str
     finish_reason: FinishReason
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""

@@ -124,11 +124,13 @@ class _Reply:
     async def whole(self, items: Spoken, encoding: FileEncoding) -> bytes:
         """Return the JSON of an answer; closes ``items``."""
         texts: list[str] = []
+        thoughts: list[str] = []
         pieces: list[bytes] = []
         async with aclosing(items):
             async for kind, item in items:
                 if isinstance(item, TextDelta):
                     texts.append(item.text)
+                    thoughts += [item.reasoning] if item.reasoning else []
                 elif isinstance(item, bytes):
                     reserve(3 * len(item))  # itself, in base64, and in the answer
                     pieces.append(item)
@@ -142,6 +144,8 @@ class _Reply:
             "transcript": "".join(texts),
         }
         message = {"role": "assistant", "content": None, "refusal": None, "audio": audio}
+        if thoughts:
+            message["reasoning_content"] = "".join(thoughts)
         choice = {"index": 0, "message": message, "finish_reason": self.reason, "logprobs": None}
         members = self._envelope.whole([choice], Usage()) | {"usage": self._usage()}
         return json.dumps(members).encode()
@@ -160,7 +164,13 @@ class _Reply:
             async for kind, item in items:
                 before = chunk(head) if is_first else b""
                 is_first = False
+                if isinstance(item, TextDelta) and item.reasoning:
+                    before += chunk({"reasoning_content": item.reasoning})
                 if isinstance(item, TextDelta):
+                    if not item.text:
+                        if before:
+                            yield before
+                        continue
                     told = {"transcript": item.text}
                 elif isinstance(item, bytes):
                     told = {"data": base64.b64encode(item).decode()}

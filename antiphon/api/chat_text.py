@@ -56,6 +56,12 @@ def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
     return WholeResponse(collect, headers, "application/json")
 
 
+def delta_members(delta: TextDelta, name: str) -> dict[str, str]:
+    """Return the members of a delta: its text by this name, its thoughts as vLLM calls them."""
+    thought = {"reasoning_content": delta.reasoning} if delta.reasoning else {}
+    return {name: delta.text, **thought} if delta.text or not thought else thought
+
+
 def error_event(error: Exception) -> bytes:
     """Return the event by which a stream ends that fails midway."""
     return f"data: {json.dumps(wire_error(error).body())}\n\n".encode()
@@ -66,12 +72,15 @@ class _Choice:
     """A whole answer, as it is collected."""
 
     texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
     reason: FinishReason = "stop"
 
     def members(self, index: int, *, tells_logprobs: bool) -> dict[str, Any]:
         """Return the choice of an answer."""
         message = {"role": "assistant", "content": "".join(self.texts), "refusal": None}
+        if self.thoughts:
+            message["reasoning_content"] = "".join(self.thoughts)
         return {
             "index": index,
             "message": message,
@@ -92,6 +101,7 @@ async def _whole(
             match event:
                 case TextDelta():
                     choice.texts.append(event.text)
+                    choice.thoughts += [event.reasoning] if event.reasoning else []
                     choice.logprobs += _told(event.logprobs)
                 case Ended():
                     choice.reason = event.reason
@@ -125,7 +135,7 @@ async def _chunks(
                 case TextDelta():
                     told = _told(event.logprobs)
                     logprobs = {"content": told, "refusal": None} if told else None
-                    yield head + chunk(number, {"content": event.text}, None, logprobs)
+                    yield head + chunk(number, delta_members(event, "content"), None, logprobs)
                 case Ended():
                     usage = _with(usage, event.usage)
                     yield head + chunk(number, {}, event.reason, None)

@@ -105,6 +105,7 @@ def _of_chats(capabilities: ChatCapabilities) -> dict[str, Any]:
         "max_model_len": capabilities.max_positions,
         "vocab_size": capabilities.vocab_size,
         "logprobs": capabilities.logprobs,
+        "reasoning": capabilities.thinks,
         "sampling": {name: value for name, value in sampling.items() if name != "logit_bias"},
     }
 

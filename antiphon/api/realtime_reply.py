@@ -84,7 +84,8 @@ class ReplyEvents:
                 if isinstance(each, TextDelta):
                     self.item.text += each.text
                     self._usages[kind] += Usage(0, each.num_tokens)
-                    await self._send_text("delta", delta=each.text)
+                    if each.text:  # what it thinks is for nobody to hear
+                        await self._send_text("delta", delta=each.text)
                 elif isinstance(each, bytes):
                     assert self.plan.format is not None
                     delta = base64.b64encode(self.plan.format.finished(each)).decode()

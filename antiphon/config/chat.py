@@ -1,5 +1,7 @@
 """What the chat API accepts."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from antiphon.config.base import SettingsSection
@@ -18,6 +20,9 @@ class ChatSettings(SettingsSection):
         1_000_000, ge=1, description="Longest conversation, all messages together."
     )
     max_choices: int = Field(8, ge=1, description="Most answers of one request.")
+    reasoning: Literal["apart", "in_text"] = Field(
+        "apart", description="What models think first: apart from the answer, or part of its text."
+    )
     model_aliases: dict[str, str] = Field(
         default_factory=lambda: dict.fromkeys(OPENAI_CHAT_MODELS, "default"),
         description="Further names of models; 'default' is the first one that chats.",

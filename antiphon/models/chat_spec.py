@@ -22,6 +22,7 @@ class ChatCapabilities(Capabilities):
         max_positions: of prompt and answer together.
         vocab_size: ids of tokens are below it.
         logprobs: whether it tells logarithms of probabilities.
+        thinks: whether an answer may begin with thoughts, between ``<think>`` and ``</think>``.
     """
 
     sample_request: ChatRequest
@@ -29,6 +30,7 @@ class ChatCapabilities(Capabilities):
     max_positions: int
     vocab_size: int
     logprobs: bool = True
+    thinks: bool = False
 
 
 class Detokenizer(Protocol):
@@ -111,6 +113,10 @@ class ChatPrompter(Protocol):
         Raises:
             InvalidRequestError: the messages are not what the template takes, or do not fit.
         """
+        ...
+
+    def in_thought(self, prompt: Prompt) -> bool:
+        """Return whether a prompt ends with ``<think>``: its answer begins within thoughts."""
         ...
 
     def detokenizer(self) -> Detokenizer:

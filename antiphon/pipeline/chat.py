@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from antiphon.chat_types import ChatAnswer, ChatRequest, ChatSampling, ChatStream, TextDelta
 from antiphon.concurrency import Workers
 from antiphon.config.chat import ChatSettings
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.errors import EngineError, InvalidRequestError, shortened
 from antiphon.fabric.base import StageRequest
 from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
 from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
@@ -17,6 +17,7 @@ from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.pipeline.thoughts import ThoughtSplit
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
 
@@ -25,6 +26,9 @@ CHAT = "chat"
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 1000
 MAX_LOGIT_BIAS = 100.0
+
+_OWN_VARIABLES = ("messages", "add_generation_prompt", "tools", "documents")
+"""What templates are given by the server."""
 
 _RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0.0, 2.0),
@@ -104,6 +108,7 @@ class Chats:
         _check_messages(request, self.settings.max_input_characters)
         _check_limits(request)
         _check_sampling(request.sampling, model.capabilities)
+        _check_template_kwargs(request)
         _check_logprobs(request.num_logprobs, model)
         return model
 
@@ -135,7 +140,10 @@ class Chats:
         seed = new_seed() if request.seed is None else request.seed
         with self.metrics.observe_chat(model.name) as stats:
             prompt = await self._workers.run(model.prompter.build, request, seed)
-            text = AnswerText(model.prompter, request.stop, request.num_logprobs)
+            thoughts = None
+            if model.capabilities.thinks and self.settings.reasoning == "apart":
+                thoughts = ThoughtSplit(in_thought=model.prompter.in_thought(prompt))
+            text = AnswerText(model.prompter, request.stop, request.num_logprobs, thoughts)
             ended: Ended | None = None
             stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
             async with aclosing(model.open(stage_request)) as items:
@@ -177,7 +185,8 @@ async def collect_answer(stream: ChatStream) -> ChatAnswer:
             else:
                 text = "".join(delta.text for delta in deltas)
                 logprobs = tuple(each for delta in deltas for each in delta.logprobs)
-                return ChatAnswer(text, event.reason, event.usage, logprobs)
+                reasoning = "".join(delta.reasoning for delta in deltas)
+                return ChatAnswer(text, event.reason, event.usage, logprobs, reasoning)
     raise EngineError("The answer has no end.")
 
 
@@ -240,6 +249,19 @@ def _check_sampling(sampling: ChatSampling, capabilities: ChatCapabilities) -> N
                 f" {MAX_LOGIT_BIAS:g}.",
                 param="logit_bias",
             )
+
+
+def _check_template_kwargs(request: ChatRequest) -> None:
+    for name, value in request.template_kwargs.items():
+        is_own = name in _OWN_VARIABLES or not name.isidentifier()
+        if is_own or not isinstance(value, str | int | float | None):
+            raise InvalidRequestError(
+                f"Invalid 'chat_template_kwargs': '{shortened(name)}'. It must be a name"
+                f" other than {', '.join(_OWN_VARIABLES)}, of a text, a number, a truth value or"
+                " null.",
+                param="chat_template_kwargs",
+            )
+    check_members({"chat_template_kwargs": list(request.template_kwargs.values())})
 
 
 def _check_logprobs(num_logprobs: int | None, model: ChatModel) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from antiphon.chat_types import TextDelta, TokenLogprob
 from antiphon.models.chat_spec import ChatPrompter
 from antiphon.models.token_frame import TokenFrame
+from antiphon.pipeline.thoughts import ThoughtSplit
 
 _LEAST_LOGPROB = -9999.0
 """What OpenAI says of tokens that are as good as impossible; JSON has no infinity."""
@@ -64,7 +65,11 @@ class AnswerText:
     """Makes the deltas of one answer."""
 
     def __init__(
-        self, prompter: ChatPrompter, stops: Sequence[str], num_logprobs: int | None
+        self,
+        prompter: ChatPrompter,
+        stops: Sequence[str],
+        num_logprobs: int | None,
+        thoughts: ThoughtSplit | None = None,
     ) -> None:
         """Begin.
 
@@ -72,10 +77,12 @@ class AnswerText:
             prompter: of the model.
             stops: strings before which the answer ends.
             num_logprobs: as of `ChatRequest`.
+            thoughts: parts them from the answer; ``None``: all is the answer.
         """
         self._prompter = prompter
         self._detokenizer = prompter.detokenizer()
         self._search = StopSearch(stops)
+        self._thoughts = thoughts
         self._num_logprobs = num_logprobs
         self._tokens: deque[_Written] = deque()
         self._num_read = 0  # characters that the tokens so far are
@@ -107,7 +114,20 @@ class AnswerText:
             while self._tokens and (is_whole or self._tokens[0].begin < self._num_told):
                 told.append(self._tokens.popleft())
         logprobs = tuple(each.logprob for each in told if each.logprob is not None)
-        return TextDelta(text, len(told), logprobs) if text or logprobs else None
+        thought = ""
+        if self._thoughts is not None:
+            text, thought = self._parted(text, self._thoughts, is_last=is_last)
+        if not (text or thought or logprobs):
+            return None
+        return TextDelta(text, len(told), logprobs, thought)
+
+    @staticmethod
+    def _parted(text: str, thoughts: ThoughtSplit, *, is_last: bool) -> tuple[str, str]:
+        said, thought = thoughts.push(text)
+        if is_last:
+            rest = thoughts.flush()
+            said, thought = said + rest[0], thought + rest[1]
+        return said, thought
 
     def _logprob(self, frame: TokenFrame) -> TokenLogprob | None:
         if self._num_logprobs is None:

@@ -155,6 +155,18 @@ def test_sampling_changes_what_is_drawn(client: httpx.Client) -> None:
     assert text(client, temperature=2, min_p=0.9) == ANSWER
 
 
+def test_thoughts_come_apart_from_the_answer(client: httpx.Client) -> None:
+    thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+    (choice,) = answered(client, **thinking)["choices"]
+    assert choice["message"]["content"] == text(client)
+    assert choice["message"]["reasoning_content"] == "Messages: 1."
+    assert "reasoning_content" not in answered(client)["choices"][0]["message"]
+    deltas = [each["choices"][0]["delta"] for each in streamed(client, **thinking)]
+    thought = "".join(each.get("reasoning_content", "") for each in deltas)
+    written = "".join(each.get("content", "") for each in deltas)
+    assert (written, thought) == (text(client), "Messages: 1.")
+
+
 def test_roles_and_parts(client: httpx.Client) -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     assert text(client, parts) == "You said: one\ntwo"
@@ -191,6 +203,8 @@ def test_roles_and_parts(client: httpx.Client) -> None:
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "user"}]}, "messages.0.content"),
+        ({"chat_template_kwargs": {"messages": "x"}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"x": {}}}, "chat_template_kwargs"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
             "messages.0.content",

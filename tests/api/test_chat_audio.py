@@ -93,6 +93,20 @@ def test_marks_are_written_and_not_said(sdk: openai.OpenAI) -> None:
     assert spoken(marked, markdown="as_written") > spoken(marked)
 
 
+def test_nobody_hears_what_it_thinks(client: httpx.Client, sdk: openai.OpenAI) -> None:
+    thinking: Any = {**ASKED, "extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}
+    plain, thought = (sdk.chat.completions.create(**each) for each in (ASKED, thinking))
+    said, heard = plain.choices[0].message.audio, thought.choices[0].message.audio
+    assert said is not None
+    assert heard is not None
+    assert (heard.transcript, len(heard.data)) == (said.transcript, len(said.data))
+    assert thought.choices[0].message.model_dump()["reasoning_content"] == "Messages: 1."
+    deltas = [chunk["choices"][0]["delta"] for chunk in streamed(client, enable_thinking=True)]
+    assert "".join(each.get("reasoning_content", "") for each in deltas) == "Messages: 1."
+    told = "".join(each.get("audio", {}).get("transcript", "") for each in deltas)
+    assert told == ANSWER
+
+
 @pytest.mark.parametrize("format", ["wav", "mp3"])
 def test_files_of_other_formats(sdk: openai.OpenAI, format: str) -> None:
     answer = sdk.chat.completions.create(**{**ASKED, "audio": {"voice": "alto", "format": format}})

@@ -214,6 +214,10 @@ class ChatBody(BaseModel):
     logit_bias: dict[int, float] | None = Field(
         None, description="Added to the logits of tokens, by their ids."
     )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="For the checkpoint's chat template, as {'enable_thinking': false}."
+    )
+    enable_thinking: bool | None = Field(None, description="The same, of this one.")
     response_format: Any = Field(None, description="{'type': 'text'}; others are refused.")
     modalities: list[str] | None = Field(
         None, description="['text'], with 'audio' to have it spoken, or with 'image'."
@@ -294,6 +298,7 @@ class ChatBody(BaseModel):
             stop=(self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ()),
             sampling=self._sampling(),
             num_logprobs=self._num_logprobs(),
+            template_kwargs=self._template_kwargs(),
         )
         return tuple(
             replace(request, id=f"{request_id}-{number}", seed=(seed + number) & MAX_INT64)
@@ -311,6 +316,10 @@ class ChatBody(BaseModel):
             repetition_penalty=self.repetition_penalty,
             logit_bias=self.logit_bias,
         )
+
+    def _template_kwargs(self) -> dict[str, Any]:
+        own = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
+        return {**own, **(self.chat_template_kwargs or {})}
 
     def _max_tokens(self) -> int | None:
         if self.max_completion_tokens is None:

@@ -39,7 +39,11 @@ class _GenerationBlocks(Extension):
 
 
 class ChatMarkup:
-    """A compiled template; may be used from any thread."""
+    """A compiled template; may be used from any thread.
+
+    Attributes:
+        thinks: it knows of thoughts before an answer.
+    """
 
     def __init__(self, source: str, specials: Mapping[str, str], file: Path) -> None:
         """Compile, and try it.
@@ -60,31 +64,44 @@ class ChatMarkup:
         environment.filters["tojson"] = _to_json
         environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
         self._specials = dict(specials)
+        self.thinks = "</think>" in source
         try:
             self._template = environment.from_string(source)
-            self._rendered((Message("user", "Hello"),))
+            self._rendered((Message("user", "Hello"),), {})
         except _FAULTS as error:
             raise ModelLoadError(f"{file}: the chat template cannot be used: {error}") from error
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(
+        self, messages: Sequence[Message], variables: Mapping[str, object] | None = None
+    ) -> str:
         """Return the conversation as text, up to where the answer begins.
+
+        Args:
+            messages: of it.
+            variables: further ones that the template may ask for, such as ``enable_thinking``;
+                what it is given anyway wins.
 
         Raises:
             InvalidRequestError: the template takes no such conversation.
         """
         try:
-            return self._rendered(messages)
+            return self._rendered(messages, variables or {})
         except _RefusedError as error:
             message = f"The model's chat template refuses these messages: {error}"
         except _FAULTS as error:
             message = f"The model's chat template cannot render these messages: {error}"
         raise InvalidRequestError(message, param="messages")
 
-    def _rendered(self, messages: Sequence[Message]) -> str:
+    def _rendered(self, messages: Sequence[Message], variables: Mapping[str, object]) -> str:
         told = [{"role": each.role, "content": each.content} for each in messages]
-        return self._template.render(
-            messages=told, add_generation_prompt=True, tools=None, documents=None, **self._specials
-        )
+        given = {
+            "messages": told,
+            "add_generation_prompt": True,
+            "tools": None,
+            "documents": None,
+            **self._specials,
+        }
+        return self._template.render({**variables, **given})
 
 
 def load_chat_markup(path: Path) -> ChatMarkup:

@@ -18,6 +18,7 @@ from antiphon.models.chat_spec import ChatCapabilities, answer_limit
 from antiphon.models.spec import LoadContext
 from antiphon.types import Sampling
 
+_THOUGHT_BEGIN = "<think>"
 _SAMPLE = ChatRequest((Message("user", "Hello"),), max_tokens=8)
 
 
@@ -40,6 +41,7 @@ class CausalLMPrompter:
             sampling=config.sampling,
             max_positions=config.max_positions(context),
             vocab_size=config.vocab_size,
+            thinks=self._markup.thinks,
         )
 
     @property
@@ -51,7 +53,12 @@ class CausalLMPrompter:
             replace(each, content=self._tokenizer.guarded(each.content))
             for each in request.messages
         ]
-        ids = tuple(self._tokenizer.encode(self._markup.render(messages)))
+        variables = {
+            name: self._tokenizer.guarded(value) if isinstance(value, str) else value
+            for name, value in request.template_kwargs.items()
+        }
+        text = self._markup.render(messages, variables)
+        ids = tuple(self._tokenizer.encode(text))
         if not ids:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
         max_tokens = answer_limit(request, len(ids), self._capabilities.max_positions)
@@ -64,7 +71,13 @@ class CausalLMPrompter:
             )
         sampling = self._sampling(request)
         return Prompt(
-            data=CausalLMPrompt(ids, sampling, request.num_logprobs, request.is_spoken),
+            data=CausalLMPrompt(
+                ids,
+                sampling,
+                request.num_logprobs,
+                request.is_spoken,
+                self._markup.thinks and text.rstrip().endswith(_THOUGHT_BEGIN),
+            ),
             num_tokens=len(ids),
             seed=seed,
             sampling=Sampling(max_frames=max_tokens),
@@ -72,6 +85,11 @@ class CausalLMPrompter:
             # What is told must have been computed for this request.
             position_keys=() if request.is_spoken else ids[:-1],
         )
+
+    def in_thought(self, prompt: Prompt) -> bool:
+        """Return whether the template has begun the answer's thoughts."""
+        assert isinstance(prompt.data, CausalLMPrompt)
+        return prompt.data.in_thought
 
     def detokenizer(self) -> TokenDecoder:
         """Return a fresh one."""

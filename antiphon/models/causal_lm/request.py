@@ -23,12 +23,14 @@ class CausalLMPrompt:
         sampling: complete.
         num_logprobs: see `antiphon.chat_types.ChatRequest`.
         is_spoken: likewise.
+        in_thought: see `antiphon.models.chat_spec.ChatPrompter.in_thought`.
     """
 
     ids: tuple[int, ...]
     sampling: ChatSampling
     num_logprobs: int | None = None
     is_spoken: bool = False
+    in_thought: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

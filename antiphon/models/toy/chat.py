@@ -10,6 +10,7 @@ from antiphon.models.toy.vocabulary import VOCAB_SIZE, Utf8Detokenizer, bytes_of
 from antiphon.types import Sampling
 
 _OPENING = "You said: "
+_THOUGHT = "<think>\nMessages: {}.\n</think>\n\n"
 MAX_POSITIONS = 8192
 
 
@@ -45,6 +46,7 @@ class ToyChatPrompter:
         ),
         max_positions=MAX_POSITIONS,
         vocab_size=VOCAB_SIZE,
+        thinks=True,
     )
 
     def __init__(self, context: LoadContext) -> None:
@@ -52,12 +54,15 @@ class ToyChatPrompter:
 
     def build(self, request: ChatRequest, seed: int) -> Prompt:
         """Build the prompt of an answer; raises InvalidRequestError if it does not fit."""
+        answer = _OPENING + request.messages[-1].content
+        if request.template_kwargs.get("enable_thinking"):
+            answer = _THOUGHT.format(len(request.messages)) + answer
         lines = (f"{message.role}: {message.content}\n" for message in request.messages)
         read = tokens_of("".join(lines) + "assistant: ")
         return Prompt(
             data=ToyDialogue(
                 read=read,
-                likely=tokens_of(_OPENING + request.messages[-1].content),
+                likely=tokens_of(answer),
                 sampling=request.sampling.with_defaults(self.capabilities.sampling),
             ),
             num_tokens=len(read),
@@ -66,6 +71,9 @@ class ToyChatPrompter:
             num_positions=len(read),
             position_keys=read,
         )
+
+    def in_thought(self, prompt: Prompt) -> bool:
+        return False
 
     def detokenizer(self) -> Utf8Detokenizer:
         return Utf8Detokenizer()

@@ -31,6 +31,20 @@ def test_it_has_what_transformers_gives_templates() -> None:
     assert markup(source, bos_token="<s>").render(BRIEF) == '<s>"Hello"2'
 
 
+def test_variables_of_a_request_are_told_and_replace_nothing_of_ours() -> None:
+    source = (
+        "{{ messages[0].content }}{{ bos_token }}"
+        "{% if enable_thinking is defined and enable_thinking is false %}"
+        "<think></think>{% else %}<think>{% endif %}"
+    )
+    found = markup(source, bos_token="<s>")
+    assert found.thinks
+    assert found.render(HELLO) == "Hello<s><think>"
+    variables = {"enable_thinking": False, "bos_token": "x", "messages": ()}
+    assert found.render(HELLO, variables) == "Hello<s><think></think>"
+    assert not markup("{{ messages[0].content }}").thinks
+
+
 def test_what_a_template_refuses_is_the_requests_fault() -> None:
     source = "{% if messages[0].role == 'system' %}{{ raise_exception('No system') }}{% endif %}Hi"
     found = markup(source)
