@@ -30,16 +30,16 @@ class SpeechStream:
     """A stream in a row.
 
     Attributes:
-        flow: state of the flow.
+        flow: state of the flow; ``None`` after its end.
         vocoder: state of the vocoder.
         num_tokens: that have been taken in, of which the last few may be look-ahead.
         num_decoded: tokens whose audio was returned.
         num_mel_frames: that the vocoder was given.
-        is_ended: whether nothing follows.
+        is_ended: whether all that there is has been made.
         samples: that are made and were not returned, ``[num_samples]``.
     """
 
-    flow: MelFlowState
+    flow: MelFlowState | None
     vocoder: StreamState
     samples: Tensor
     num_tokens: int = 0
@@ -172,6 +172,7 @@ class CosyVoice3Decoder:
         return samples
 
     def _make(self, tokens: Tensor, stream: SpeechStream, *, is_end: bool) -> None:
+        assert stream.flow is not None, "it has not ended"
         ahead = self.group_frames + _VOCODER_TOKENS
         mel = self._flow.decode(tokens, stream.flow, ahead, is_end=is_end)
         first_frame = stream.num_mel_frames
@@ -179,6 +180,8 @@ class CosyVoice3Decoder:
         stream.num_mel_frames += len(mel)
         stream.samples = torch.cat((stream.samples, made))
         stream.is_ended = is_end
+        if is_end:  # what is kept of the voice takes the most room; a row waits for its next stream
+            stream.flow, stream.vocoder = None, StreamState()
 
 
 def _stream(state: SpeechRows, slot: int) -> SpeechStream:

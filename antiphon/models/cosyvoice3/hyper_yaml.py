@@ -57,12 +57,15 @@ def read_hyper_yaml(file: Path) -> ConfigSection:
         content = file.read_bytes()
         if len(content) > _MAX_BYTES:
             raise ModelLoadError(f"{file}: is too large for a configuration")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content)):
+            raise ModelLoadError(f"{file}: has aliases, by which a short file can be endless")
         values = yaml.load(content, _HyperLoader)
+        resolved = _resolved(values, values) if isinstance(values, dict) else None
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise ModelLoadError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
+    if resolved is None:
         raise ModelLoadError(f"{file}: must hold an object")
-    return ConfigSection(file, "", _resolved(values, values))
+    return ConfigSection(file, "", resolved)
 
 
 def _resolved(value: Any, top: dict[str, Any]) -> Any:

@@ -57,7 +57,7 @@ class StreamSpectrum:
         """Return the samples that no later spectrum changes, ``[num_samples]``.
 
         Args:
-            log_magnitudes: of the next spectra, ``[frames, size / 2 + 1]``.
+            log_magnitudes: of the next spectra, ``[frames, size / 2 + 1]``; first, at least two.
             phases: likewise.
             state: of the stream.
             is_end: whether no spectra follow.

@@ -1,0 +1,34 @@
+"""Spectra of a stream are those of PyTorch, and so are the samples that come back."""
+
+import pytest
+import torch
+
+from antiphon.models.cosyvoice3.spectrum import StreamSpectrum
+from antiphon.nn.stream_conv import StreamState
+
+HOP = 4
+WINDOW = torch.hann_window(4 * HOP)
+SAMPLES = torch.randn(480, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("sizes", [[480], [100, 380], [40, 40, 400]])
+def test_analysis(sizes: list[int]) -> None:
+    spectrum, state = StreamSpectrum(WINDOW, HOP), StreamState()
+    *pieces, last = torch.split(SAMPLES, sizes)
+    made = [spectrum.analyze(each, None, state, is_end=False) for each in pieces]
+    found = torch.cat([*made, spectrum.analyze(last, None, state, is_end=True)], dim=2)
+    wanted = torch.stft(SAMPLES, 4 * HOP, HOP, window=WINDOW, return_complex=True)
+    torch.testing.assert_close(found[0], torch.cat((wanted.real, wanted.imag)))
+
+
+@pytest.mark.parametrize("sizes", [[121], [2, 119], [40, 41, 40]])
+def test_synthesis(sizes: list[int]) -> None:
+    spectrum, state = StreamSpectrum(WINDOW, HOP), StreamState()
+    generator = torch.Generator().manual_seed(1)
+    logs, phases = (torch.randn(121, 2 * HOP + 1, generator=generator) for _ in range(2))
+    *pieces, last = zip(torch.split(logs, sizes), torch.split(phases, sizes), strict=True)
+    made = [spectrum.synthesize(*each, state, is_end=False) for each in pieces]
+    found = torch.cat([*made, spectrum.synthesize(*last, state, is_end=True)])
+    complete = torch.polar(logs.exp(), phases).T
+    wanted = torch.istft(complete, 4 * HOP, HOP, window=WINDOW)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
