@@ -11,6 +11,8 @@ from antiphon.errors import InvalidRequestError, OverloadedError
 from antiphon.types import Ended, FinishReason, Usage
 
 _LATENCY_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_TOKEN_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+_INTERVAL_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _RATE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -84,6 +86,7 @@ class ChatMetrics:
         self._first_s = histogram("first_token_seconds", text, _LATENCY_BUCKETS_S)
         text = "Tokens of an answer after its first, a second."
         self._rate = histogram("tokens_per_second", text, _RATE_BUCKETS)
+        self._as_vllm = _VllmMetrics(registry)
 
     @contextmanager
     def observe(self, model: str) -> Generator[AnswerStats, None, None]:
@@ -115,3 +118,47 @@ class ChatMetrics:
             self._first_s.labels(model).observe(stats.first_token_s)
         if (rate := stats.tokens_per_s) is not None:
             self._rate.labels(model).observe(rate)
+        self._as_vllm.record(model, stats, reason)
+
+
+class _VllmMetrics:
+    """The same under vLLM's names, for dashboards that know them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("model_name", "engine")
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(f"vllm:{name}", text, labels, registry=registry, buckets=buckets)
+
+        self._success = Counter(
+            "vllm:request_success",
+            "Answers that were completed.",
+            (*labels, "finished_reason"),
+            registry=registry,
+        )
+        text = "From a request to its first token."
+        self._first_s = histogram("time_to_first_token_seconds", text, _LATENCY_BUCKETS_S)
+        text = "Mean time of a token after the first, of an answer."
+        self._token_s = histogram(
+            "request_time_per_output_token_seconds", text, _INTERVAL_BUCKETS_S
+        )
+        text = "From a request to its end."
+        self._end_s = histogram("e2e_request_latency_seconds", text, _LATENCY_BUCKETS_S)
+        text = "Tokens of a prompt."
+        self._prompt_tokens = histogram("request_prompt_tokens", text, _TOKEN_BUCKETS)
+        text = "Tokens of an answer."
+        self._tokens = histogram("request_generation_tokens", text, _TOKEN_BUCKETS)
+
+    def record(self, model: str, stats: AnswerStats, reason: str) -> None:
+        """Measure an answer that has ended."""
+        labels = (model, "chat")
+        if stats.first_token_s is not None:
+            self._first_s.labels(*labels).observe(stats.first_token_s)
+        if (rate := stats.tokens_per_s) is not None:
+            self._token_s.labels(*labels).observe(1 / rate)
+        if stats.reason is None:
+            return
+        self._success.labels(*labels, reason).inc()
+        self._end_s.labels(*labels).observe(stats.elapsed_s)
+        self._prompt_tokens.labels(*labels).observe(stats.usage.input_tokens)
+        self._tokens.labels(*labels).observe(stats.usage.output_tokens)

@@ -61,6 +61,10 @@ def test_a_stop_string_and_a_reader_that_leaves_free_the_model() -> None:
             assert value("antiphon_chat_ended_total", {"model": "toy", "reason": "stop"}) == 1
             assert value("antiphon_chat_ended_total", {"model": "toy", "reason": "abort"}) == 1
             assert value("antiphon_chat_active", {"model": "toy"}) == 0
+            vllm = {"model_name": "toy", "engine": "chat"}
+            assert value("vllm:time_to_first_token_seconds_count", vllm) == 2
+            assert value("vllm:request_success_total", {**vllm, "finished_reason": "stop"}) == 1
+            assert value("vllm:request_generation_tokens_sum", vllm) == answer.usage.output_tokens
 
     asyncio.run(main())
 
