@@ -35,11 +35,12 @@ def build(models: Sequence[ServedVoice]) -> Any:
 
 def _tabs(model: ServedVoice) -> list[tuple[str, Any]]:
     """Return titles of tabs, and what fills them."""
+    tabs: list[tuple[str, Any]] = []
     if model.voice_design:
-        return [("Voice design", _design)]
+        tabs.append(("Voice design", _design))
     if model.cloning:
-        return [("Cloning", _clone)]
-    return [("Voices", _choose)]
+        tabs.append(("Cloning", _clone))
+    return tabs or [("Voices", _choose)]
 
 
 def _choose(model: ServedVoice) -> dict[str, gr.components.Component]:
