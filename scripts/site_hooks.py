@@ -41,17 +41,24 @@ def on_config(config: "MkDocsConfig") -> "MkDocsConfig":
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add the pages of the root, those that are generated, and the examples."""
+    """Add the pages of the root, those that are generated, and files that pages link to."""
     from mkdocs.structure.files import File
 
     for name in ROOT_PAGES:
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, site_name(name), content=from_root(name, text)))
     files.append(File.generated(config, "reference.md", content=_reference()))
-    for path in sorted((ROOT / "examples").iterdir()):
-        if path.is_file():
-            files.append(File.generated(config, f"examples/{path.name}", abs_src_path=str(path)))
+    for name in sorted(linked_files(Path(config.docs_dir))):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files
+
+
+def linked_files(docs: Path) -> set[str]:
+    """Return the files outside ``docs/`` that its pages link to, such as examples."""
+    texts = [path.read_text(encoding="utf-8") for path in docs.glob("*.md")]
+    links = {target for text in texts for target in _LINK.findall(text)}
+    names = {target.removeprefix("../") for target in links if target.startswith("../")}
+    return {name for name in names - {*ROOT_PAGES} if (ROOT / name).is_file()}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

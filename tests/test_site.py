@@ -65,6 +65,11 @@ def test_pages_that_the_navigation_does_not_name_are_models(tmp_path: Path) -> N
     assert config.nav[1] == {"Models": ["a.md", "b.md"]}
 
 
+def test_files_that_pages_link_to_come_along(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("[a](../examples/offline.py) [b](../README.md) [c](../none)")
+    assert hooks.linked_files(tmp_path) == {"examples/offline.py"}
+
+
 def test_contributors_see_how_large_families_are() -> None:
     text = hooks.from_root("CONTRIBUTING.md", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
     assert set(re.findall(r"^\| (\w+) \| .+ \| \d+ \| \d+ \|$", text, re.MULTILINE)) == {*FAMILIES}
