@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from antiphon.codec.lockstep_decoder import LockstepDecoder
@@ -14,6 +15,12 @@ from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.models.voxcpm2.runner import VoxCPM2Runner, load_runner
 from antiphon.models.voxcpm2.voice_encoder import VAEVoiceEncoder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tiny products are slower on several cores, much slower where other programs run too."""
+    torch.set_num_threads(1)
 
 
 def context_of(path: Path) -> LoadContext:

@@ -1,0 +1,80 @@
+"""What a checkpoint is said to take is what its parts take once they are there."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from antiphon.models.voxcpm2.audio_vae import VAEDecoder
+from antiphon.models.voxcpm2.checkpoint_schema import model_layout, vae_layout
+from antiphon.models.voxcpm2.config import load_config
+from antiphon.models.voxcpm2.footprint import footprint
+from antiphon.models.voxcpm2.language_model import VoxCPM2Model
+from antiphon.models.voxcpm2.networks import NetworkBuilder
+from antiphon.models.voxcpm2.random_configs import main_config
+from antiphon.nn.codec_layers.conv import CausalTransposedConv
+
+META = torch.device("meta")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(main_config("2b", "bfloat16")))
+    return tmp_path
+
+
+def test_memory_is_that_of_a_model_without_numbers(path: Path) -> None:
+    config, told = load_config(path), footprint(path)
+    layout = model_layout(config)
+    weights = {
+        name: torch.empty(shape, dtype=torch.bfloat16, device=META)
+        for name, shape in layout.items()
+    }
+    model = VoxCPM2Model(NetworkBuilder(weights), config, num_slots=1, max_positions=64)
+    positions = sum(shape.position_size for shape in model.kv_shapes)
+    assert told.position_bytes == 2 * positions
+    numbers = sum(math.prod(shape) for shape in layout.values())
+    vae = sum(math.prod(shape) for shape in vae_layout(config.vae).values())
+    assert told.weight_bytes == 2 * numbers + 4 * vae
+
+
+def test_a_frame_reads_the_language_models_once_and_the_flow_in_each_step(path: Path) -> None:
+    layout, told = model_layout(load_config(path)), footprint(path)
+    once, flow = (
+        sum(
+            math.prod(shape)
+            for name, shape in layout.items()
+            if name.endswith("proj.weight") and name.startswith(starts)
+        )
+        for starts in (("base_lm.", "residual_lm.", "feat_encoder."), "feat_decoder.")
+    )
+    layers = 2 * (once + 9 * flow)
+    assert layers * 0.99 < told.read_bytes < 1.02 * layers
+    assert told.frames_per_s == 6.25
+    assert told.stream_flop > 22 * 9 * 2 * flow
+
+
+def test_the_decoder_keeps_and_computes_what_its_layers_say(path: Path) -> None:
+    config, told = load_config(path), footprint(path)
+    weights: dict[str, torch.Tensor] = {}
+    for name, shape in vae_layout(config.vae).items():
+        stem, _, kind = name.rpartition(".")
+        parts = {"weight_v": f"{stem}.conv.weight", "bias": f"{stem}.conv.bias"}
+        weights[parts.get(kind, name)] = torch.empty(shape, device=META)
+    decoder = VAEDecoder.of(weights, config)
+    assert told.slot_bytes == pytest.approx(4 * decoder.row_size, rel=0.01)
+    num_columns, flop = config.patch_size, 0
+    for conv in decoder.first:
+        flop += conv.weight.numel() * num_columns
+    for _, block in decoder.blocks:
+        assert isinstance(block.upsample, CausalTransposedConv)
+        flop += block.upsample.linear.weight.numel() * num_columns
+        num_columns *= block.upsample.stride
+        flop += sum(each.weight.numel() for unit in block.units for each in unit.convs) * (
+            num_columns
+        )
+    flop += decoder.last_conv.weight.numel() * num_columns
+    assert told.decoder_flop == 2 * flop
+    assert num_columns == config.samples_per_frame

@@ -1,0 +1,86 @@
+"""The official package, installed beside us, says what was recorded, and what we say, live."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from antiphon.models.voxcpm2.codec_stage import load_codec
+from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
+from antiphon.models.voxcpm2.random_checkpoint import make_checkpoint
+from antiphon.models.voxcpm2.runner import load_runner
+from antiphon.models.voxcpm2.voice_encoder import VAEVoiceEncoder
+from tests.models.voxcpm2.conftest import context_of
+from tests.models.voxcpm2.oracle.cases import CASES, MAX_FRAMES
+from tests.models.voxcpm2.speaking import decode, speak
+from tests.models.voxcpm2.test_parity import AUDIO_TOLERANCE, RECORDED, TOLERANCE, prompt_of
+
+pytestmark = pytest.mark.oracle
+
+ROOT = Path(__file__).parents[3]
+DIRECTORY = ROOT / ".venv-oracle-voxcpm2"
+OFFICIAL = "tests.models.voxcpm2.oracle.official"
+PACKAGES = ("voxcpm==2.0.3", "einops==0.8.2")
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    """Return the environment of a process that finds the official package; installs it once."""
+    pytest.importorskip("transformers")
+    directory = Path(os.environ.get("VOXCPM_ORACLE", DIRECTORY))
+    if not (directory / "voxcpm").is_dir():
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        done = subprocess.run([*command, "--target", directory, *PACKAGES], check=False)
+        if done.returncode:
+            pytest.skip("the package registry cannot be reached")
+    path = {"PYTHONPATH": str(ROOT), "VOXCPM_ORACLE": str(directory), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **path}
+
+
+def say(checkpoint: Path, file: Path, environment: dict[str, str]) -> dict[str, np.ndarray]:
+    command: list[str | Path] = [sys.executable, "-m", OFFICIAL, checkpoint, file]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with np.load(file) as arrays:
+        return dict(arrays)
+
+
+def test_what_was_recorded_is_what_it_says(
+    checkpoint: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    live = say(checkpoint, tmp_path / "live.npz", environment)
+    with np.load(RECORDED) as recorded:
+        assert live.keys() == {*recorded.keys()}
+        for name, array in live.items():
+            np.testing.assert_allclose(array, recorded[name], atol=TOLERANCE)
+
+
+def test_a_checkpoint_with_other_parts_says_the_same(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    make_checkpoint(tmp_path, seed=3)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    config["lm_config"]["use_mup"] = False
+    config["residual_lm_no_rope"] = False
+    config["dit_config"]["dit_mean_mode"] = True
+    config["audio_vae_config"]["sr_bin_boundaries"] = None
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    file = tmp_path / "audiovae.safetensors"
+    weights = load_file(file)
+    save_file({name: each for name, each in weights.items() if "sr_cond" not in name}, file)
+    live, context = say(tmp_path, tmp_path / "live.npz", environment), context_of(tmp_path)
+    runner, codec = load_runner(context, max_positions=256), load_codec(context)
+    prompter, encoder = VoxCPM2Prompter(context), VAEVoiceEncoder(context)
+    prompter.use_encoder(lambda recording: encoder.encode(recording).data)
+    for name, case in CASES.items():
+        prompt, wanted = prompt_of(prompter, case), live[f"{name}.patches"]
+        spoken = speak(runner, {0: prompt}, num_steps=MAX_FRAMES)[0]
+        np.testing.assert_allclose(spoken.patches, wanted, atol=TOLERANCE)
+        if case.has_audio:
+            samples = decode(codec, spoken.frames, context=prompt.context_frames)
+            np.testing.assert_allclose(samples, live[f"{name}.audio"], atol=AUDIO_TOLERANCE)
