@@ -109,7 +109,7 @@ def _s2(size: Size, vocab_size: int, dtype: str) -> Json:
         "audio_decoder_config": {
             **slow,
             **_COMMON,
-            "n_layer": 2 if size == "tiny" else 4,
+            "n_layer": 1 if size == "tiny" else 4,
             "attention_qk_norm": False,
             "text_dim": slow["dim"],
             "vocab_size": num_semantic(size),

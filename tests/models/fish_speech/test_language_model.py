@@ -17,7 +17,10 @@ from tests.models.fish_speech.spoken import hear, made_prompt
 NUM_CODES = 160
 
 
-@pytest.fixture(scope="module", params=["s2", "s1"])
+S1 = pytest.param("s1", marks=pytest.mark.slow)  # twice the time; its codes are in the parity tests
+
+
+@pytest.fixture(scope="module", params=["s2", S1])
 def runner(request: pytest.FixtureRequest, made: Callable[[str], Path]) -> FishSpeechRunner:
     context = LoadContext(path=made(request.param), device="cpu", max_slots=4)
     return load_runner(context, max_positions=256)

@@ -59,8 +59,8 @@ class Spoken:
 SPOKEN = (
     Spoken("plain", "s2", "Hello there, how are you?", 1, 1.0, 0.9, 30, 48),
     Spoken("hot", "s2", "Grüße, 你好!", 2, 1.7, 1.0, 160, 48),
-    Spoken("cold", "s2", "Again and again.", 3, 0.2, 0.3, 5, 48),
-    Spoken("clone", "s2", "[whisper] Hello.", 4, 0.8, 0.8, 30, 48, "What I said.", 12),
+    Spoken("cold", "s2", "Again and again.", 4, 0.2, 0.3, 5, 48),
+    Spoken("clone", "s2", "[whisper] Hello.", 3, 0.8, 0.8, 30, 48, "What I said.", 12),
     Spoken("s1", "s1", "Hello there.", 5, 0.8, 0.8, 30, 48),
     Spoken("s1-clone", "s1", "(excited) Hello!", 6, 0.7, 0.7, 30, 48, "What I said.", 12),
 )
