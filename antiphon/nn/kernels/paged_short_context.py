@@ -13,16 +13,17 @@ from antiphon.nn.kernels.paged_common import rounded
 
 @triton.jit
 def _halves(source, weight, cosine, sine, epsilon, HALF: tl.constexpr):
-    """Norm and rotate heads, pointers ``[num_heads, HALF]`` to their first halves."""
+    """Norm and rotate heads, pointers ``[num_heads, HALF]`` to their halves; no weight, no norm."""
     first = tl.load(source)
     second = tl.load(source + HALF)
     kind = first.dtype
     a, b = first.to(tl.float32), second.to(tl.float32)
-    mean = (tl.sum(a * a, axis=1) + tl.sum(b * b, axis=1)) / (2 * HALF)
-    scale = tl.rsqrt(mean + epsilon)[:, None]
-    columns = tl.arange(0, HALF)[None, :]
-    a = rounded(rounded(a * scale, kind) * tl.load(weight + columns).to(tl.float32), kind)
-    b = rounded(rounded(b * scale, kind) * tl.load(weight + HALF + columns).to(tl.float32), kind)
+    if weight is not None:
+        mean = (tl.sum(a * a, axis=1) + tl.sum(b * b, axis=1)) / (2 * HALF)
+        scale = tl.rsqrt(mean + epsilon)[:, None]
+        places = weight + tl.arange(0, HALF)[None, :]
+        a = rounded(rounded(a * scale, kind) * tl.load(places).to(tl.float32), kind)
+        b = rounded(rounded(b * scale, kind) * tl.load(places + HALF).to(tl.float32), kind)
     turned = rounded(a * cosine, kind) - rounded(b * sine, kind)
     partner = rounded(b * cosine, kind) + rounded(a * sine, kind)
     return turned.to(kind), partner.to(kind)

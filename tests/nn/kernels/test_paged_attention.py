@@ -230,7 +230,8 @@ def test_a_piece_is_read_alike_in_any_company(use_kernels: Using) -> None:
     assert torch.equal(*results)
 
 
-def test_a_frame_run(use_kernels: Using) -> None:
+@pytest.mark.parametrize("is_normed", [True, False])
+def test_a_frame_run(use_kernels: Using, is_normed: bool) -> None:
     shape = KVShape(2, HEADS.num_kv_heads, HEADS.head_dim)
     joined = random(5, 16, WIDTH)
     results = []
@@ -241,7 +242,8 @@ def test_a_frame_run(use_kernels: Using) -> None:
         attend, parts = FrameAttention(cache, 5), []
         for start, end in [(0, 2), *((at, at + 1) for at in range(2, 16))]:
             rotation = rope().between(start, end)
-            parts.append(attend(1, joined[:, start:end].contiguous(), normed_heads(), rotation))
+            heads = normed_heads() if is_normed else QKVHeads(HEADS)
+            parts.append(attend(1, joined[:, start:end].contiguous(), heads, rotation))
             attend.advance(end - start)
         results.append(torch.cat(parts, dim=1))
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
