@@ -53,7 +53,7 @@ def main_config(size: Size, dtype: str) -> Json:
             "input_local_layers": 2,
             "intermediate_size": 96,
             "local_attn_heads": 4,
-            "local_dim": 48,
+            "local_dim": 64,
             "local_ffn_dim": 64,
             "local_layers": 2,
             "num_attention_heads": 4,
