@@ -6,6 +6,7 @@ models, and ``conversation.item.truncate`` forgets what was not heard.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from antiphon.api.realtime_events import error_event, event, new_id, output_obje
 from antiphon.api.realtime_reply import ReplyEvents, ReplyItems, ReplyPlan, item_object
 from antiphon.api.schemas.realtime import OutputFormat
 from antiphon.api.schemas.realtime_agent import (
+    NO_LIMIT,
     AgentItem,
     AgentItemCreate,
     AgentItemNamed,
@@ -78,7 +80,7 @@ class AgentSettings:
         if options.temperature is not None:
             new = replace(new, temperature=options.temperature)
         if (limit := options.max_tokens) is not None:
-            new = replace(new, max_tokens=None if limit == "inf" else limit)
+            new = replace(new, max_tokens=None if limit == NO_LIMIT else limit)
         return new
 
     @property
@@ -325,7 +327,8 @@ async def _played(events: ReplyEvents, items: ReplyItems) -> None:
         if isinstance(error, WebSocketDisconnect):
             return True  # nobody is there to be told
         log_failure(error, has_started=True)
-        await events.fail(wire_error(error))
+        with suppress(WebSocketDisconnect):
+            await events.fail(wire_error(error))
         return True
 
     async with on_failure(report):

@@ -12,7 +12,7 @@ ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 ROOT = "root"
 """What is before the first item."""
-MAX_ITEMS = 10_000
+MAX_ITEMS = 1000
 
 
 @dataclass(slots=True, eq=False)

@@ -244,12 +244,12 @@ def test_one_answer_at_a_time(server: RunningServer) -> None:
         (
             "response.create",
             replying([message("x")], temperature=9),
-            "temperature",
+            "response.temperature",
         ),
         (
             "response.create",
-            replying([message("x")], max_output_tokens=-1),
-            "max_tokens",
+            replying([message("x")], max_output_tokens=0),
+            "response.max_output_tokens",
         ),
     ],
 )

@@ -1,13 +1,23 @@
 """OpenAI's realtime messages to an agent that reads text and answers with speech or text."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from antiphon.api.schemas.realtime import Output
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.schemas.speech import Text, VoiceName
 from antiphon.errors import InvalidRequestError, shortened
+
+NO_LIMIT = 2**63 - 1
+
+
+def _as_number(limit: Any) -> Any:
+    return NO_LIMIT if limit == "inf" else limit
+
+
+TokenLimit: TypeAlias = Annotated[int, Field(ge=1, le=NO_LIMIT), BeforeValidator(_as_number)]
+"""Of an answer; "inf", which is `NO_LIMIT`: as many as there is room for."""
 
 _ROLES = ("system", "user", "assistant")
 _TEXTS = ("input_text", "output_text", "text")
@@ -37,9 +47,9 @@ class AgentOptions(_AgentPart):
     instructions: Text | None = None
     output_modalities: list[Text] | None = None
     modalities: list[Text] | None = None  # the same, in the protocol's first edition
-    max_output_tokens: int | Literal["inf"] | None = None
-    max_response_output_tokens: int | Literal["inf"] | None = None  # likewise
-    temperature: float | None = Field(None, allow_inf_nan=False)
+    max_output_tokens: TokenLimit | None = None
+    max_response_output_tokens: TokenLimit | None = None  # likewise
+    temperature: float | None = Field(None, ge=0, le=2)
     audio: AgentAudio = AgentAudio()
     voice: VoiceName | None = None
     tools: list[Any] | None = None
@@ -63,9 +73,11 @@ class AgentOptions(_AgentPart):
         return "audio" in wanted
 
     @property
-    def max_tokens(self) -> int | Literal["inf"] | None:
+    def max_tokens(self) -> TokenLimit | None:
         """The limit of an answer's tokens."""
-        return self.max_output_tokens or self.max_response_output_tokens
+        if self.max_output_tokens is None:
+            return self.max_response_output_tokens
+        return self.max_output_tokens
 
     @property
     def output(self) -> AgentOutput:
