@@ -42,6 +42,8 @@ _END_S = 0.005
 _ORDER = 32
 _CLICK_WINDOW_S = 0.02
 _CLICK_RATIO = 2.5
+_CLICK_RATIO_ANYWHERE = 5.0
+"""Of edges that were looked for: the sharpest of clean speech are 3.7 times those around them."""
 _CLICK_FLOOR = 0.003
 
 
@@ -63,15 +65,18 @@ class SeamFault:
 
 
 def seam_faults(
-    pieces: Sequence[NDArray[np.floating]], sample_rate_hz: int, *, borders_only: bool = True
+    pieces: Sequence[NDArray[np.floating]],
+    sample_rate_hz: int,
+    *,
+    edges: Sequence[int] | None = None,
 ) -> list[SeamFault]:
     """Return the faults that can be heard in a stream of mono speech, by time.
 
     Args:
         pieces: samples in [-1, 1] as they came, each of shape ``[num_samples]``.
         sample_rate_hz: at which they are played.
-        borders_only: look for clicks where pieces meet; else everywhere (of a decoded file, whose
-            borders are not known): slower, and blind to clicks at the level of speech itself.
+        edges: where to look for clicks; where pieces meet unless said otherwise. Of a file whose
+            borders are not known, `click_candidates`.
     """
     signal, borders = joined(pieces)
     found: list[SeamFault] = []
@@ -79,21 +84,28 @@ def seam_faults(
         fault = _repetition(signal, border, lengths, sample_rate_hz)
         if fault is not None:
             found.append(fault)
-    edges: Sequence[int] = borders
-    if not borders_only:
-        edges = range(_ORDER, len(signal), 4)
     found += _gaps(signal, sample_rate_hz)
     # An edge that another fault makes is no fault of its own.
     explained = [fault.at_s for fault in found] + [
         fault.at_s + fault.duration_s for fault in found if fault.kind == "gap"
     ]
-    found += [
-        SeamFault("click", at / sample_rate_hz, f"an edge {ratio:.1f} times those around it")
-        for at, ratio in _clicks(signal, edges, sample_rate_hz)
-        if all(abs(at / sample_rate_hz - each) > _EDGE_S for each in explained)
-    ]
+    least = _CLICK_RATIO if edges is None else _CLICK_RATIO_ANYWHERE
+    for at, ratio in _clicks(signal, borders if edges is None else edges, sample_rate_hz, least):
+        at_s = at / sample_rate_hz
+        if all(abs(at_s - each) > _EDGE_S for each in explained):
+            found.append(SeamFault("click", at_s, f"an edge {ratio:.1f} times those around it"))
+            explained.append(at_s)
     found += _ends(signal, sample_rate_hz)
     return sorted(found, key=lambda fault: fault.at_s)
+
+
+def click_candidates(signal: Signal, sample_rate_hz: int) -> list[int]:
+    """Return where a click would be if there is one: the sharpest edge of each 10 ms."""
+    size = round(MATCH_S * sample_rate_hz)
+    sharpness = np.abs(np.diff(signal, 3))
+    rows = sharpness[: len(sharpness) // size * size].reshape(-1, size)
+    sharpest = np.arange(len(rows)) * size + rows.argmax(axis=1)
+    return [int(at) + late for at in sharpest for late in (1, 2)]
 
 
 def joined(pieces: Sequence[NDArray[np.floating]]) -> tuple[Signal, list[int]]:
@@ -169,7 +181,9 @@ def _first_loud(piece: Signal, length: int) -> int | None:
     return None
 
 
-def _clicks(signal: Signal, edges: Sequence[int], rate_hz: int) -> Iterator[tuple[int, float]]:
+def _clicks(
+    signal: Signal, edges: Sequence[int], rate_hz: int, least: float
+) -> Iterator[tuple[int, float]]:
     """Yield edges that audio on both sides does not predict, with how far out they are."""
     width = round(_CLICK_WINDOW_S * rate_hz)
     for at in edges:
@@ -184,7 +198,7 @@ def _clicks(signal: Signal, edges: Sequence[int], rate_hz: int) -> Iterator[tupl
         usual = float(np.abs(now - past @ weights).max())
         across = sliding_window_view(signal[at - _ORDER : at + 4], _ORDER + 1)
         edge = float(np.abs(across[:, _ORDER] - across[:, :_ORDER] @ weights).max())
-        if edge > _CLICK_FLOOR and edge > _CLICK_RATIO * usual:
+        if edge > _CLICK_FLOOR and edge > least * usual:
             yield at, edge / max(usual, 1e-9)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from antiphon.cli.bench_compare import CompareFlags, bench_compare
 from antiphon.cli.bench_fabric import FabricBenchFlags, bench_fabric
+from antiphon.cli.bench_quality import QualityFlags, bench_quality
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
 from antiphon.cli.bench_suite import SuiteFlags, bench_suite
 from antiphon.cli.flags import add_command, flag
@@ -17,12 +18,12 @@ from antiphon.cli.flags import add_command, flag
 if TYPE_CHECKING:
     from rich.table import Table
 
-app = typer.Typer(help="Measure speed.", no_args_is_help=True)
+app = typer.Typer(help="Measure speed, and how speech sounds.", no_args_is_help=True)
 
 
 @app.callback()
 def _bench() -> None:
-    """Measure speed."""
+    """Measure speed, and how speech sounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +119,6 @@ def _bound_table(bound: Mapping[str, Any]) -> "Table":
 add_command(app, "compare", CompareFlags, bench_compare)
 add_command(app, "engine", EngineBenchFlags, bench_engine)
 add_command(app, "fabric", FabricBenchFlags, bench_fabric)
+add_command(app, "quality", QualityFlags, bench_quality)
 add_command(app, "serve", ServeBenchFlags, bench_serve)
 add_command(app, "suite", SuiteFlags, bench_suite)

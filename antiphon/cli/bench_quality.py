@@ -1,0 +1,109 @@
+"""``antiphon bench quality``: how speech sounds, of files or of a server."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.cli.bench_serve import ServeBenchFlags, fields_of, served
+from antiphon.cli.flags import flag
+from antiphon.errors import SettingsError
+
+if TYPE_CHECKING:
+    from antiphon.bench.quality.recording import Recording
+
+
+@dataclass(frozen=True, slots=True)
+class QualityFlags:
+    """The flags of ``antiphon bench quality``."""
+
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Recordings, each with its text beside it, as .txt.", show_default=False
+        ),
+    ] = None
+    url: Annotated[str | None, flag("Judge a server that is running.")] = None
+    model: Annotated[str | None, flag("Judge a server of our own for this model.")] = None
+    device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
+    metrics: Annotated[str, flag("Comma-separated.", True)] = "defects,prosody,wer,speaker,mos"
+    language: Annotated[str, flag("Of files, and of what a server says: en, zh, mixed.", True)] = (
+        "en"
+    )
+    text_file: Annotated[
+        Path | None, flag("What a server says, one text a line.", "texts of our own")
+    ] = None
+    voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
+    field: Annotated[list[str] | None, flag("Further member KEY=VALUE. Repeatable.")] = None
+    api_key: Annotated[str | None, flag("Of the server.")] = None
+    reference: Annotated[
+        Path | None, flag("A recording of who is to be heard, for cloned voices.")
+    ] = None
+    whisper: Annotated[
+        str | None, flag("Recogniser's directory (CTranslate2).", "tiny.en, for English")
+    ] = None
+    title: Annotated[str, flag("Of the card.", True)] = "Speech quality"
+    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    markdown: Annotated[Path | None, flag("Write the card here.")] = None
+
+
+def bench_quality(flags: QualityFlags) -> None:
+    """Judge speech: words understood, speaker, opinion score, defects, drift of pitch and pace."""
+    from antiphon.bench.quality.recording import read_recording
+    from antiphon.bench.quality.report import METRICS, judge, quality_markdown
+    from antiphon.cli.progress import shown_progress
+
+    metrics = [each.strip() for each in flags.metrics.split(",")]
+    for each in metrics:
+        if each not in METRICS:
+            raise SettingsError(f"--metrics: '{each}' is unknown; there are {', '.join(METRICS)}.")
+    reference = None if flags.reference is None else read_recording(flags.reference)
+    recordings = _recordings(flags)
+    with shown_progress("judging", partial(typer.echo, err=True)) as progress:
+        report = judge(
+            recordings, metrics, whisper=flags.whisper, reference=reference, told=progress
+        )
+    card = quality_markdown(report, flags.title)
+    if flags.json_file is not None:
+        flags.json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if flags.markdown is not None:
+        flags.markdown.write_text(card, encoding="utf-8")
+    typer.echo(card)
+
+
+def _recordings(flags: QualityFlags) -> "list[Recording]":
+    from antiphon.bench.quality.recording import read_recording, spoken_by
+    from antiphon.bench.texts import read_texts
+
+    sources = (bool(flags.files), flags.url is not None, flags.model is not None)
+    if sum(sources) != 1:
+        raise SettingsError("Give either files, or --url, or --model.")
+    if flags.files:
+        return [read_recording(file, flags.language) for file in flags.files]
+    if flags.text_file is not None:
+        texts = dict(enumerate(read_texts(flags.text_file)))
+        named = {f"line {number + 1}": text for number, text in texts.items()}
+    else:
+        named = _own_texts(flags.language)
+    serving = ServeBenchFlags(
+        url=flags.url, model=flags.model, device=flags.device, api_key=flags.api_key
+    )
+    fields = fields_of(flags.field) | ({} if flags.voice is None else {"voice": flags.voice})
+    with served(serving, 0) as url:
+        return spoken_by(url, named, fields=fields, language=flags.language, api_key=flags.api_key)
+
+
+def _own_texts(language: str) -> dict[str, str]:
+    """Return all texts of the suite, and its long ones in one breath, for drift."""
+    from antiphon.bench.corpus import LENGTHS, texts_of
+
+    named = {
+        f"{length} {number + 1}": text
+        for length in LENGTHS
+        for number, text in enumerate(texts_of(language, length))
+    }
+    joint = "" if language == "zh" else " "
+    return named | {"all long ones": joint.join(texts_of(language, "long"))}
