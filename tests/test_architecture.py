@@ -200,7 +200,7 @@ def test_only_programs_import_programs() -> None:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch = part_of(path) in ("models", "nn") or name_of(path) == "bench/bound.py"
-    knows_torch |= name_of(path) in ("bench/quality/opinion.py", "bench/quality/speaker.py")
+    knows_torch |= name_of(path) in ("bench/quality/opinion.py", "bench/quality/speaker_vectors.py")
     knows_torch |= name_of(path).startswith("engine/model_runner/")
     knows_torch |= name_of(path) in (
         "codec/graph_decoder.py",

@@ -179,9 +179,9 @@ def _understood(recordings: Sequence[Recording], whisper: str | None) -> list[di
 
 def _speakers(recordings: Sequence[Recording], reference: Recording | None) -> list[dict[str, Any]]:
     """Return how like the others each recording is, and how like the reference."""
-    from antiphon.bench.quality.speaker import SpeakerEncoder, similarity
+    from antiphon.bench.quality.speaker_vectors import SpeakerVectors, similarity
 
-    encoder = SpeakerEncoder()
+    encoder = SpeakerVectors()
     vectors = {
         index: encoder.embed(each.samples, each.sample_rate_hz)
         for index, each in enumerate(recordings)

@@ -58,8 +58,7 @@ class Recogniser:
         for name in wanted:
             if find_spec(name) is None:
                 raise SettingsError(
-                    "Recognising speech needs pip install 'antiphon[quality]'"
-                    f" ({name} is not installed)."
+                    f"Recognising speech needs the extra 'quality': {name} is not installed."
                 )
         self._is_english_only = directory is None
         self._model = _whisper(directory)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.quality import opinion, speaker
+from antiphon.bench.quality import opinion, speaker_vectors
 
 pytestmark = pytest.mark.oracle
 
@@ -19,7 +19,7 @@ import numpy as np
 from antiphon import Antiphon
 from antiphon.bench.quality.recording import Recording
 from antiphon.bench.quality.report import judge
-from antiphon.bench.quality.speaker import SpeakerEncoder, similarity
+from antiphon.bench.quality.speaker_vectors import SpeakerVectors, similarity
 
 texts = (
     "Please call Stella and ask her to bring these things from the store.",
@@ -36,7 +36,7 @@ other = Recording("other", (samples,), round(rate_hz / 1.4))
 noise = np.random.default_rng(0).normal(0, 0.05, len(samples))
 noisy = Recording("noisy", (samples + noise,), rate_hz)
 report = judge([*said, noisy], ["speaker", "mos"])
-encoder = SpeakerEncoder()
+encoder = SpeakerVectors()
 vectors = [encoder.embed(each.samples, each.sample_rate_hz) for each in (*said, other)]
 json.dump({
     "same": similarity(vectors[0], vectors[1]),
@@ -49,11 +49,11 @@ json.dump({
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("packages")
-    for line in (speaker.INSTALL, opinion.INSTALL):
+    for line in (speaker_vectors.INSTALL, opinion.INSTALL):
         _, *arguments = line.split()
         command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--target", str(folder)]
         subprocess.run(command, check=True)
-    root = Path(speaker.__file__).parents[3]
+    root = Path(speaker_vectors.__file__).parents[3]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(folder)])}
     done = subprocess.run(
         [sys.executable, "-c", JUDGE], env=environment, capture_output=True, text=True, check=False
@@ -65,7 +65,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_one_voice_is_told_from_another(judged: dict[str, Any]) -> None:
-    assert judged["same"] >= speaker.SAME_SPEAKER > judged["other"]
+    assert judged["same"] >= speaker_vectors.SAME_SPEAKER > judged["other"]
 
 
 def test_clean_speech_is_better_than_noisy(judged: dict[str, Any]) -> None:

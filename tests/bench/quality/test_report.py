@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.bench.quality import opinion, speaker
+from antiphon.bench.quality import opinion, speaker_vectors
 from antiphon.bench.quality.recording import Recording, read_recording, spoken_by
 from antiphon.bench.quality.report import judge, quality_markdown, summary
 from antiphon.errors import SettingsError
@@ -82,7 +82,7 @@ def test_missing_packages_are_named_with_how_to_install_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recording = Recording("a", (tone(2.0),), RATE_HZ)
-    for module, metric in ((speaker, "speaker"), (opinion, "mos")):
+    for module, metric in ((speaker_vectors, "speaker"), (opinion, "mos")):
         module._network.cache_clear()
         monkeypatch.setattr(module, "find_spec", lambda name: None)
         with pytest.raises(SettingsError, match="--no-deps"):

@@ -36,7 +36,7 @@ _KEPT_SILENCE = 6
 INSTALL = "pip install --no-deps resemblyzer==0.1.4"
 
 
-class SpeakerEncoder:
+class SpeakerVectors:
     """Turns speech into a vector of length 1; that of one speaker lies close to each other."""
 
     def __init__(self) -> None:
