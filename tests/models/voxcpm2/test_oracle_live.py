@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from antiphon.models.voxcpm2.checkpoint_schema import model_layout, vae_layout
 from antiphon.models.voxcpm2.codec_stage import load_codec
+from antiphon.models.voxcpm2.config import load_config
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.random_checkpoint import make_checkpoint
+from antiphon.models.voxcpm2.random_configs import main_config
 from antiphon.models.voxcpm2.runner import load_runner
 from antiphon.models.voxcpm2.voice_encoder import VAEVoiceEncoder
 from tests.models.voxcpm2.conftest import context_of
@@ -42,10 +45,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, **path}
 
 
-def say(checkpoint: Path, file: Path, environment: dict[str, str]) -> dict[str, np.ndarray]:
-    command: list[str | Path] = [sys.executable, "-m", OFFICIAL, checkpoint, file]
+def run_official(source: Path, target: Path, environment: dict[str, str]) -> None:
+    command: list[str | Path] = [sys.executable, "-m", OFFICIAL, source, target]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def say(checkpoint: Path, file: Path, environment: dict[str, str]) -> dict[str, np.ndarray]:
+    run_official(checkpoint, file, environment)
     with np.load(file) as arrays:
         return dict(arrays)
 
@@ -58,6 +65,22 @@ def test_what_was_recorded_is_what_it_says(
         assert live.keys() == {*recorded.keys()}
         for name, array in live.items():
             np.testing.assert_allclose(array, recorded[name], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("is_depthwise", [True, False])
+def test_tensors_of_the_published_size_have_the_official_names_and_shapes(
+    is_depthwise: bool, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    raw, file = main_config("2b", "bfloat16"), tmp_path / "config.json"
+    raw["audio_vae_config"]["depthwise"] = is_depthwise
+    file.write_text(json.dumps(raw), encoding="utf-8")
+    run_official(file, tmp_path / "shapes.json", environment)
+    found = json.loads((tmp_path / "shapes.json").read_text(encoding="utf-8"))
+    config = load_config(tmp_path)
+    ours = {f"audio_vae.{name}": [*each] for name, each in vae_layout(config.vae).items()}
+    ours |= {name: [*each] for name, each in model_layout(config).items()}
+    assert found.pop("audio_vae.decoder.sr_bin_boundaries") == [3]
+    assert found == ours
 
 
 def test_a_checkpoint_with_other_parts_says_the_same(

@@ -2,6 +2,8 @@
 
     VOXCPM_ORACLE=DIRECTORY python -m tests.models.voxcpm2.oracle.official CHECKPOINT FILE
 
+Of a CONFIG.json instead of a checkpoint's directory it writes names and shapes of all tensors.
+
 ``DIRECTORY`` holds the package and einops:
 
     pip install --no-deps --target DIRECTORY voxcpm==2.0.3 einops==0.8.2
@@ -15,7 +17,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -41,15 +43,31 @@ def _stand_in(name: str, **contents: Any) -> None:
     sys.modules[name] = module
 
 
-def load_official(checkpoint: Path) -> Any:
-    """Return the official model of a checkpoint, on the CPU."""
+def official_module() -> Any:
+    """Return the official package's module of the model."""
     import_module("transformers")  # before modules are replaced that it looks for
 
     sys.path.insert(0, os.environ["VOXCPM_ORACLE"])
     _stand_in("librosa", load=_load)
     _stand_in("torchaudio")
-    official = import_module("voxcpm.model.voxcpm2")
-    return official.VoxCPM2Model.from_local(str(checkpoint), optimize=False, device="cpu")
+    return import_module("voxcpm.model.voxcpm2")
+
+
+def load_official(checkpoint: Path) -> Any:
+    """Return the official model of a checkpoint, on the CPU."""
+    model = official_module().VoxCPM2Model
+    return model.from_local(str(checkpoint), optimize=False, device="cpu")
+
+
+def shapes_of(config: dict[str, Any]) -> dict[str, list[int]]:
+    """Return the official names and shapes of all tensors of a configuration; none is made."""
+    module = official_module()
+    read = module.VoxCPMConfig.model_validate(config | {"max_length": 16, "dtype": "float32"})
+    no_words = SimpleNamespace(vocab={})
+    with torch.device("meta"):
+        vae = module.AudioVAEV2(config=read.audio_vae_config)
+        model = module.VoxCPM2Model(read, no_words, vae, device="cpu")
+    return {name: list(each.shape) for name, each in model.state_dict().items()}
 
 
 def noise_of(seed: int, frame: int, shape: tuple[int, int, int]) -> torch.Tensor:
@@ -110,4 +128,9 @@ def main(checkpoint: Path, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    source, target = map(Path, sys.argv[1:])
+    if source.is_dir():
+        main(source, target)
+    else:
+        shapes = shapes_of(json.loads(source.read_text(encoding="utf-8")))
+        target.write_text(json.dumps(shapes), encoding="utf-8")
