@@ -7,6 +7,7 @@ from pathlib import Path
 from antiphon.errors import ModelLoadError
 from antiphon.models.causal_lm.checkpoint_schema import layout_of, others
 from antiphon.models.causal_lm.config import CausalLMConfig, load_config
+from antiphon.models.causal_lm.omni.checkpoint_info import PARTS, inspect_voice
 from antiphon.models.spec import Inspection, Table
 from antiphon.nn.safetensors_index import TensorHeader, layout_problems, read_directory
 
@@ -30,11 +31,16 @@ def inspect(path: Path) -> Inspection:
         problems += _tensor_problems(path, config, headers)
     if config is not None and find_spec("tokenizers") and find_spec("jinja2"):
         problems += _text_problems(path, config)
+    voice = inspect_voice(path, headers) if config is not None and headers else None
+    if voice is not None:
+        problems += voice.problems
     facts: dict[str, str | int | tuple[str, ...]] = {
         **(_told(config) if config else {}),
+        **(voice.facts if voice else {}),
         "Parameters": sum(header.num_values for header in headers.values()),
     }
-    return Inspection(facts=facts, tables=(_components(config, headers),), problems=tuple(problems))
+    table = _components(config, headers, has_voice=voice is not None)
+    return Inspection(facts=facts, tables=(table,), problems=tuple(problems))
 
 
 def _told(config: CausalLMConfig) -> dict[str, str | int | tuple[str, ...]]:
@@ -84,13 +90,19 @@ def _text_problems(path: Path, config: CausalLMConfig) -> list[str]:
     return problems
 
 
-def _components(config: CausalLMConfig | None, headers: dict[str, TensorHeader]) -> Table:
+def _components(
+    config: CausalLMConfig | None, headers: dict[str, TensorHeader], *, has_voice: bool
+) -> Table:
     """Add up what the language model takes, and what is beside it."""
     beside = re.compile(others(config) if config else r"(?!)")
     parts: dict[str, list[TensorHeader]] = {}
     for name, header in headers.items():
-        is_beside = beside.fullmatch(name) is not None
-        parts.setdefault("not read" if is_beside else "language model", []).append(header)
+        part = name.partition(".")[0]
+        if beside.fullmatch(name) is None:
+            part = "language model"
+        elif not (has_voice and part in PARTS):
+            part = "not read"
+        parts.setdefault(part, []).append(header)
     rows = tuple(
         (
             part,
