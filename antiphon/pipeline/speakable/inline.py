@@ -29,6 +29,8 @@ _URL_TAIL = re.compile(r"[.,;:!?'\"*_~)\]]+$")
 _MAX_URL = 2000
 _AUTOLINK = re.compile(r"<(https?://[^\s<>]*)>", re.IGNORECASE)
 _TAG = re.compile(r"<(?:/?[A-Za-z][^<>\n]*|!--(?:-?|[^\n]*?--))>")
+_MAX_BRACKETS = 8
+"""Within each other; a picture in a link has two."""
 _COMMENT = "<!--"
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _SPACES_AND_END = re.compile(r"[ \t]*(\n|$)")
@@ -288,4 +290,6 @@ def _closing(text: str, at: int) -> tuple[int, bool]:
         depth += {"[": 1, "]": -1}.get(text[place], 0)
         if depth == 0:
             return place, True
+        if depth > _MAX_BRACKETS:
+            return -1, True
     return -1, len(text) - at >= MAX_HELD
