@@ -102,10 +102,9 @@ def checkpoint_family(path: Path) -> Family:
     Raises:
         ModelLoadError: no readable config.json, or an unknown architecture.
     """
-    if not any((path / name).exists() for name in ("config.json", _PIPELINE)):
-        for candidate in families():
-            if candidate.layout and all(any(path.glob(each)) for each in candidate.layout):
-                return candidate
+    by_layout = _family_by_layout(path)
+    if by_layout and not any((path / name).exists() for name in ("config.json", _PIPELINE)):
+        return by_layout
     config, told = _configuration(path)
     keys = ("_class_name",) if config.name == _PIPELINE else _ARCHITECTURE_KEYS
     declared: Any = next((told[key] for key in keys if told.get(key)), [])
@@ -114,6 +113,8 @@ def checkpoint_family(path: Path) -> Family:
         is_alike = bool(candidate.config_keys) and told.keys() >= set(candidate.config_keys)
         if set(candidate.architectures) & set(names) or (not names and is_alike):
             return candidate
+    if by_layout:  # some say a name there that nobody reads, so that downloads are counted
+        return by_layout
     if not names:
         raise ModelLoadError(f"{config}: cannot read '{keys[0]}': it is missing.")
     known = sorted(name for each in families() for name in each.architectures)
@@ -157,6 +158,14 @@ def further_names(model: str | None, path: Path | None) -> frozenset[str]:
 def plain_name(name: str) -> str:
     """Return a path without ``.``, ``..`` and empty parts; other names as they are."""
     return os.path.normpath(name) if "/" in name else name
+
+
+def _family_by_layout(path: Path) -> Family | None:
+    """Return the family whose files a directory has, of those that are known by their files."""
+    for candidate in families():
+        if candidate.layout and all(any(path.glob(each)) for each in candidate.layout):
+            return candidate
+    return None
 
 
 def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:

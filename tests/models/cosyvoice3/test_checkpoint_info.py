@@ -38,6 +38,15 @@ def test_a_whole_checkpoint_has_no_problems(custom: Path) -> None:
     assert checkpoint_family(custom).name == "cosyvoice3"
 
 
+@pytest.mark.parametrize("text", ["{}", '{"model_type": "cosyvoice3"}'])
+def test_it_is_known_by_its_files(path: Path, text: str) -> None:
+    (path / "config.json").write_text(text)
+    assert checkpoint_family(path).name == "cosyvoice3"
+    (path / "llm.pt").unlink()
+    with pytest.raises(ModelLoadError, match=r"config\.json|no family"):
+        checkpoint_family(path)
+
+
 @pytest.mark.parametrize(
     ("name", "how", "told"),
     [
