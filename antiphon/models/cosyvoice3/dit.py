@@ -25,7 +25,8 @@ TIME_SIZE = 256
 _TIME_SCALE = 1000.0
 _ROPE_BASE = 10000.0
 _NORM_EPS = 1e-6
-_NUM_PASSES = 2
+NUM_PASSES = 2
+"""With the conditions, and without them."""
 
 
 @dataclass(slots=True)
@@ -183,7 +184,7 @@ class DiT:
         """Return an empty cache for ``num_pinned`` frames and the ``ring`` latest of the others."""
         config = self.config
         shape = (
-            *(NUM_STEPS, config.num_layers, 2, _NUM_PASSES, config.num_heads),
+            *(NUM_STEPS, config.num_layers, 2, NUM_PASSES, config.num_heads),
             *(num_pinned + ring, config.head_dim),
         )
         device = self.last.weight.device

@@ -93,7 +93,7 @@ class MelFlow:
             ),
             transformer=DiT.of(weights, "decoder.estimator", config),
             noise=solver_noise(config.num_mels).to(table.device),
-            cache_dtype=torch.float16 if table.is_cuda else torch.float32,
+            cache_dtype=cache_dtype(table.device),
         )
 
     def open(self, reference: Reference) -> MelFlowState:
@@ -177,6 +177,11 @@ class MelFlow:
         hidden = second(F.leaky_relu(hidden, _LEAKY_SLOPE), state.convs)
         states = hidden + embedded[:, :, :num_taken]
         return states[0].T.repeat_interleave(MEL_FRAMES_PER_TOKEN, dim=0)
+
+
+def cache_dtype(device: torch.device) -> torch.dtype:
+    """Return what keys and values are kept in."""
+    return torch.float16 if device.type == "cuda" else torch.float32
 
 
 def solver_noise(num_mels: int) -> Tensor:

@@ -11,12 +11,14 @@ from antiphon.models.cosyvoice3.bounds import (
     FAMILY_NAME,
     MAX_INSTRUCTIONS_CHARACTERS,
     MAX_POSITIONS,
+    MAX_REFERENCE_TOKENS,
     MAX_TOKENS_A_TEXT_TOKEN,
     MIN_ROOM_FRAMES,
     MIN_TOKENS_A_TEXT_TOKEN,
 )
 from antiphon.models.cosyvoice3.conditioning import reference_arrays
 from antiphon.models.cosyvoice3.config import (
+    MEL_FRAMES_PER_TOKEN,
     TEXT_FOLDER,
     CosyVoice3Config,
     load_config,
@@ -117,7 +119,11 @@ class CosyVoice3Prompter:
             num_tokens=len(text_ids),
             seed=seed,
             sampling=_sampling(request.sampling, self._config, limit),
-            conditioning=reference_arrays(spoken.tokens, spoken.mel, spoken.speaker),
+            conditioning=reference_arrays(
+                spoken.tokens[-MAX_REFERENCE_TOKENS:],
+                spoken.mel[-MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS :],
+                spoken.speaker,
+            ),
             num_positions=len(ids) - 1,
             position_keys=ids[:-1],
         )

@@ -11,6 +11,7 @@ from antiphon.models.cosyvoice3.bounds import MAX_POSITIONS
 from antiphon.models.cosyvoice3.config import load_config
 from antiphon.models.cosyvoice3.language_model import SpeechLM
 from antiphon.models.cosyvoice3.request import CosyVoice3Request
+from antiphon.models.cosyvoice3.stream_memory import slots_that_fit
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device, resolve_dtype
@@ -40,6 +41,7 @@ def load_runner(
     config = load_config(context.path)
     device = resolve_device(context.device, context.memory_fraction)
     like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
+    num_slots = slots_that_fit(context, config.flow, device)
     with torch.inference_mode():
         weights = read_tensors(
             context.path / schema.LANGUAGE_FILE,
@@ -50,14 +52,14 @@ def load_runner(
         model = SpeechLM(
             config,
             weights,
-            num_slots=context.max_slots,
+            num_slots=num_slots,
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
         )
         del weights
     return ModelRunner(
         model,
-        KVBudget(context.max_slots, max_positions, context.cache_bytes, context.memory_utilization),
+        KVBudget(num_slots, max_positions, context.cache_bytes, context.memory_utilization),
         is_batched=is_batched,
         is_deterministic=context.is_deterministic,
         uses_graphs=uses_graphs,
