@@ -12,6 +12,9 @@ from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.transformer import DecoderLayer, Transformer
 
+_MIN_OUTPUTS = 16
+"""Of a product by matrix instructions."""
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkBuilder:
@@ -27,7 +30,9 @@ class NetworkBuilder:
 
     def linear(self, name: str) -> Linear:
         linear = Linear.of(self.weights, name)
-        return replace(linear, is_batch_invariant=self.is_batch_invariant)
+        # A tiny model has products that matrix instructions are too wide for.
+        is_wide = len(linear.weight) % _MIN_OUTPUTS == 0
+        return replace(linear, is_batch_invariant=self.is_batch_invariant and is_wide)
 
     def transformer(
         self, name: str, sizes: TransformerConfig, branch_scale: float, max_positions: int
@@ -118,14 +123,21 @@ class Quantizer:
 
 @dataclass(frozen=True, slots=True)
 class StopHead:
-    """Says of the state that a frame is made from whether that frame is the last one."""
+    """Says of the state that a frame is made from whether that frame is the last one.
+
+    Attributes:
+        head: makes two numbers that are compared, and others that are not read.
+    """
 
     hidden: Linear
     head: Linear
 
     @classmethod
     def of(cls, builder: NetworkBuilder) -> "StopHead":
-        return cls(builder.linear("stop_proj"), builder.linear("stop_head"))
+        head = builder.weights["stop_head.weight"]
+        padded = F.pad(head, (0, 0, 0, _MIN_OUTPUTS - len(head)))
+        hidden = builder.linear("stop_proj")
+        return cls(hidden, Linear(padded, is_batch_invariant=builder.is_batch_invariant))
 
     def __call__(self, states: Tensor) -> Tensor:
         """Return bool ``[rows]``; a tie goes on."""
