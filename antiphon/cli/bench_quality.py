@@ -13,7 +13,7 @@ from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
-    from antiphon.bench.quality.recording import Recording
+    from antiphon.bench.quality.recording import SpeechRecording
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def bench_quality(flags: QualityFlags) -> None:
     typer.echo(card)
 
 
-def _recordings(flags: QualityFlags) -> "list[Recording]":
+def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":
     from antiphon.bench.quality.recording import read_recording, spoken_by
     from antiphon.bench.texts import read_texts
 

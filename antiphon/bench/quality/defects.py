@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from antiphon.bench.quality.recording import Recording
+from antiphon.bench.quality.recording import SpeechRecording
 from antiphon.bench.seams import LOUD, Signal, click_candidates, places_of, seam_faults
 
 CLIPPED = 0.999
@@ -50,7 +50,7 @@ class Defects:
     truncated: bool
 
 
-def defects_of(recording: Recording) -> Defects:
+def defects_of(recording: SpeechRecording) -> Defects:
     """Return what is broken in a recording of at least one sample."""
     signal, rate_hz = recording.samples, recording.sample_rate_hz
     faults = seam_faults(recording.pieces, rate_hz)

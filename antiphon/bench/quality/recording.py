@@ -23,7 +23,7 @@ _PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class SpeechRecording:
     """One piece of speech.
 
     Attributes:
@@ -50,7 +50,7 @@ class Recording:
         return sum(map(len, self.pieces)) / self.sample_rate_hz
 
 
-def read_recording(file: Path, language: str = "en") -> Recording:
+def read_recording(file: Path, language: str = "en") -> SpeechRecording:
     """Read a file; its text lies beside it, in a file of the same name that ends in ``.txt``.
 
     Raises:
@@ -69,7 +69,7 @@ def read_recording(file: Path, language: str = "en") -> Recording:
         except AntiphonError as error:
             raise SettingsError(f"{file}: {error}") from error
         found = samples.astype(np.float64), RATE_HZ
-    return Recording(file.stem, (found[0],), found[1], text, language)
+    return SpeechRecording(file.stem, (found[0],), found[1], text, language)
 
 
 def _wav(file: Path) -> tuple[NDArray[np.float64], int] | None:
@@ -92,7 +92,7 @@ def spoken_by(
     fields: Mapping[str, Any],
     language: str = "en",
     api_key: str | None = None,
-) -> list[Recording]:
+) -> list[SpeechRecording]:
     """Ask a server for each text and return what it says, in the pieces in which it came.
 
     Args:
@@ -121,7 +121,7 @@ def spoken_by(
             raise SettingsError(f"{url}: {error}: {error.read().decode()[:500]}") from error
         except OSError as error:
             raise SettingsError(f"{url}: {error}") from error
-        found.append(Recording(name, tuple(_samples(pieces)), rate_hz, text, language))
+        found.append(SpeechRecording(name, tuple(_samples(pieces)), rate_hz, text, language))
     return found
 
 

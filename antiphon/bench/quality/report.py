@@ -9,7 +9,7 @@ from typing import Any
 from antiphon.bench.machine import provenance
 from antiphon.bench.quality.defects import defects_of
 from antiphon.bench.quality.prosody import prosody_of
-from antiphon.bench.quality.recording import Recording
+from antiphon.bench.quality.recording import SpeechRecording
 from antiphon.errors import SettingsError
 
 METRICS = ("defects", "prosody", "wer", "speaker", "mos")
@@ -18,11 +18,11 @@ _LONG_ENOUGH_S = 1.6
 
 
 def judge(
-    recordings: Sequence[Recording],
+    recordings: Sequence[SpeechRecording],
     metrics: Sequence[str],
     *,
     whisper: str | None = None,
-    reference: Recording | None = None,
+    reference: SpeechRecording | None = None,
     told: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Judge recordings and return the report for JSON.
@@ -161,7 +161,7 @@ def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -
     return "\n".join([*lines, ""])
 
 
-def _understood(recordings: Sequence[Recording], whisper: str | None) -> list[dict[str, Any]]:
+def _understood(recordings: Sequence[SpeechRecording], whisper: str | None) -> list[dict[str, Any]]:
     from antiphon.bench.quality.transcript import Recogniser
 
     recogniser = Recogniser(whisper)
@@ -177,7 +177,9 @@ def _understood(recordings: Sequence[Recording], whisper: str | None) -> list[di
     return found
 
 
-def _speakers(recordings: Sequence[Recording], reference: Recording | None) -> list[dict[str, Any]]:
+def _speakers(
+    recordings: Sequence[SpeechRecording], reference: SpeechRecording | None
+) -> list[dict[str, Any]]:
     """Return how like the others each recording is, and how like the reference."""
     from antiphon.bench.quality.speaker_vectors import SpeakerVectors, similarity
 
@@ -203,7 +205,7 @@ def _speakers(recordings: Sequence[Recording], reference: Recording | None) -> l
     return found
 
 
-def _opinions(recordings: Sequence[Recording]) -> list[dict[str, Any]]:
+def _opinions(recordings: Sequence[SpeechRecording]) -> list[dict[str, Any]]:
     from antiphon.bench.quality.opinion import OpinionModel
 
     model = OpinionModel()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from antiphon.audio.utterance import collect
 from antiphon.bench.quality.defects import defects_of
-from antiphon.bench.quality.recording import Recording
+from antiphon.bench.quality.recording import SpeechRecording
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import Samples, SpeechRequest
 from tests.speeches import kept
@@ -28,7 +28,7 @@ def speech() -> Signal:
 
 
 def found(signal: Signal, rate_hz: int = RATE_HZ) -> dict[str, float]:
-    defects = defects_of(Recording("it", (signal,), rate_hz))
+    defects = defects_of(SpeechRecording("it", (signal,), rate_hz))
     return {name: float(getattr(defects, name)) for name in defects.__slots__}
 
 

@@ -17,7 +17,7 @@ JUDGE = """
 import json, sys
 import numpy as np
 from antiphon import Antiphon
-from antiphon.bench.quality.recording import Recording
+from antiphon.bench.quality.recording import SpeechRecording
 from antiphon.bench.quality.report import judge
 from antiphon.bench.quality.speaker_vectors import SpeakerVectors, similarity
 
@@ -28,13 +28,13 @@ texts = (
 with Antiphon.load() as voice:
     made = [voice.speech(text) for text in texts]
 said = [
-    Recording(str(number), (each.samples.astype(np.float64),), each.sample_rate_hz)
+    SpeechRecording(str(number), (each.samples.astype(np.float64),), each.sample_rate_hz)
     for number, each in enumerate(made)
 ]
 samples, rate_hz = said[0].samples, said[0].sample_rate_hz
-other = Recording("other", (samples,), round(rate_hz / 1.4))
+other = SpeechRecording("other", (samples,), round(rate_hz / 1.4))
 noise = np.random.default_rng(0).normal(0, 0.05, len(samples))
-noisy = Recording("noisy", (samples + noise,), rate_hz)
+noisy = SpeechRecording("noisy", (samples + noise,), rate_hz)
 report = judge([*said, noisy], ["speaker", "mos"])
 encoder = SpeakerVectors()
 vectors = [encoder.embed(each.samples, each.sample_rate_hz) for each in (*said, other)]

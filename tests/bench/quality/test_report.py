@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.bench.quality import opinion, speaker_vectors
-from antiphon.bench.quality.recording import Recording, read_recording, spoken_by
+from antiphon.bench.quality.recording import SpeechRecording, read_recording, spoken_by
 from antiphon.bench.quality.report import judge, quality_markdown, summary
 from antiphon.errors import SettingsError
 from tests.servers import TOY, start_server
@@ -59,7 +59,7 @@ def test_a_server_is_asked_for_every_text() -> None:
 
 
 def test_a_card_shows_what_was_measured() -> None:
-    report = judge([Recording("a", (tone(2.0),), RATE_HZ)], ["defects", "prosody"])
+    report = judge([SpeechRecording("a", (tone(2.0),), RATE_HZ)], ["defects", "prosody"])
     assert report["summary"]["pitch_hz"] == pytest.approx(150, rel=0.01)
     text = quality_markdown(report, "A tone")
     assert text.startswith("# A tone\n")
@@ -81,7 +81,7 @@ def test_a_summary_is_of_all_recordings() -> None:
 def test_missing_packages_are_named_with_how_to_install_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recording = Recording("a", (tone(2.0),), RATE_HZ)
+    recording = SpeechRecording("a", (tone(2.0),), RATE_HZ)
     for module, metric in ((speaker_vectors, "speaker"), (opinion, "mos")):
         module._network.cache_clear()
         monkeypatch.setattr(module, "find_spec", lambda name: None)
