@@ -4,15 +4,15 @@ The weights are under the MIT licence, the official code under Apache-2.0. The a
 repository of its own, see `antiphon.models.mimo_audio.tokenizer_path`.
 """
 
-from antiphon.models.mimo_audio.options import MiMoAudioOptions
+from antiphon.models.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.mimo_audio"
 
 FAMILY = Family(
-    name="mimo_audio",
-    title="MiMo-Audio 7B: spoken in the style that instructions describe",
+    name=FAMILY_NAME,
+    title="MiMo-Audio 7B: speech in the style of instructions, with voices of recordings",
     architectures=("MiMoAudioModel", "MiMoAudioForCausalLM"),
     needs_checkpoint=True,
     extra=Extra(
@@ -26,6 +26,15 @@ FAMILY = Family(
             request=SpeechRequest,
             prompter=Ref(f"{_HERE}.prompt:MiMoAudioPrompter"),
             options=MiMoAudioOptions,
+            recordings=("ref_audio",),
+            encoder=StageSpec(
+                "voice encoder",
+                StageKind.ENCODER,
+                ItemKind.AUDIO,
+                ItemKind.LATENTS,
+                Ref(f"{_HERE}.voice_encoder:CodeVoiceEncoder"),
+                max_concurrency=1,
+            ),
             pipeline=(
                 StageSpec(
                     "language model",

@@ -10,6 +10,13 @@ ENCODER_ONLY = r"encoder\.(?!quantizer).*"
 """What only recordings need."""
 
 
+def spare_codebooks(config: AudioTokenizerConfig) -> str:
+    """Return what names quantizers that the model does not speak, a regular expression."""
+    spare = range(config.num_codes_used, len(config.code_sizes))
+    names = [rf"encoder\.quantizer\.vq\.layers\.{index}\..*" for index in spare]
+    return "|".join(names) or r"(?!)"
+
+
 def layout_of(config: MiMoAudioConfig) -> dict[str, Shape]:
     """Return what a checkpoint's files hold."""
     width, group = config.transformer.hidden_size, config.group_frames

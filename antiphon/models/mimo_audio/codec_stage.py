@@ -19,6 +19,7 @@ from antiphon.engine.plan import CodecChunk
 from antiphon.models.mimo_audio.checkpoint_schema import (
     ENCODER_ONLY,
     UNUSED_IN_TOKENIZER,
+    spare_codebooks,
     tokenizer_layout_of,
 )
 from antiphon.models.mimo_audio.codec import AudioDecoder, CodecState
@@ -194,15 +195,11 @@ def load_codec(context: LoadContext) -> MiMoAudioCodec:
     empty_id = load_text_tokenizer(context.path, model.vocab_size).empty_id
     device = resolve_device(context.device, context.memory_fraction)
     like = torch.empty(0, dtype=torch.float32, device=device)
-    spare = "|".join(
-        rf"encoder\.quantizer\.vq\.layers\.{index}\..*"
-        for index in range(config.num_codes_used, len(config.code_sizes))
-    )
     opened = open_weights(
         path,
         tokenizer_layout_of(config),
         like=like,
-        unused=f"{UNUSED_IN_TOKENIZER}|{ENCODER_ONLY}|{spare or '(?!)'}",
+        unused=f"{UNUSED_IN_TOKENIZER}|{ENCODER_ONLY}|{spare_codebooks(config)}",
         progress=context.progress_of("codec"),
     )
     with torch.inference_mode(), opened as weights:

@@ -4,18 +4,28 @@ The official texts are used, but for the sentence that asks for speech: where th
 draws one of ten, it is always the same here, so that a request repeats.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import Encode, Prompt
 from antiphon.models.mimo_audio.config import MAX_POSITIONS
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.options import MAX_FACTOR, MiMoAudioOptions
-from antiphon.models.mimo_audio.request import MiMoAudioPrompt, position_keys, text_groups
+from antiphon.models.mimo_audio.request import (
+    MiMoAudioPrompt,
+    audio_groups,
+    position_keys,
+    text_groups,
+)
 from antiphon.models.mimo_audio.sampling import TEXT, code_sampling
 from antiphon.models.mimo_audio.text_tokenizer import IM_END, IM_START, load_text_tokenizer
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
+from antiphon.models.mimo_audio.voice_preparer import CodePreparer
 from antiphon.models.options import read_options
+from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import LoadContext, SpeechCapabilities
-from antiphon.types import Sampling, SpeechRequest, Voice
+from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
 _MAX_SEGMENT_CHARACTERS = 300
 _MAX_INSTRUCTIONS_CHARACTERS = 2000
@@ -25,6 +35,7 @@ _ASK = {
     "zh": "请将这段文字转换为语音",
 }
 _STYLE = "你需要根据指定的风格指令和文本内容来生成语音。"
+_TIMBRE = "你需要根据指定的风格指令和文本内容来生成和语音prompt具有相同音色的语音。你的音色应该是："
 _VOICE = Voice(id="default", name="Default", description="The voice that the model finds fitting.")
 
 
@@ -41,16 +52,38 @@ class MiMoAudioPrompter:
         self._config = load_config(context.path)
         self._tokenizer = load_text_tokenizer(context.path, self._config.vocab_size)
         audio = load_tokenizer_config(tokenizer_path(context.path), self._config)
+        self._preparer: CodePreparer | None = None
         self._capabilities = SpeechCapabilities(
             sample_rate_hz=audio.sample_rate_hz,
             voices=(_VOICE,),
             instructions=True,
+            cloning=True,
+            needs_encoder=True,
+            voice_fields=("ref_audio",),
             max_segment_characters=_MAX_SEGMENT_CHARACTERS,
         )
 
     @property
     def capabilities(self) -> SpeechCapabilities:
         return self._capabilities
+
+    def use_encoder(self, encode: Encode) -> None:
+        """Make voices of recordings by the encoder stage."""
+        self._preparer = CodePreparer(encode, self._capabilities.sample_rate_hz)
+
+    def warm_encoder(self) -> None:
+        """Encode a second of noise, in the thread that encodes recordings."""
+        self._with_encoder().warm_up()
+
+    def prepare_voice(
+        self, samples: Samples, *, name: str, ref_text: str | None = None
+    ) -> PreparedVoice:
+        """Make a voice of a recording, to be given as ``ref_audio``.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+        """
+        return self._with_encoder().prepare(samples, name=name, config=self._config)
 
     def build(self, request: SpeechRequest, voice: Voice, seed: int) -> Prompt:
         """Build the prompt of one segment.
@@ -60,8 +93,7 @@ class MiMoAudioPrompter:
         """
         options = read_options(MiMoAudioOptions, request.options)
         _check_sampling(request.sampling)
-        ids = self._tokenizer.encode(_parts(request.input, _instructions(request)))
-        groups = text_groups(self._config, ids)
+        groups = self._groups(request, options)
         if len(groups) > MAX_POSITIONS - _MIN_ROOM:
             raise InvalidRequestError(
                 f"Invalid 'input': its prompt takes {len(groups)} positions; at most"
@@ -77,21 +109,45 @@ class MiMoAudioPrompter:
             position_keys=position_keys(groups[:-1], self._tokenizer.empty_id),
         )
 
+    def _groups(self, request: SpeechRequest, options: MiMoAudioOptions) -> NDArray[np.int64]:
+        """Return what the model reads, a voice to imitate first."""
+        config, encode = self._config, self._tokenizer.encode
+        instructions = _instructions(request)
+        if options.ref_audio is None:
+            return text_groups(config, encode(_parts(request.input, instructions)))
+        codes = self._with_encoder().codes(options.ref_audio, config)
+        before = encode([IM_START, "system\n", _TIMBRE, "<|sosp|>"])
+        after = encode(["<|eosp|>", *_end(request.input, instructions)])
+        heard = audio_groups(config, codes, self._tokenizer.empty_id)
+        return np.concatenate((text_groups(config, before), heard, text_groups(config, after)))
+
+    def _with_encoder(self) -> CodePreparer:
+        assert self._preparer is not None, "its encoder is given before the first prompt"
+        return self._preparer
+
 
 def _parts(text: str, instructions: str) -> list[str]:
     """Return the turns: with instructions the model plans before it speaks."""
+    if instructions:
+        return [IM_START, "system\n", _STYLE, *_end(text, instructions)]
+    turn = [IM_START, _asked(text), IM_END, "\n"]
+    return [*turn, IM_START, "assistant\n", "<|sostm|>"]
+
+
+def _end(text: str, instructions: str) -> list[str]:
+    """Return what comes after the style or the voice that the system's turn asks for."""
+    style = f"({instructions})" if instructions else ""
+    turn = [IM_END, "\n", IM_START, f"{_asked(text)}{style}", IM_END, "\n"]
+    return [*turn, IM_START, "assistant\n<think>\n"]
+
+
+def _asked(text: str) -> str:
+    """Return the user's turn; letters of one case are capitalized, as in official prompts."""
     text = text.strip()
     if text.isupper() or text.islower():
         text = text.capitalize()
     language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
-    asked = f"user\n{_ASK[language]}: {text}"
-    if not instructions:
-        return [IM_START, asked, IM_END, "\n", IM_START, "assistant\n", "<|sostm|>"]
-    return [
-        *(IM_START, "system\n", _STYLE, IM_END, "\n"),
-        *(IM_START, f"{asked}({instructions})", IM_END, "\n"),
-        *(IM_START, "assistant\n<think>\n"),
-    ]
+    return f"user\n{_ASK[language]}: {text}"
 
 
 def _instructions(request: SpeechRequest) -> str:

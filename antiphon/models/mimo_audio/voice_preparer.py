@@ -1,0 +1,70 @@
+"""Makes voices of recordings: the codes that stand in front of prompts."""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import Encode
+from antiphon.models.mimo_audio.config import MiMoAudioConfig
+from antiphon.models.mimo_audio.options import FAMILY_NAME
+from antiphon.models.mimo_audio.recording import noise
+from antiphon.models.prepared import PreparedVoice
+from antiphon.storage.single_flight_lru import SingleFlightLRU
+from antiphon.types import Samples
+
+_MAX_KEPT = 64  # of up to 48 kB each
+
+
+class CodePreparer:
+    """Asks the voice encoder, and keeps for a while what it made of a recording.
+
+    A voice that is sent with every request is encoded once. Safe for threads.
+    """
+
+    def __init__(self, encode: Encode, rate_hz: int) -> None:
+        """Begin with nothing kept; ``encode`` is the stage of `CodeVoiceEncoder`."""
+        self._encode = encode
+        self._rate_hz = rate_hz
+        self._kept: SingleFlightLRU[bytes, NDArray[np.int64]] = SingleFlightLRU(_MAX_KEPT)
+
+    def warm_up(self) -> None:
+        """Encode some noise, which is not kept; blocks."""
+        self._encode(noise(self._rate_hz))
+
+    def codes(
+        self, given: NDArray[np.float32] | PreparedVoice, config: MiMoAudioConfig
+    ) -> NDArray[np.int64]:
+        """Return the codes of a voice, ``[num_frames, num_channels]``.
+
+        Raises:
+            InvalidRequestError: the recording will not do, or the voice is another family's.
+            OverloadedError: too many recordings wait to be encoded.
+            EngineError: the encoder failed.
+        """
+        if not isinstance(given, PreparedVoice):
+            key = hashlib.sha256(given.tobytes()).digest()
+            return self._kept.get(key, lambda: self._encode(given))
+        codes = given.ref_codes
+        if given.family != FAMILY_NAME or codes is None:
+            raise InvalidRequestError(
+                f"Invalid 'ref_audio': the voice '{given.name}' was prepared for"
+                f" '{given.family}'; this model needs one for '{FAMILY_NAME}'.",
+                param="ref_audio",
+            )
+        if codes.shape[1] != config.num_channels or (codes >= config.empty_codes).any():
+            raise InvalidRequestError(
+                f"Invalid 'ref_audio': the voice '{given.name}' is not of a checkpoint like this.",
+                param="ref_audio",
+            )
+        return codes
+
+    def prepare(self, samples: Samples, *, name: str, config: MiMoAudioConfig) -> PreparedVoice:
+        """Make a voice of a recording; what it says is not needed.
+
+        Raises:
+            InvalidRequestError: the recording will not do.
+        """
+        codes = self.codes(samples, config)
+        return PreparedVoice(name=name, family=FAMILY_NAME, ref_codes=codes)

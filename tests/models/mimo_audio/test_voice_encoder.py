@@ -1,0 +1,140 @@
+"""Recordings become codes, those of the official encoder, and codes a part of the prompt."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.errors import InvalidRequestError
+from antiphon.models.mimo_audio.audio_encoder import mel_filters
+from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
+from antiphon.models.mimo_audio.prompt import MiMoAudioPrompter
+from antiphon.models.mimo_audio.request import MiMoAudioPrompt
+from antiphon.models.mimo_audio.text_tokenizer import load_text_tokenizer
+from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
+from antiphon.models.mimo_audio.voice_encoder import CodeVoiceEncoder
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.spec import LoadContext
+from antiphon.offline import collect
+from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.speech.service import Speech
+from antiphon.types import Samples, Sampling, SpeechRequest
+from tests.models.mimo_audio.oracle.record import FIXTURE, random_mels
+
+
+@pytest.fixture(scope="module")
+def encoder(checkpoint: Path) -> CodeVoiceEncoder:
+    return CodeVoiceEncoder(LoadContext(checkpoint, device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def prompter(checkpoint: Path, encoder: CodeVoiceEncoder) -> MiMoAudioPrompter:
+    prompter = MiMoAudioPrompter(LoadContext(checkpoint))
+    prompter.use_encoder(lambda samples: encoder.encode(samples).data)
+    return prompter
+
+
+def recording(num_samples: int = 24000) -> Samples:
+    return np.random.default_rng(1).normal(0, 0.1, num_samples).astype(np.float32)
+
+
+def build(prompter: MiMoAudioPrompter, **more: Any) -> MiMoAudioPrompt:
+    request = SpeechRequest("Good day.", **more)
+    data = prompter.build(request, prompter.capabilities.voices[0], 1).data
+    assert isinstance(data, MiMoAudioPrompt)
+    return data
+
+
+def test_codes_are_the_official_ones(encoder: CodeVoiceEncoder) -> None:
+    with np.load(FIXTURE) as recorded, torch.inference_mode():
+        codes = encoder._encoder.encode_mels(torch.from_numpy(random_mels(16)))
+        np.testing.assert_array_equal(codes.numpy(), recorded["encoded"])
+
+
+def test_mel_filters_are_those_of_torchaudio(checkpoint: Path) -> None:
+    """By transformers, which says that these arguments make it torchaudio's."""
+    utilities = pytest.importorskip("transformers.audio_utils")
+    config = load_tokenizer_config(tokenizer_path(checkpoint), load_config(checkpoint))
+    wanted = utilities.mel_filter_bank(481, 16, 0.0, 12000.0, 24000, norm=None, mel_scale="htk")
+    np.testing.assert_allclose(mel_filters(config).numpy(), wanted.T, atol=1e-5)
+
+
+def test_a_mel_frame_is_10_ms(encoder: CodeVoiceEncoder) -> None:
+    mels = encoder._encoder.mels(torch.from_numpy(recording()))
+    assert mels.shape == (101, 16)
+    silence = encoder._encoder.mels(torch.zeros(24000))
+    assert silence.max().item() == pytest.approx(np.log(1e-7), abs=1e-4)
+
+
+def test_a_voice_stands_in_front(prompter: MiMoAudioPrompter, checkpoint: Path) -> None:
+    tokenizer = load_text_tokenizer(checkpoint, 272)
+    plain = build(prompter, instructions="softly").groups
+    groups = build(prompter, options={"ref_audio": recording()}).groups
+    is_heard = groups[:, 0] == tokenizer.empty_id
+    assert is_heard.sum() == 7  # 26 frames, of which the last fills up the group
+    assert not (plain[:, 0] == tokenizer.empty_id).any()
+    first, last = np.flatnonzero(is_heard)[[0, -1]]
+    around = groups[[first - 1, last + 1], 0].tolist()
+    assert around == tokenizer.encode(["<|sosp|>", "<|eosp|>"])
+    assert (groups[last, 25:33] == groups[last, 17:25]).all()
+    keys = prompter.build(
+        SpeechRequest("Good day.", options={"ref_audio": recording()}),
+        prompter.capabilities.voices[0],
+        1,
+    ).position_keys
+    num_different = len(np.unique(groups[is_heard], axis=0))
+    assert len(set(np.array(keys)[is_heard[:-1]])) == num_different > 1
+
+
+def test_a_prepared_voice_is_the_same_as_its_recording(prompter: MiMoAudioPrompter) -> None:
+    voice = prompter.prepare_voice(recording(), name="anna")
+    one, other = (
+        build(prompter, options={"ref_audio": each}).groups for each in (recording(), voice)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        recording(2000),
+        recording(24000 * 31),
+        PreparedVoice(name="x", family="another", ref_codes=np.zeros((4, 8), np.int64)),
+        PreparedVoice(name="x", family="mimo_audio", ref_codes=np.zeros((4, 3), np.int64)),
+        PreparedVoice(name="x", family="mimo_audio", ref_codes=np.full((4, 8), 99)),
+        "a file",
+    ],
+    ids=["short", "long", "another family", "channels", "codes", "text"],
+)
+def test_what_will_not_do_names_its_field(prompter: MiMoAudioPrompter, given: Any) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        build(prompter, options={"ref_audio": given})
+    assert caught.value.param == "ref_audio"
+
+
+def test_a_recording_changes_what_is_heard(checkpoint: Path) -> None:
+    voices = [{}, {"ref_audio": recording()}]
+    plain, cloned = asyncio.run(say_with_voices(checkpoint, voices))
+    assert len(plain)
+    assert len(cloned)
+    assert not np.array_equal(plain, cloned)
+
+
+async def say_with_voices(checkpoint: Path, voices: Sequence[Mapping[str, Any]]) -> list[Samples]:
+    settings = ModelSettings(source=str(checkpoint), device="cpu", max_slots=2)
+    model = await SpeechModel.load(settings)
+    speech = Speech({model.name: model}, SpeechSettings())
+    try:
+        sampling = Sampling(max_frames=12)
+        requests = [
+            SpeechRequest("Hi.", seed=1, sampling=sampling, options=options) for options in voices
+        ]
+        return [(await collect(speech.stream(each))).samples for each in requests]
+    finally:
+        speech.close()
+        await model.close()
