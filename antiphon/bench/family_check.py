@@ -11,6 +11,7 @@ import numpy as np
 from antiphon.bench.texts import TEXTS
 from antiphon.config import ModelSettings, SpeechSettings
 from antiphon.errors import AntiphonError
+from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import AudioChunk, Samples, Sampling, SpeechRequest, new_request_id
@@ -85,8 +86,11 @@ _Found = tuple[bool, str]
 _Check = Callable[[_Subject], Awaitable[_Found]]
 
 
-async def check_in_process(plan: FamilyCheckPlan, on_finding: OnFinding) -> None:
+async def check_in_process(plan: FamilyCheckPlan, on_finding: OnFinding) -> SpeechCapabilities:
     """Load the model in this process and check it; each finding goes to ``on_finding``.
+
+    Returns:
+        What the model can do.
 
     Raises:
         ModelLoadError: it cannot be loaded.
@@ -103,6 +107,7 @@ async def check_in_process(plan: FamilyCheckPlan, on_finding: OnFinding) -> None
             except AntiphonError as error:
                 is_met, detail = False, str(error)
             on_finding(Finding(check=name, is_met=is_met, detail=detail))
+        return model.capabilities
     finally:
         speech.close()
         await model.close()

@@ -1,9 +1,11 @@
 """``antiphon dev check-family``: from one whole file to listeners over HTTP, with a report."""
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,13 +85,15 @@ def _check(
     from antiphon.bench.family_check_http import check_over_http
     from antiphon.bench.server import own_server
 
-    plan = FamilyCheckPlan(model=settings, num_concurrent=concurrency, max_frames=max_frames)
-    asyncio.run(check_in_process(plan, take))
+    # On a machine that is too slow for a crowd, streams wait for each other and are not refused.
+    patient = settings.model_copy(update={"max_waiting": sys.maxsize, "max_wait_s": inf})
+    plan = FamilyCheckPlan(model=patient, num_concurrent=concurrency, max_frames=max_frames)
+    capabilities = asyncio.run(check_in_process(plan, take))
     assert settings.source is not None
     flags = [settings.source, "--device", settings.device, "--max-slots", str(concurrency)]
     flags += ["--trust-remote-code"] if settings.trust_remote_code else []
     with own_server(flags) as url:
-        asyncio.run(check_over_http(plan, url, take))
+        asyncio.run(check_over_http(plan, url, capabilities, take))
 
 
 def _fails(finding: "Finding", allow_slow: bool) -> bool:

@@ -1,14 +1,24 @@
 """Listeners over HTTP are judged by what they would have heard."""
 
 import asyncio
+import base64
+import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from antiphon.bench.family_check import FamilyCheckPlan, Finding
-from antiphon.bench.family_check_http import check_over_http, heard
+from antiphon.bench.family_check_http import HUM_S, check_over_http, fields_of, heard
 from antiphon.bench.record import Outcome, Record
 from antiphon.config import ModelSettings
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.spec import SpeechCapabilities
+from antiphon.types import SpeechRequest, Voice
+from tests.decoding import decoded
 from tests.servers import start_server
+
+CAPABILITIES = SpeechCapabilities(sample_rate_hz=24_000, voices=(Voice(id="one", name="One"),))
 
 
 def record(arrivals_s: tuple[float, ...], outcome: Outcome = "ok") -> Record:
@@ -45,11 +55,41 @@ def test_an_answer_that_failed_is_no_matter_of_speed() -> None:
         assert finding.detail == "1 of 2 failed: too much"
 
 
+def test_a_refusal_is_a_matter_of_speed() -> None:
+    [finding] = heard("stream", [record((0.1,)), record((), "refused")])
+    assert (finding.is_met, finding.is_speed) == (False, True)
+    [finding] = heard("stream", [record((), "failed"), record((), "refused")])
+    assert (finding.is_met, finding.is_speed) == (False, False)
+
+
+def test_requests_bring_what_the_model_needs() -> None:
+    assert fields_of(CAPABILITIES) == {}
+    tone = np.sin(np.arange(2400, dtype=np.float32) / 9)
+    sample = SpeechRequest(
+        "Ready.", instructions="Calm.", options={"ref_audio": tone, "speaker_embedding": (0.0, 1.0)}
+    )
+    fields = fields_of(replace(CAPABILITIES, sample_request=sample))
+    assert fields["instructions"] == "Calm."
+    assert json.loads(json.dumps(fields))["speaker_embedding"] == [0.0, 1.0]
+    header, _, content = fields["ref_audio"].partition(",")
+    assert header == "data:audio/wav;base64"
+    samples, rate_hz = decoded(base64.b64decode(content), "wav", 0)
+    assert rate_hz == 24_000
+    np.testing.assert_allclose(samples, tone, atol=1e-4)
+
+    voice = PreparedVoice(name="a", family="b", speaker_embedding=np.zeros(4, np.float32))
+    prepared = SpeechRequest("Ready.", options={"ref_audio": voice})
+    told = fields_of(replace(CAPABILITIES, sample_request=prepared))["ref_audio"]
+    samples, _ = decoded(base64.b64decode(told.partition(",")[2]), "wav", 0)
+    assert len(samples) == HUM_S * 24_000
+    assert 0.1 < np.abs(samples).max() < 1
+
+
 def test_a_server_is_asked_alone_and_by_many() -> None:
     plan = FamilyCheckPlan(model=ModelSettings(source="toy"), num_concurrent=3, max_frames=30)
     found: list[Finding] = []
     with start_server() as server:
-        asyncio.run(check_over_http(plan, server.base_url, found.append))
+        asyncio.run(check_over_http(plan, server.base_url, CAPABILITIES, found.append))
     assert [each.check for each in found] == [
         *("HTTP stream", "HTTP stream: gaps"),
         *("3 HTTP streams at once", "3 HTTP streams at once: gaps"),
