@@ -118,7 +118,7 @@ class OwnVoice:
             self._told.put_nowait(PositionStates(states.start + num_old, states.states[num_old:]))
 
     def complete(self) -> None:
-        """No more is written."""
+        """No more is written; may be said more than once."""
         self._told.put_nowait(None)
 
     async def audio(self, request_id: str, *, is_live: bool = True) -> SpeechStream:
@@ -202,11 +202,14 @@ class OwnVoiceChat:
 
     async def text(self) -> ChatStream:
         """Yield what is written."""
-        async with aclosing(self._chat) as events:
-            async for event in events:
-                if isinstance(event, Ended):
-                    self._voice.complete()
-                yield event
+        try:
+            async with aclosing(self._chat) as events:
+                async for event in events:
+                    if isinstance(event, Ended):
+                        self._voice.complete()  # the voice need not wait for the reader
+                    yield event
+        finally:
+            self._voice.complete()  # also of what failed, or was closed
 
     async def audio(self) -> SpeechStream:
         """Yield the audio; see `OwnVoice.audio`."""

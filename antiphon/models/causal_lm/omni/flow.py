@@ -38,7 +38,7 @@ class FlowWindow:
         codes: int64 ``[R, T / repeats]``; whatever where there is none.
         starts: numbers of the first frames, int64 ``[R]``.
         lengths: frames that exist, int64 ``[R]``.
-        voices: of the rows.
+        voices: of the rows, see `FlowModel.voice`, int64 ``[R]``.
         before: keys and values of the blocks before, see `FlowModel.memory`, which are replaced by
             those of the first blocks; ``None``: there are none before any row, and none are kept.
     """
@@ -47,8 +47,29 @@ class FlowWindow:
     codes: Tensor
     starts: Tensor
     lengths: Tensor
-    voices: Sequence[str]
+    voices: Tensor
     before: Tensor | None = None
+
+    def first(self, num_rows: int) -> "FlowWindow":
+        """Return the first rows, where they are."""
+        return FlowWindow(
+            self.noise[:num_rows],
+            self.codes[:num_rows],
+            self.starts[:num_rows],
+            self.lengths[:num_rows],
+            self.voices[:num_rows],
+            None if self.before is None else self.before[:num_rows],
+        )
+
+    def copy_(self, other: "FlowWindow") -> None:
+        """Write what another one of the same shape holds."""
+        self.noise.copy_(other.noise)
+        self.codes.copy_(other.codes)
+        self.starts.copy_(other.starts)
+        self.lengths.copy_(other.lengths)
+        self.voices.copy_(other.voices)
+        if self.before is not None and other.before is not None:
+            self.before.copy_(other.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +114,41 @@ class FlowModel:
         self._mel_input, self._code_input = Linear(mel.contiguous()), Linear(code.contiguous())
         encoder = EcapaEncoder.of(weights, f"{FLOW}.input_embed.spk_encoder", config.ecapa)
         device = self._codes.device
-        self._voices = {}
-        for name, voice in voices.items():
+        self._voice_names = [*voices]
+        rows = []
+        for voice in voices.values():
             ref_mel = voice.ref_mel.to(device).T[None]
             known = F.linear(encoder.pooled(ref_mel)[:, :, 0], recording, whole.bias)
             known = known + F.linear(voice.vector.to(device)[None], vector)
             unknown = encoder.pooled(torch.zeros_like(ref_mel))[:, :, 0]
-            self._voices[name] = torch.cat((known, F.linear(unknown, recording, whole.bias)))
+            rows.append(torch.cat((known, F.linear(unknown, recording, whole.bias))))
+        self._voices = torch.stack(rows)  # with and without guidance
 
     @property
     def device(self) -> torch.device:
         """Where it computes."""
         return self._codes.device
+
+    def voice(self, name: str) -> int:
+        """Return the number of a voice."""
+        return self._voice_names.index(name)
+
+    def empty_window(self, num_rows: int, num_blocks: int) -> FlowWindow:
+        """Return room for a window of streams that go on."""
+        config, device = self.config, self.device
+        num_frames = num_blocks * config.block_size
+
+        def integers(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.int64, device=device)
+
+        return FlowWindow(
+            noise=torch.zeros(num_rows, num_frames, config.mel_dim, device=device),
+            codes=integers(num_rows, num_blocks * config.block_codes),
+            starts=integers(num_rows),
+            lengths=integers(num_rows),
+            voices=integers(num_rows),
+            before=torch.stack([self.memory()] * num_rows),
+        )
 
     def memory(self) -> Tensor:
         """Return room for keys and values of a stream's block.
@@ -138,7 +182,7 @@ class FlowModel:
         """Return the part of the first layer's input that is not the spectrogram's."""
         codes = self._code_input(F.embedding(window.codes, self._codes))
         nothing = self._code_input(self._codes[:1]).expand_as(codes)
-        voices = torch.stack([self._voices[name] for name in window.voices])
+        voices = self._voices[window.voices]
         both = torch.stack((codes, nothing)) + voices.transpose(0, 1)[:, :, None]
         return both.repeat_interleave(self.config.repeats, dim=2)
 
@@ -147,7 +191,7 @@ class FlowModel:
         return window.starts[:, None] + torch.arange(window.noise.shape[1], device=self.device)
 
     def _mask(self, window: FlowWindow, before: int, after: int) -> Tensor:
-        """Return which frames see which, bool ``[R, 1, T, T]``; or with a block more in front."""
+        """Return which frames see which, bool ``[2 R, 1, T, T]``; or with a block more in front."""
         size, num_frames = self.config.block_size, window.noise.shape[1]
         frames = torch.arange(num_frames, device=self.device)
         first = -size if before and window.before is not None else 0
@@ -158,7 +202,7 @@ class FlowModel:
         exists = (seen < lengths) & (seen + starts >= 0)
         # A frame that does not exist sees itself: its result is a number, and not used.
         mask = (is_near & exists[:, None]) | (seen == frames[:, None])
-        return mask[:, None]
+        return torch.cat((mask, mask))[:, None]  # with and without guidance
 
     def _velocity(
         self,
@@ -211,10 +255,12 @@ class FlowModel:
             memory.copy_(kept.permute(2, 0, 1, 3, 4))
 
         def heads(x: Tensor) -> Tensor:
-            return x.view(*x.shape[:-1], -1, config.head_dim).transpose(-2, -3)
+            return x.reshape(-1, x.shape[2], config.num_attention_heads, config.head_dim).transpose(
+                1, 2
+            )
 
         seen = F.scaled_dot_product_attention(heads(query), heads(key), heads(value), mask)
-        return layer.output(seen.transpose(-2, -3).flatten(-2))
+        return layer.output(seen.transpose(1, 2).reshape(query.shape))
 
 
 def _layer(weights: Weights, config: FlowConfig, index: int, embedded: Tensor) -> FlowLayer:

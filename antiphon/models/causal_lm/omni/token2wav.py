@@ -22,6 +22,7 @@ from antiphon.engine.plan import CodecChunk
 from antiphon.models.causal_lm.omni.checkpoint_schema import NOT_OF_TOKEN2WAV, token2wav_layout
 from antiphon.models.causal_lm.omni.config import SAMPLE_RATE_HZ, load_omni_config
 from antiphon.models.causal_lm.omni.flow import FlowModel, FlowWindow
+from antiphon.models.causal_lm.omni.flow_passes import FlowPasses
 from antiphon.models.causal_lm.omni.vocoder import OmniVocoder, reach_frames
 from antiphon.models.causal_lm.omni.voices import load_voices
 from antiphon.models.spec import LoadContext
@@ -35,7 +36,7 @@ _SEED_BITS = 64
 
 @dataclass(slots=True, eq=False)
 class OmniStream:
-    """A row of the state.
+    """What is known of a stream.
 
     Attributes:
         voice: by name.
@@ -51,6 +52,25 @@ class OmniStream:
     block: int
     past: Tensor
     before: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OmniStreams:
+    """The streams of one batch.
+
+    Attributes:
+        passes: that make their spectrograms.
+        rows: by slot; ``None``: not begun.
+    """
+
+    passes: FlowPasses
+    rows: list[OmniStream | None]
+
+    def row(self, slot: int) -> OmniStream:
+        """Return a stream that was begun."""
+        stream = self.rows[slot]
+        assert stream is not None, "a row is reset before it is used"
+        return stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +100,11 @@ class Token2Wav:
 
     sample_rate_hz = SAMPLE_RATE_HZ
 
-    def __init__(self, flow: FlowModel, vocoder: OmniVocoder) -> None:
+    def __init__(
+        self, flow: FlowModel, vocoder: OmniVocoder, progress: Progress | None = None
+    ) -> None:
+        """Join both networks; ``progress`` is called for every captured graph."""
+        self._progress = progress
         self._flow = flow
         self._vocoder = vocoder
         config = flow.config
@@ -90,36 +114,35 @@ class Token2Wav:
         self.chunk_sizes = (self.group_frames,)
         self._num_past = reach_frames(vocoder.config)
 
-    def open(self, num_slots: int) -> list[OmniStream | None]:
-        return [None] * num_slots
+    @torch.inference_mode()
+    def open(self, num_slots: int) -> OmniStreams:
+        return OmniStreams(FlowPasses(self._flow, num_slots, self._progress), [None] * num_slots)
 
-    def on_stream(self, state: list[OmniStream | None]) -> AbstractContextManager[object]:
+    def on_stream(self, state: OmniStreams) -> AbstractContextManager[object]:
         device = self._flow.device
         return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
     @torch.inference_mode()
-    def reset(
-        self, state: list[OmniStream | None], slot: int, conditioning: Mapping[str, Any]
-    ) -> None:
+    def reset(self, state: OmniStreams, slot: int, conditioning: Mapping[str, Any]) -> None:
         """Begin a stream of ``conditioning``: its ``voice``, and the ``seed`` of the noise."""
         past = torch.zeros(0, self._flow.config.mel_dim, device=self._flow.device)
         voice, seed = conditioning["voice"], conditioning["seed"]
-        state[slot] = OmniStream(voice, seed, 0, past, self._flow.memory())
+        state.rows[slot] = OmniStream(voice, seed, 0, past, self._flow.memory())
 
-    def prime(self, state: list[OmniStream | None], slot: int, frames: NDArray[Any]) -> None:
+    def prime(self, state: OmniStreams, slot: int, frames: NDArray[Any]) -> None:
         raise AssertionError("its prompts have no context")
 
     @torch.inference_mode()
     def replay(
-        self, state: list[OmniStream | None], slot: int, frames: NDArray[Any], num_ahead: int = 0
+        self, state: OmniStreams, slot: int, frames: NDArray[Any], num_ahead: int = 0
     ) -> None:
         codes, size = upload(np.asarray(frames)[:, 0], self._flow.device), self.group_frames
         for first in range(0, len(codes) - num_ahead, size):
-            self._decode([(_row(state, slot), codes[first : first + 2 * size])])
+            self._decode(state, [(state.row(slot), codes[first : first + 2 * size])])
 
     @torch.inference_mode()
     def launch(
-        self, chunks: Sequence[CodecChunk], frame_store: Any, state: list[OmniStream | None]
+        self, chunks: Sequence[CodecChunk], frame_store: Any, state: OmniStreams
     ) -> OmniAudio:
         device = self._flow.device
         store = torch.as_tensor(frame_store)
@@ -129,28 +152,30 @@ class Token2Wav:
             end = end if each.end is None else min(end, each.end)
             places = np.arange(each.start, end) % store.shape[1]
             kept = store[each.slot, upload(places, store.device), 0]
-            rows.append((_row(state, each.slot), kept.to(device, non_blocking=True)))
-        size = max(1, len(rows) if device.type == "cuda" else 1)
-        audio = []
+            rows.append((state.row(each.slot), kept.to(device, non_blocking=True)))
+        size, audio = state.passes.max_rows, list[Tensor]()
         for first in range(0, len(rows), size):
-            audio += self._decode(rows[first : first + size])
+            audio += self._decode(state, rows[first : first + size])
         pairs = zip(chunks, audio, strict=True)
         return OmniAudio({each.slot: Download(samples) for each, samples in pairs})
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
 
-    def _decode(self, rows: Sequence[tuple[OmniStream, Tensor]]) -> list[Tensor]:
+    def _decode(
+        self, state: OmniStreams, rows: Sequence[tuple[OmniStream, Tensor]]
+    ) -> list[Tensor]:
         """Decode a block of each of some streams, and advance them.
 
         Args:
+            state: of the streams.
             rows: streams, and codes of the block and of the one after it, as many as there are.
 
         Returns:
             Samples of each block, all that a whole one has.
         """
         size, window = self._block_size, self._window(rows)
-        mels = self._flow.solve(window)
+        mels = state.passes.solve(window)
         assert window.before is not None
         audio = []
         for (stream, codes), mel, kept in zip(rows, mels, window.before, strict=True):
@@ -183,7 +208,7 @@ class Token2Wav:
             codes=codes,
             starts=upload([each.block * size for each in streams], device),
             lengths=upload([len(known) * self._repeats for _, known in rows], device),
-            voices=[each.voice for each in streams],
+            voices=upload([self._flow.voice(each.voice) for each in streams], device),
             before=torch.stack([each.before for each in streams]),
         )
 
@@ -204,7 +229,8 @@ def load_token2wav(context: LoadContext) -> Token2Wav:
     assert context.path is not None, "the family needs a checkpoint"
     device = resolve_device(context.device, context.memory_fraction)
     like = torch.empty(0, dtype=torch.float32, device=device)
-    return Token2Wav(*load_networks(context.path, like, context.progress_of("token2wav")))
+    networks = load_networks(context.path, like, context.progress_of("token2wav"))
+    return Token2Wav(*networks, context.progress_of("graphs of token2wav"))
 
 
 def load_networks(
@@ -226,9 +252,3 @@ def load_networks(
     with torch.inference_mode(), opened as weights:
         voices = load_voices(path, config)
         return FlowModel(config.flow, weights, voices), OmniVocoder(config.vocoder, weights)
-
-
-def _row(state: list[OmniStream | None], slot: int) -> OmniStream:
-    stream = state[slot]
-    assert stream is not None, "a row is reset before it is used"
-    return stream
