@@ -130,7 +130,7 @@ class VoxCPM2Prompter:
             sampling=request.sampling,
             context_frames=context,
             num_positions=len(data.ids) - 1,
-            position_keys=data.position_keys,
+            position_keys=data.position_keys(),
         )
 
     def _max_frames(self, num_ids: int) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -29,7 +28,7 @@ class FlowSampling:
     num_steps: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class VoxCPM2Prompt:
     """What the model reads.
 
@@ -75,7 +74,6 @@ class VoxCPM2Prompt:
         ids = np.array((*said, *[PATCH] * len(spoken)), np.int64)
         return cls(ids, patches, (1, 1 + num_referred, len(said)), flow, max_frames)
 
-    @cached_property
     def position_keys(self) -> tuple[int, ...]:
         """See `antiphon.models.base.Prompt`; that of the last position is not among them."""
         patches = iter(self.patches)

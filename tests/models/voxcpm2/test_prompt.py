@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from antiphon.errors import InvalidRequestError
+from antiphon.fabric.wire import safe_pickle
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.voxcpm2.config import AUDIO_START, REFERENCE_END, REFERENCE_START
 from antiphon.models.voxcpm2.latents import frames_of
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.models.voxcpm2.recording import MAX_RECORDING_S
+from antiphon.models.voxcpm2.recording import MAX_RECORDING_S, RecordedVoice
 from antiphon.models.voxcpm2.request import PATCH, VoxCPM2Prompt
 from antiphon.types import Samples, SpeechRequest
 from tests.models.voxcpm2.oracle.cases import RATE_HZ, continued, reference
@@ -75,6 +76,16 @@ def test_what_is_continued_is_heard_before(prompter: VoxCPM2Prompter) -> None:
     assert prompt.context_frames is not None
     np.testing.assert_array_equal(prompt.context_frames, frames_of(prompt.data.patches[-3:]))
     assert ask(prompter, "Hi", ref_audio=reference()).context_frames is None
+
+
+def test_prompts_cross_processes(prompter: VoxCPM2Prompter) -> None:
+    prompt = ask(prompter, "Hi", ref_audio=reference(), ref_text="Said.")
+    for sent in (prompt, RecordedVoice(reference(), is_continued=True)):
+        got = safe_pickle.loads(safe_pickle.dumps(sent))
+        assert safe_pickle.dumps(got) == safe_pickle.dumps(sent)
+    again = safe_pickle.loads(safe_pickle.dumps(prompt))
+    np.testing.assert_array_equal(again.data.patches, prompt.data.patches)
+    assert again.position_keys == prompt.position_keys
 
 
 def test_keys_are_equal_as_far_as_prompts_are(prompter: VoxCPM2Prompter) -> None:

@@ -25,7 +25,6 @@ def server(
     model = ModelSettings(source=str(endless), name="vox", device="cpu", max_slots=4)
     data = DataSettings(dir=tmp_path_factory.mktemp("data"))
     with start_server(Settings(model=model, data=data)) as running:
-        wait_until(lambda: running.state.is_ready)
         yield running
 
 
