@@ -21,6 +21,7 @@ FAMILY = Family(
         (("torch", "PyTorch"), ("safetensors", "safetensors"), ("tokenizers", "tokenizers")),
     ),
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
+    footprint=Ref(f"{_HERE}.footprint:footprint"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     # Sampling defaults depend on the checkpoint: the prompter fills them in.
     tasks={

@@ -86,7 +86,8 @@ class DualARModel:
         self._is_no_code = torch.arange(self._num_logits, device=device) >= slow.num_codes
         codebooks = torch.arange(num_codebooks + 1, device=device)
         self._codebooks = codebooks[1:-1]
-        self._draws_of_first = codebooks[::num_codebooks]  # the second is that of what is redrawn
+        # The second is that of what is redrawn; kernels want them side by side.
+        self._draws_of_first = codebooks[::num_codebooks].contiguous()
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
