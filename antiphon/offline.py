@@ -23,6 +23,7 @@ from antiphon.config.sources import load_settings
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.media.results import ImageResult, VideoResult
 from antiphon.models.base import VoicePreparing
+from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
 from antiphon.pipeline.chat import CHAT, Chats, collect_answer
@@ -100,7 +101,8 @@ class Antiphon(SpeechTasks):
         with ExitStack() as stack:  # what has been opened is closed if the rest cannot be
             portal = stack.enter_context(start_blocking_portal())
             self._calls = LoopCalls(portal.call(asyncio.get_running_loop))
-            load = functools.partial(load_all_tasks, loaded_settings, progress=progress)
+            without = (CHAT_VOICE,)  # nothing here would read it
+            load = functools.partial(load_all_tasks, loaded_settings, progress, without)
             served = self._calls.run(load)
             stack.callback(self._calls.run, served.tasks[0].close)
             self._image_settings = loaded_settings.images

@@ -82,6 +82,7 @@ async def _spoken(
         own = OwnVoice(
             voice,
             audio.voice_name,
+            aliases=server.settings.speech.voice_aliases,
             seed=request.seed,
             sample_rate_hz=audio.sample_rate_hz,
             metrics=server.chats.metrics,

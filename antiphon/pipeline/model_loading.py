@@ -1,7 +1,7 @@
 """The models of one server, loaded as its settings say."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 
 from antiphon.config import ServerSettings, Settings
@@ -155,20 +155,24 @@ async def load_models(
     return ServedModels(loaded)
 
 
-async def load_all_tasks(settings: Settings, progress: LoadProgress | None = None) -> ServedModels:
+async def load_all_tasks(
+    settings: Settings, progress: LoadProgress | None = None, without: Collection[str] = ()
+) -> ServedModels:
     """Load all tasks of one model into this process.
 
     Args:
         settings: of the model, and of what drives it.
         progress: called, in other threads, with the progress of loading.
+        without: names of tasks that are left out.
 
     Raises:
         ModelLoadError: it cannot be served.
     """
     family, _ = await asyncio.to_thread(resolve, settings.model.source)
+    classes = served_tasks(family, settings.server)
     tasks = await load_tasks(
         settings.model,
-        served_tasks(family, settings.server),
+        {name: each for name, each in classes.items() if name not in without},
         progress=progress,
         diffusion=settings.diffusion,
     )

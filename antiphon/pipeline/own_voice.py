@@ -1,9 +1,10 @@
 """An answer that the model which writes it says with a voice of its own."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from types import MappingProxyType
 
 from antiphon.audio.chain import Chain
 from antiphon.chat_types import ChatRequest, ChatStream
@@ -16,6 +17,7 @@ from antiphon.models.chat_spec import (
     AnswerVoiceRequest,
 )
 from antiphon.pipeline.runtime import LoadedTask
+from antiphon.pipeline.speech.model import DEFAULT_VOICE
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import (
     AudioChunk,
@@ -42,19 +44,24 @@ class ChatVoiceModel(LoadedTask):
         """What the loaded checkpoint can do."""
         return self.prompter.capabilities
 
-    def voice(self, name: str | None) -> str:
-        """Return the id of the voice of this name, in any case; ``None``: the default one.
+    def voice(self, name: str | None, aliases: Mapping[str, str]) -> str:
+        """Return the id of the voice of this name, in any case, or that it is an alias of.
+
+        Args:
+            name: ``None`` and "default" are the first voice.
+            aliases: names of voices, by what requests may say.
 
         Raises:
             UnknownVoiceError: there is none.
         """
-        voices = self.capabilities.voices
-        if name is None or name.casefold() == "default":
-            return voices[0].id
-        for each in voices:
-            if each.id.casefold() == name.casefold():
-                return each.id
-        raise UnknownVoiceError(name, [each.id for each in voices])
+        voices = {each.id.casefold(): each.id for each in self.capabilities.voices}
+        wanted = (name or DEFAULT_VOICE).casefold()
+        for candidate in (wanted, aliases.get(wanted, "").casefold()):
+            if candidate == DEFAULT_VOICE:
+                return self.capabilities.voices[0].id
+            if candidate in voices:
+                return voices[candidate]
+        raise UnknownVoiceError(name or "", [*voices.values(), *aliases])
 
     async def warm_up(self) -> None:
         """Say a little of nothing, so that the first user does not wait for caches."""
@@ -80,6 +87,7 @@ class OwnVoice:
         model: ChatVoiceModel,
         voice: str | None,
         *,
+        aliases: Mapping[str, str] = MappingProxyType({}),
         seed: int | None = None,
         sample_rate_hz: int | None = None,
         metrics: Metrics | None = None,
@@ -89,6 +97,7 @@ class OwnVoice:
         Args:
             model: that says it.
             voice: by name; ``None``: the default one.
+            aliases: names of voices, by what requests may say.
             seed: makes it repeatable; ``None`` draws one.
             sample_rate_hz: of the audio; ``None``: the model's own.
             metrics: measure the stream.
@@ -97,7 +106,7 @@ class OwnVoice:
             UnknownVoiceError: the model has no such voice.
         """
         self._model = model
-        self._voice = model.voice(voice)
+        self._voice = model.voice(voice, aliases)
         self._seed = new_seed() if seed is None else seed
         self._metrics = metrics or Metrics()
         own_hz = model.capabilities.sample_rate_hz

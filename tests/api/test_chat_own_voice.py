@@ -71,7 +71,7 @@ def test_an_answer_is_said_by_the_model_itself(server: RunningServer) -> None:
 def test_voices_are_listed_and_others_refused(server: RunningServer) -> None:
     (model,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
     assert model["chat_voice"] == {"sample_rate": 24000, "voices": ["Chelsie", "Ethan"]}
-    audio = {"voice": "nova", "format": "wav"}
+    audio = {"voice": "nobody", "format": "wav"}
     response = httpx.post(f"{server.base_url}{URL}", json={**ASKED, "audio": audio})
     assert "Chelsie" in error_of(response, 404)["message"]
     audio = {"voice": "Ethan", "format": "wav", "model": "another"}

@@ -133,6 +133,11 @@ def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
             assert voice is not None
             assert [each.id for each in voice.capabilities.voices] == ["Chelsie", "Ethan"]
             assert OwnVoice(voice, "ETHAN", sample_rate_hz=8000).sample_rate_hz == 8000
+            aliases = {"alloy": "default", "echo": "ethan"}
+            assert [voice.voice(each, aliases) for each in ("Alloy", "echo")] == [
+                "Chelsie",
+                "Ethan",
+            ]
             with pytest.raises(UnknownVoiceError, match="Chelsie"):
                 OwnVoice(voice, "nobody")
             await voice.warm_up()
