@@ -135,6 +135,33 @@ def test_an_answer_of_text_and_one_beside_the_conversation(server: RunningServer
         assert text_of(kept) == "You said: Kept"
 
 
+def test_the_first_edition_of_the_protocol_and_ways_to_speak(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        talk.send("session.update", session={"modalities": ["text"], "voice": "alto"})
+        (updated,) = messages([talk.receive()], "session.updated")
+        assert updated["session"]["output_modalities"] == ["text"]
+        say(talk, "A 😀 b.")
+        assert text_of(answer(talk)) == "You said: A 😀 b."
+        output: dict[str, Any] = {"format": "g711_ulaw", "speed": 2.0}
+        quick, named = (
+            answer(
+                talk,
+                modalities=["text", "audio"],
+                audio={"output": {**output, "speakable": speakable}},
+                input=[message("A 😀 b.")],
+                conversation="none",
+            )
+            for speakable in ({}, {"emoji": "say"})
+        )
+        told = quick[-1]["response"]["audio"]["output"]
+        assert told["format"] == {"type": "audio/pcmu", "rate": 8000}
+        assert told["speed"] == 2.0
+        for found, said in ((quick, "You said: A b."), (named, "You said: A grinning face b.")):
+            num_bytes = 2 * len(pcm(list(found)))
+            assert num_bytes == pytest.approx(len(said) * 320, abs=32)
+
+
 def test_items_are_kept_changed_and_forgotten(server: RunningServer) -> None:
     with connected(server, PATH) as talk:
         talk.receive()
@@ -165,7 +192,7 @@ def test_interrupting_stops_both_models_and_forgets_what_was_not_heard(
         begun = talk.until("response.output_audio.delta")
         talk.send("response.cancel")
         rest = talk.until("response.done")
-        wait_until(lambda: server.num_open == 0)
+        assert server.num_open == 0, "both have stopped by then"
         done = messages(rest)[-1]["response"]
         assert done["status"] == "cancelled"
         assert done["status_details"] == {"type": "cancelled", "reason": "client_cancelled"}
