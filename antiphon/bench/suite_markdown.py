@@ -1,6 +1,7 @@
 """A suite's report as Markdown: what was measured on what, and a row for each cell."""
 
 from collections.abc import Mapping, Sequence
+from shlex import join
 from typing import Any
 
 COLUMNS: tuple[tuple[str, str, str, str], ...] = (
@@ -45,7 +46,7 @@ def told(report: Mapping[str, Any]) -> list[str]:
         f"{report['server']}, measured by Antiphon {report['antiphon']}{commit}",
         f"{report['measured_at']}; {machine}",
         f"Python {report['python']}, {packages}",
-        f"`{' '.join(report['command'])}`",
+        f"`{join(report['command'])}`",
         f"{report['rounds']} rounds, prebuffer {report['prebuffer_s'] * 1000:.0f} ms",
     ]
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
+from shlex import join
 from statistics import fmean
 from typing import Any
 
@@ -149,7 +150,7 @@ def quality_markdown(report: Mapping[str, Any], title: str = "Speech quality") -
     )
     lines = [f"# {title}", "", f"- {report['measured_at']}; {machine}"]
     commit = f", commit {report['commit']}" if report["commit"] else ""
-    lines += [f"- Antiphon {report['antiphon']}{commit}", f"- `{' '.join(report['command'])}`", ""]
+    lines += [f"- Antiphon {report['antiphon']}{commit}", f"- `{join(report['command'])}`", ""]
     lines += ["| figure | value |", "| --- | --- |"]
     for name, value in report["summary"].items():
         heading, form = _TITLES[name]
