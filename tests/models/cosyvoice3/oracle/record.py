@@ -58,9 +58,8 @@ def replace_modules(torchaudio: str, whisper: str) -> None:
     module("whisper").__path__ = [f"{whisper}/whisper"]
 
 
-@torch.inference_mode()
-def mel_frames(path: Path) -> dict[str, Any]:
-    """Run the flow in one pass with masked chunks, as it streams; and what it starts from."""
+def published_flow(path: Path) -> Any:
+    """Return the published flow with a checkpoint's weights."""
     transformer_class = published("cosyvoice.flow.DiT.dit", "DiT")
     flow_class = published("cosyvoice.flow.flow", "CausalMaskedDiffWithDiT")
     matching_class = published("cosyvoice.flow.flow_matching", "CausalConditionalCFM")
@@ -97,6 +96,13 @@ def mel_frames(path: Path) -> dict[str, Any]:
     assert told.missing_keys == ["decoder.estimator.rotary_embed.inv_freq"], told
     assert not told.unexpected_keys, told
     flow.eval()
+    return flow
+
+
+@torch.inference_mode()
+def mel_frames(path: Path) -> dict[str, Any]:
+    """Run the flow in one pass with masked chunks, as it streams; and what it starts from."""
+    flow = published_flow(path)
     tokens, mel, speaker = (torch.from_numpy(each)[None] for each in cases.reference())
     speech = torch.from_numpy(cases.speech_tokens())[None]
     lengths = [torch.tensor([each.shape[1]]) for each in (speech, tokens, mel)]
@@ -105,13 +111,12 @@ def mel_frames(path: Path) -> dict[str, Any]:
         streaming=True,
         finalize=True,
     )
-    start = matching.rand_noise[0].T
+    start = flow.decoder.rand_noise[0].T
     return {"mel": made[0].T.numpy(), "solver_noise": start[[0, 1, 777, 14_999]].numpy()}
 
 
-@torch.inference_mode()
-def vocoded(path: Path) -> dict[str, Any]:
-    """Run the vocoder in one pass, with our noise of the source."""
+def published_vocoder(path: Path, num_frames: int) -> Any:
+    """Return the published vocoder with a checkpoint's weights, and our noise of the source."""
     pitch_class = published("cosyvoice.hifigan.f0_predictor", "CausalConvRNNF0Predictor")
     vocoder_class = published("cosyvoice.hifigan.generator", "CausalHiFTGenerator")
 
@@ -138,8 +143,15 @@ def vocoded(path: Path) -> dict[str, Any]:
     )
     vocoder.load_state_dict(torch.load(path / "hift.pt", weights_only=True))
     vocoder.eval()
-    noise = source_noise(0, cases.VOCODER_FRAMES, config, torch.empty(0))
+    noise = source_noise(0, num_frames, config, torch.empty(0))
     vocoder.m_source.l_sin_gen.sine_waves = noise.transpose(1, 2).flatten(0, 1)[None]
+    return vocoder
+
+
+@torch.inference_mode()
+def vocoded(path: Path) -> dict[str, Any]:
+    """Run the vocoder in one pass."""
+    vocoder = published_vocoder(path, cases.VOCODER_FRAMES)
     mel = torch.from_numpy(cases.vocoder_mel()).T[None]
     pitch = vocoder.f0_predictor.double()(mel.double())[0].float()
     samples, _ = vocoder.inference(mel)
