@@ -176,14 +176,8 @@ class GroupDecoder:
             for place, (frame, channel) in enumerate(due):
                 codes[:, frame, channel] = drawn[0][:, place]
                 scores[:, frame, channel] = drawn[1][:, place]
-            channels = [channel for _, channel in due]
-            ids = (
-                drawn[0]
-                + self.tables.offsets[channels[0] : channels[-1] + 1 : 1][
-                    [channel - channels[0] for channel in channels]
-                ]
-            )
-            inputs = F.embedding(ids, self.tables.rows).sum(1, keepdim=True)
+            offsets = torch.stack([self.tables.offsets[channel] for _, channel in due])
+            inputs = F.embedding(drawn[0] + offsets, self.tables.rows).sum(1, keepdim=True)
         return codes.flatten(1), scores.flatten(1)
 
     def _draw(
