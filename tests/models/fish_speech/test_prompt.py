@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from antiphon.errors import InvalidRequestError
+from antiphon.fabric.wire import safe_pickle
 from antiphon.models.base import VoicePreparing
 from antiphon.models.fish_speech.config import MAX_POSITIONS, load_config
 from antiphon.models.fish_speech.prompt import FishSpeechPrompter
@@ -60,6 +61,13 @@ def test_prompts_of_one_voice_begin_with_equal_keys(prompter: FishSpeechPrompter
     assert [a != b for a, b in zip(one.position_keys, third.position_keys, strict=True)] == [
         id_ == FRAME for id_ in one.ids[:-1]
     ]
+
+
+def test_prompts_cross_processes(prompter: FishSpeechPrompter) -> None:
+    cloned = build(prompter, ref_audio=SAMPLES, ref_text="So it was.")
+    back = safe_pickle.loads(safe_pickle.dumps(cloned))
+    assert isinstance(back, FishSpeechPrompt)
+    assert back.position_keys == cloned.position_keys
 
 
 @pytest.mark.parametrize("name", ["<|im_end|>", "<|semantic:3|>", "<|voice|>", "\ud800"])
