@@ -175,9 +175,13 @@ def test_the_python_runs(
         if httpx.get(f"{server.base_url}/v1/models/{name}").status_code != 200:
             pytest.skip(f"{name} needs its weights")
     names: dict[str, Any] = {"__name__": "__main__", "play": len}
-    result = eval(compiled(code), names)
-    if inspect.iscoroutine(result):
-        asyncio.run(result)
+
+    async def main() -> None:  # some of what is shown wants a running event loop
+        result = eval(compiled(code), names)
+        if inspect.iscoroutine(result):
+            await result
+
+    asyncio.run(main())
     names.clear()
     gc.collect()  # clients that are left open are closed here, where their warnings are ignored
 
