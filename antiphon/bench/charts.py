@@ -41,7 +41,7 @@ def bars(title: str, values: Sequence[Bar]) -> str:
         if each.between is not None:
             low, high = (_LABEL + side * scale for side in each.between)
             middle = y + 9.5
-            parts.append(f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="#111"/>')
+            parts.append(f'<path d="M{low:.1f} {middle}H{high:.1f}" stroke="currentColor"/>')
             end = max(end, high - _LABEL)
         parts.append(_text(_LABEL + end + 6, y + 13, f"{each.value:.4g}"))
     return "".join([*parts, "</svg>"])
@@ -79,7 +79,7 @@ def _lines(
     parts = [_head(_HEIGHT), _text(0, 16, title, bold=True)]
     for share in (0, 0.25, 0.5, 0.75, 1):
         y = floor - share * (floor - 30)
-        parts.append(f'<path d="M{_LEFT} {y:.1f}h{width}" stroke="#ddd"/>')
+        parts.append(f'<path d="M{_LEFT} {y:.1f}h{width}" stroke="#8886"/>')
         parts.append(_text(_LEFT - 6, y + 4, f"{share * top:.3g}", "end"))
         parts.append(_text(_LEFT + share * width, floor + 18, f"{share * right:.4g}", "middle"))
     for number, (name, points) in enumerate(series.items()):

@@ -17,6 +17,7 @@ from antiphon.bench.load import HttpLoad, Target
 from antiphon.bench.machine import provenance
 from antiphon.bench.metrics import figures, throughput
 from antiphon.bench.omni_names import omni_figures
+from antiphon.bench.random_model import shortened
 from antiphon.bench.record import Record
 from antiphon.bench.serve import default_processes, target_of, warm_up
 from antiphon.bench.trace import Trace
@@ -67,6 +68,7 @@ class SuitePlan:
         prebuffer_s: that listeners collect before they play.
         pieces_per_s: at which text is written, where it streams.
         frame_rate_hz: frames of the model in a second of audio, where servers do not count them.
+        has_random_weights: whether texts are cut to the tokens that a published tokenizer makes.
     """
 
     url: str
@@ -83,6 +85,7 @@ class SuitePlan:
     prebuffer_s: float = 0.0
     pieces_per_s: float = 0.0
     frame_rate_hz: float | None = None
+    has_random_weights: bool = False
     num_processes: int | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -225,6 +228,8 @@ def _measured(
     load = replace(cell.load, seed=cell.load.seed + number)
     is_told = plan.trace is not None and bool(plan.trace.texts)
     texts = plan.trace.texts if plan.trace and is_told else texts_of(cell.language, cell.length)
+    if plan.has_random_weights:
+        texts = tuple(shortened(text) for text in texts)
     warm_up(run, target, texts, load, plan.warm_up_requests)
     parts = run(load, target, texts)
     records = sorted(

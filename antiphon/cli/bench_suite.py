@@ -101,10 +101,14 @@ def bench_suite(flags: SuiteFlags) -> None:
 
     trace = _trace(flags)
     cells = cells_of(flags, trace)
+    tasks = {cell.task for cell in cells}
+    if flags.random is not None and len(tasks) > 1:
+        raise SettingsError("--tasks: a checkpoint of random weights has one task.")
     serving = ServeBenchFlags(
         url=flags.url,
         model=flags.model,
         random=flags.random,
+        task=min(tasks),
         device=flags.device,
         api_key=flags.api_key,
     )
@@ -227,5 +231,6 @@ def _plan(
         pieces_per_s=flags.pieces_per_s,
         frame_rate_hz=flags.frame_rate_hz,
         num_processes=flags.processes,
+        has_random_weights=flags.random is not None,
         notes={"model": flags.model, "random": flags.random},
     )

@@ -128,6 +128,7 @@ def test_a_suite_is_measured_and_compared(run: Run, tmp_path: Path) -> None:
         ["--lengths", "endless"],
         ["--adapter", "none"],
         ["--bursts", "8"],
+        ["--random", "tiny", "--tasks", "base,voice_design"],
         ["--ref-audio", "no such file", "--ref-text", "so", "--tasks", "base"],
         ["--trace", "no such file"],
     ],
