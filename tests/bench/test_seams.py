@@ -21,7 +21,12 @@ TEXTS = (
     "Please call Stella and ask her to bring these things from the store.",
     "Stop. Go on, please! Why not? The quick brown fox jumps over the lazy dog.",
 )
-CHUNKS_MS = (20, 80, 333)
+# The same once more with shorter and longer pieces takes as long again, each.
+CHUNKS_MS = (
+    pytest.param(20, marks=pytest.mark.slow),
+    80,
+    pytest.param(333, marks=pytest.mark.slow),
+)
 
 
 @pytest.fixture(scope="module")
