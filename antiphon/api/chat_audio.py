@@ -5,8 +5,8 @@ The transcript is told as it is written, and the audio as it is spoken, which is
 
 import base64
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeAlias
 
 from starlette.responses import Response
@@ -23,7 +23,7 @@ from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.audio.encode import with_header
 from antiphon.chat_types import ChatEvent, ChatRequest, TextDelta
 from antiphon.concurrency import merged
-from antiphon.errors import UnknownModelError, UnservedTaskError
+from antiphon.errors import InvalidRequestError, UnknownModelError, UnservedTaskError
 from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.speakable.text import SpeakableText
 from antiphon.pipeline.spoken_chat import SpokenChat
@@ -79,14 +79,15 @@ async def _spoken(
     """Begin to answer: with the model's own voice if it has one, unless another model is named."""
     voice = server.chats.voice(request.model)
     if voice is not None and (audio.model is None or _is_same(audio.model, voice, server)):
-        own = OwnVoice(
-            voice,
-            audio.voice_name,
-            aliases=server.settings.speech.voice_aliases,
-            seed=request.seed,
-            sample_rate_hz=audio.sample_rate_hz,
-            metrics=server.chats.metrics,
-        )
+        with _named_in_audio():
+            own = OwnVoice(
+                voice,
+                audio.voice_name,
+                aliases=server.settings.speech.voice_aliases,
+                seed=request.seed,
+                sample_rate_hz=audio.sample_rate_hz,
+                metrics=server.chats.metrics,
+            )
         return server.chats.say(request, own)
     speech_request = SpeechRequest(
         input="",
@@ -96,9 +97,21 @@ async def _spoken(
         seed=request.seed,
         id=f"{id}-speech",
     )
-    await server.speech.check_voice(speech_request)
+    with _named_in_audio():
+        await server.speech.check_voice(speech_request)
     speakable = SpeakableText(audio.speakable.over(server.settings.speakable))
     return SpokenChat(server.chats.stream(request), server.speech, speech_request, speakable)
+
+
+@contextmanager
+def _named_in_audio() -> Generator[None, None, None]:
+    """Have errors name the members of ``audio``: a chat has a ``model`` of its own."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        if error.param in ("voice", "model"):
+            error.param = f"audio.{error.param}"
+        raise
 
 
 def _is_same(name: str, voice: ChatVoiceModel, server: ServerState) -> bool:

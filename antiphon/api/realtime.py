@@ -122,7 +122,9 @@ class RealtimeConversation(SpokenConversation):
         return False
 
     async def refuse(self, error: WireError) -> None:
-        await self._socket.send(error_event(error, self._event_id))
+        # What is refused next may have no id, as a message that is no JSON.
+        event_id, self._event_id = self._event_id, None
+        await self._socket.send(error_event(error, event_id))
 
     async def _update(self, output: Output) -> None:
         changed = self._changed(output)

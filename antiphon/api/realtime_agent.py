@@ -106,6 +106,15 @@ class _Reply:
     events: ReplyEvents
     task: "asyncio.Task[None]"
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is the conversation's."""
+        return self.events.plan.history is not None
+
+    def is_named(self, id: str | None) -> bool:
+        """Whether a client means this one; with ``None`` it means the conversation's."""
+        return self.is_kept if id is None else id == self.events.id
+
 
 class AgentConversation:
     """Follows the messages of one connection; see `antiphon.api.sockets.Conversation`."""
@@ -148,7 +157,9 @@ class AgentConversation:
         return False
 
     async def refuse(self, error: WireError) -> None:
-        await self._socket.send(error_event(error, self._event_id))
+        # What is refused next may have no id, as a message that is no JSON.
+        event_id, self._event_id = self._event_id, None
+        await self._socket.send(error_event(error, event_id))
 
     async def finish(self) -> None:
         if self._replies:
@@ -193,7 +204,7 @@ class AgentConversation:
             await asyncio.wait(ending)
         self._replies = [each for each in self._replies if not each.task.done()]
         is_kept = wanted.conversation != "none"
-        if is_kept and any(each.events.plan.history is not None for each in self._replies):
+        if is_kept and any(each.is_kept for each in self._replies):
             raise InvalidRequestError(
                 "A response is being written: cancel it, or wait for its end.",
                 param="response.conversation",
@@ -228,11 +239,7 @@ class AgentConversation:
 
     async def _cancel(self, message: Mapping[str, Any]) -> None:
         id = parsed(message, AgentReplyCancel).response_id
-        found = [
-            each
-            for each in self._replies
-            if not each.events.is_over and id in (each.events.id, None)
-        ]
+        found = [each for each in self._replies if not each.events.is_over and each.is_named(id)]
         if not found:
             raise InvalidRequestError(
                 "Cancellation failed: no such response is under way.",

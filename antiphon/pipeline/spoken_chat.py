@@ -1,6 +1,7 @@
 """An answer that is spoken while it is written: a chat's text goes piece by piece into speech."""
 
 import asyncio
+import sys
 from contextlib import aclosing
 
 from antiphon.chat_types import ChatStream, TextDelta
@@ -43,8 +44,9 @@ class SpokenChat:
         self._chat = chat
         self._speakable = speakable or SpeakableText()
         self.heard = HeardTranscript()
-        synthesis = speech.open(request, on_segment=self.heard.end_segment)
-        self._utterance = Utterance(synthesis, speech.settings.max_input_characters)
+        synthesis = speech.open(request, on_segment=self.heard.end_segment, is_answer=True)
+        # What bounds an answer is the room of the model that writes it, not what clients may send.
+        self._utterance = Utterance(synthesis, sys.maxsize)
         self._unsaid = ""  # spaces at the beginning, which are no text by themselves
         self._has_text = False
         self._is_known = asyncio.Event()  # whether there is any text

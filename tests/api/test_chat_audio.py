@@ -131,10 +131,10 @@ def test_leaving_a_stream_stops_both_models(server: RunningServer, client: httpx
     [
         ({"audio": None}, 400, "audio"),
         ({"modalities": ["text"]}, 400, "modalities"),
-        ({"audio": {"voice": "nobody"}}, 404, "voice"),
+        ({"audio": {"voice": "nobody"}}, 404, "audio.voice"),
         ({"audio": {"voice": {"name": "alto"}}}, 400, "audio.voice.id"),
         ({"audio": {"voice": "alto", "format": "midi"}}, 400, "audio.format"),
-        ({"audio": {"voice": "alto", "model": "mute"}}, 404, "model"),
+        ({"audio": {"voice": "alto", "model": "mute"}}, 404, "audio.model"),
         ({"audio": {"speakable": {"urls": "sing"}}}, 400, "audio.speakable.urls"),
         ({"audio": {"speakable": {"songs": "say"}}}, 400, "audio.speakable.songs"),
         ({"n": 2}, 400, "n"),

@@ -263,6 +263,7 @@ def test_one_answer_at_a_time(server: RunningServer) -> None:
         ("conversation.item.truncate", {"item_id": "no", "audio_end_ms": 3}, "item_id"),
         ("conversation.item.truncate", {"item_id": "no", "audio_end_ms": -3}, "audio_end_ms"),
         ("response.create", {}, "response.input"),
+        ("response.create", replying([message("x")], conversation="no"), "response.conversation"),
         (
             "response.create",
             replying([{"type": "item_reference"}]),
@@ -314,3 +315,41 @@ def test_a_server_without_a_voice_answers_with_text() -> None:
         assert text_of(answer(talk)) == "You said: Hello."
         error = refused(talk, "session.update", session={"output_modalities": ["audio"]})
         assert error["code"] == "model_not_found"
+
+
+def test_a_text_where_a_list_must_be_is_explained(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        error = refused(talk, "response.create", response={"input": "Hello."})
+        assert error["message"] == "Invalid 'response.input': 'Hello.'. It must be a list."
+
+
+def test_a_message_without_an_id_is_refused_without_one(server: RunningServer) -> None:
+    for path in (PATH, "/v1/realtime?model=tts-1"):
+        with connected(server, path) as talk:
+            talk.receive()
+            refused(talk, "no.such.type")
+            talk.connection.send("{")
+            (error,) = messages([talk.receive()], "error")
+            assert error["error"]["code"] == "invalid_json"
+            assert error["error"]["event_id"] is None
+
+
+def test_cancelling_without_a_name_means_the_conversations_answer(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, LONG)
+        talk.send("response.create", response={**GREEDY, "conversation": "none"})
+        beside = messages(talk.until("response.output_audio.delta"))[0]["response"]["id"]
+        talk.send("response.cancel")
+        error = messages(talk.until("error"), "error")[0]["error"]
+        assert error["code"] == "response_cancel_not_active"
+        talk.send("response.create", response=GREEDY)
+        created = messages(talk.until("response.created"))[-1]["response"]["id"]
+        talk.send("response.cancel")
+        talk.send("response.cancel", response_id=beside)
+        done = [messages(talk.until("response.done"))[-1]["response"] for _ in range(2)]
+        assert [(each["id"], each["status"]) for each in done] == [
+            (created, "cancelled"),
+            (beside, "cancelled"),
+        ]

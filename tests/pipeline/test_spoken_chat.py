@@ -20,9 +20,11 @@ DEADLINE_S = 60.0
 
 
 @asynccontextmanager
-async def speaking(source: str = "toy") -> AsyncGenerator[tuple[Speech, SpeechModel], None]:
+async def speaking(
+    source: str = "toy", settings: SpeechSettings | None = None
+) -> AsyncGenerator[tuple[Speech, SpeechModel], None]:
     model = await SpeechModel.load(ModelSettings(source=source), SPEECH)
-    speech = Speech({model.name: model}, SpeechSettings())
+    speech = Speech({model.name: model}, settings or SpeechSettings())
     try:
         async with asyncio.timeout(DEADLINE_S):
             yield speech, model
@@ -137,3 +139,19 @@ def test_faults_of_either_model_are_raised() -> None:
 
 async def _heard(spoken: SpokenChat) -> list[AudioChunk | Ended]:
     return [event async for event in spoken.audio()]
+
+
+def test_what_a_model_writes_is_held_to_nothing_that_clients_are() -> None:
+    async def main() -> None:
+        async with speaking(settings=SpeechSettings(max_input_characters=50)) as (speech, _):
+            texts = ("Wait [pause:1h] or [pause:99s]. ", SENTENCE * 4)
+            spoken = SpokenChat(written(*texts), speech, REQUEST)
+            _, audio = await asyncio.gather(read(spoken.text()), _heard(spoken))
+            assert isinstance(audio[-1], Ended)
+            duration_s = sum(each.duration_s for each in audio if isinstance(each, AudioChunk))
+            assert duration_s > len(SENTENCE * 4) * 0.05
+            silent = SpokenChat(written("[pause:1s]"), speech, REQUEST)
+            _, audio = await asyncio.gather(read(silent.text()), _heard(silent))
+            assert audio[-1] == Ended("stop")
+
+    asyncio.run(main())

@@ -1,6 +1,6 @@
 """OpenAI's realtime messages to an agent that reads text and answers with speech or text."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -154,7 +154,7 @@ class AgentItem(_AgentPart):
 class AgentReply(AgentOptions):
     """What is to be answered now."""
 
-    conversation: Text | None = None
+    conversation: Literal["auto", "none"] | None = None
     input: tuple[AgentItem, ...] | None = None
     metadata: dict[str, Any] | None = None
 

@@ -33,13 +33,16 @@ class Pause:
 class PauseSplitter:
     """Takes the pauses out of a text that arrives in pieces; where it is cut plays no part."""
 
-    def __init__(self, *, holds_spaces: bool = True) -> None:
+    def __init__(self, *, holds_spaces: bool = True, is_answer: bool = False) -> None:
         """Begin a text.
 
         Args:
             holds_spaces: whether spaces are held back until it is known whether a pause follows.
+            is_answer: whether a model writes the text, which nobody can correct: a tag that is
+                wrong is text then.
         """
         self._holds_spaces = holds_spaces
+        self._is_answer = is_answer
         self._held = ""
         self._character_before = ""
         self._num_pauses = 0
@@ -54,7 +57,7 @@ class PauseSplitter:
 
         Raises:
             InvalidRequestError: a tag's duration is invalid, or too long; the tag is inside a
-                word; there are too many, or they are too long together.
+                word; there are too many, or they are too long together. Not of an answer.
         """
         text = self._held + text
         pieces: list[str | Pause] = []
@@ -73,12 +76,12 @@ class PauseSplitter:
             is_escaped = text[max(start, place - 1) : place] == "\\"
             written.append(text[start : place - is_escaped])
             start = tag.end()
-            if is_escaped:
+            before = text[place - 1] if place else self._character_before
+            pause = None if is_escaped else self._understood(tag, before, text[start : start + 1])
+            if pause is None:
                 written.append(tag[0])
             else:
-                before = text[place - 1] if place else self._character_before
-                _check_place(tag, before, text[start : start + 1])
-                pieces += ["".join(written), self._counted(_pause(tag))]
+                pieces += ["".join(written), pause]
                 written = []
             place = text.find("[", start)
         if not is_last:
@@ -88,6 +91,16 @@ class PauseSplitter:
         self._held = text[end:]
         self._character_before = text[end - 1 : end] or self._character_before
         return pieces
+
+    def _understood(self, tag: "re.Match[str]", before: str, after: str) -> Pause | None:
+        """Return a tag's pause; ``None``: it is wrong, and text."""
+        try:
+            _check_place(tag, before, after)
+            return self._counted(_pause(tag))
+        except InvalidRequestError:
+            if self._is_answer:
+                return None
+            raise
 
     def _counted(self, pause: Pause) -> Pause:
         """Hold the pauses of all pieces to the bounds of a text."""

@@ -136,6 +136,7 @@ class Speech:
         *,
         reads_late: bool = True,
         on_segment: Callable[[str], None] | None = None,
+        is_answer: bool = False,
     ) -> Synthesis:
         """Begin an utterance whose text arrives; that of the request means nothing.
 
@@ -144,6 +145,8 @@ class Speech:
             reads_late: whether to speak text token by token, if the family can, rather than by
                 sentences.
             on_segment: see `SynthesisContext`.
+            is_answer: whether a model writes the text, not a client: it may be of any length, and
+                have tags of pauses that are none.
 
         Raises:
             InvalidRequestError: the request cannot be spoken, whatever its text is.
@@ -166,7 +169,8 @@ class Speech:
             segmenter,
             strips=not reads_late,
             holds_spaces=not reads_late,
-            max_characters=self.settings.max_input_characters,
+            max_characters=_ANY_LENGTH if is_answer else self.settings.max_input_characters,
+            is_answer=is_answer,
         )
         context = self._context(request, model, planner, None)
         return Synthesis(replace(context, reads_late=reads_late, on_segment=on_segment))
@@ -242,6 +246,7 @@ class Speech:
         max_characters: int,
         holds_spaces: bool,
         strips: bool = False,
+        is_answer: bool = False,
     ) -> TextPlanner:
         return TextPlanner(
             segmenter,
@@ -250,6 +255,7 @@ class Speech:
             strips=strips,
             holds_spaces=holds_spaces,
             max_characters=max_characters,
+            is_answer=is_answer,
         )
 
     def _own_voice(self, request: SpeechRequest, model: SpeechModel) -> Voice:

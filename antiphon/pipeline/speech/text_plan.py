@@ -59,6 +59,7 @@ class TextPlanner:
         strips: bool = False,
         holds_spaces: bool = True,
         max_characters: int = sys.maxsize,
+        is_answer: bool = False,
     ) -> None:
         """Begin a text.
 
@@ -71,6 +72,8 @@ class TextPlanner:
                 follows; a model that reads token by token is better given them at once, since
                 they end its word.
             max_characters: of the text as it is read: exchanging words can make it longer.
+            is_answer: whether a model writes the text: pauses that are wrong are text then, and
+                it may have nothing to speak.
         """
         self._segmenter = segmenter
         self._pronunciations = pronunciations
@@ -78,7 +81,8 @@ class TextPlanner:
         self._strips = strips
         self._max_characters = max_characters
         self._holds_spaces = holds_spaces
-        self._pauses = PauseSplitter(holds_spaces=holds_spaces)
+        self._is_answer = is_answer
+        self._pauses = PauseSplitter(holds_spaces=holds_spaces, is_answer=is_answer)
         self._begin_section()
         self._follows_pause = False
         self._segment: Segment | None = None
@@ -106,7 +110,7 @@ class TextPlanner:
             InvalidRequestError: there was nothing to speak; or as of `push`.
         """
         items = self.flush()
-        if self._num_segments == 0:
+        if self._num_segments == 0 and not self._is_answer:
             raise InvalidRequestError("Input text cannot be empty.", param="input")
         return items
 

@@ -12,6 +12,7 @@ from antiphon.pipeline.speech.pauses import (
     MAX_PAUSE_S,
     MAX_TOTAL_PAUSE_S,
     Pause,
+    PauseSplitter,
     split_pauses,
 )
 
@@ -72,3 +73,13 @@ def test_all_pauses_together_are_bounded() -> None:
     assert len(split_pauses(longest * num_pauses)) == 2 * num_pauses + 1
     with pytest.raises(InvalidRequestError, match="600 s together"):
         split_pauses(f"One. {longest * num_pauses} Two. [pause:1ms]")
+
+
+@pytest.mark.parametrize("tag", ["[pause:1]", "[pause:11s]", "[pause:]"])
+def test_what_is_no_pause_is_text_of_an_answer(tag: str) -> None:
+    splitter = PauseSplitter(is_answer=True)
+    text = f"One {tag} two"
+    pieces = [piece for each in text for piece in splitter.push(each)]
+    pieces += splitter.push(" [pause:1s] three", is_last=True)
+    assert "".join(str(each) for each in pieces[:-2]).strip() == text
+    assert pieces[-2:] == [Pause(1.0), " three"]
