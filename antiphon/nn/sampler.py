@@ -240,7 +240,7 @@ def keep_nucleus(logits: Tensor, rows: SamplingRows) -> Tensor:
     top_p = rows.top_p[:, None]
     is_kept = (shares <= top_p) | (top_p >= 1)
     is_kept &= torch.arange(ranked.shape[1], device=ranked.device) < rows.top_k[:, None]
-    is_kept[:, 0] = True
+    is_kept[:, 0].fill_(value=True)
     least = ranked.masked_fill(~is_kept, torch.inf).amin(dim=-1, keepdim=True)
     return logits.masked_fill(logits < least, -torch.inf)
 

@@ -19,6 +19,7 @@ from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
 from antiphon.models.cosyvoice3.flow import MelFlow, MelFlowState, Reference
 from antiphon.models.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
 from antiphon.nn.host_device import Download, upload
+from antiphon.nn.precision import exact_float32
 from antiphon.nn.stream_conv import StreamState
 from antiphon.types import Samples
 
@@ -97,7 +98,8 @@ class CosyVoice3Decoder:
         return SpeechRows([None] * num_slots)
 
     def on_stream(self, state: SpeechRows) -> AbstractContextManager[object]:
-        return nullcontext()
+        device = self._device
+        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
     @torch.inference_mode()
     def reset(
@@ -126,15 +128,17 @@ class CosyVoice3Decoder:
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: Any, state: SpeechRows
     ) -> PendingSpeech:
-        store = frame_store if isinstance(frame_store, Tensor) else torch.from_numpy(frame_store)
         downloads = {}
         for each in chunks:
             read_to = each.start + each.num_frames + self.look_ahead_frames
             if each.end is not None:
                 read_to = min(read_to, each.end)
             num_frames = min(each.num_frames, read_to - each.start)
-            places = np.arange(each.start, read_to) % store.shape[1]
-            tokens = store[each.slot, upload(places, store.device), 0].to(self._device)
+            places = np.arange(each.start, read_to) % frame_store.shape[1]
+            if isinstance(frame_store, Tensor):
+                tokens = frame_store[each.slot, upload(places, self._device), 0]
+            else:
+                tokens = upload(frame_store[each.slot, places, 0], self._device)
             downloads[each.slot] = Download(
                 self._decode(tokens, num_frames, _stream(state, each.slot))
             )
@@ -156,7 +160,8 @@ class CosyVoice3Decoder:
         for start in range(0, num_frames, self.group_frames):
             size = min(self.group_frames, num_frames - start)
             window = tokens[start : start + size + self.look_ahead_frames]
-            parts.append(self._decode_group(window, size, stream))
+            with exact_float32():
+                parts.append(self._decode_group(window, size, stream))
         return torch.cat(parts) if parts else stream.samples[:0]
 
     def _decode_group(self, tokens: Tensor, num_frames: int, stream: SpeechStream) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,6 +32,7 @@ from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.sampler import RepetitionAware, SamplingReach, SamplingRows, SamplingTable
 from antiphon.nn.transformer import Transformer
 
+_OUTPUTS_MULTIPLE = 64
 _DRAW, _REDRAW = 0, 1
 """Numbers of the two draws of a frame, in place of a codebook's."""
 
@@ -62,8 +64,10 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
             frame_size=1,
             max_positions=max_positions,
         )
-        self._head = Linear(weights["llm_decoder.weight"], is_batch_invariant=is_batch_invariant)
         vocab_size, device = len(tables[0]), self._device
+        # Outputs of nothing after those of tokens: kernels like a multiple.
+        head = F.pad(weights["llm_decoder.weight"], (0, 0, 0, -vocab_size % _OUTPUTS_MULTIPLE))
+        self._head = Linear(head, is_batch_invariant=is_batch_invariant)
         self._config = config
         self._backend = backend_of(self.like)
         self._table = SamplingTable(num_slots + 1, vocab_size, device)
@@ -95,9 +99,13 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
     ) -> Tensor:
         return self._transformer(states, self._transformer.rope.at(positions), attends[0])
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return those of all tokens, ``[num_rows, vocab_size]``."""
+        return self._head(hidden)[:, : len(self._is_end)]
+
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
         slots, frames = inputs.slots, Frames.empty(len(inputs.slots), self.slots)
-        logits = self._head(hidden).float()
+        logits = self.logits(hidden).float()
         is_early = inputs.frames < self._min_frames[slots]
         logits = logits.masked_fill(self._is_end & is_early[:, None], -torch.inf)
         rows = self._table.rows(slots, sampling)
@@ -144,7 +152,7 @@ def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Ten
     shares = (ranked - scores.logsumexp(dim=-1, keepdim=True)).exp()
     is_kept = shares.cumsum(dim=-1) - shares < rows.top_p[:, None]
     is_kept &= torch.arange(ranked.shape[1], device=ranked.device) < rows.top_k[:, None]
-    is_kept[:, 0] = True
+    is_kept[:, 0].fill_(value=True)
     least = ranked.masked_fill(~is_kept, torch.inf).amin(dim=-1, keepdim=True)
     kept = scores.masked_fill(scores < least, -torch.inf)
     best = torch.max(kept + torch.where(is_greedy, 0.0, noise), dim=-1)

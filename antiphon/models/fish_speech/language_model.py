@@ -171,7 +171,8 @@ class DualARModel:
         frames = Frames.empty(len(inputs.slots), self.slots)
         normed = self.slow.norm(hidden)
         codes, scores = self._draw_first(normed, inputs, sampling[0])
-        frames.codes[:, 0], frames.scores[:, 0] = codes, scores
+        # Among logits that are NaN a draw may be any, also one of the last that are no codes.
+        frames.codes[:, 0], frames.scores[:, 0] = codes.clamp(max=self.slow.end), scores
         rows = self._fast_sampling.rows(inputs.slots, sampling[1])
         seeds = self.slots.seeds[inputs.slots]
         noise = self._gumbel(seeds, inputs.frames, self._codebooks, self.fast.vocab_size)

@@ -32,6 +32,7 @@ from antiphon.nn import kernels
 from antiphon.nn.device import resolve_device
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download, upload
+from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import open_weights
 from antiphon.types import Samples
 
@@ -106,7 +107,8 @@ class MiMoAudioCodec:
         )
         if state.graphs.is_enabled:
             torch.cuda.synchronize(device)
-            state.graphs.capture("tick", partial(self._tick, state))
+            with exact_float32():
+                state.graphs.capture("tick", partial(self._tick, state))
             state.graphs.settle()
         return state
 

@@ -93,8 +93,8 @@ class MiMoAudioModel:
         self.like = weights["model.embed_tokens.weight"]
         head = Linear.of(weights, "lm_head")
         self._head = replace(head, is_batch_invariant=is_batch_invariant)
-        self.encoder = GroupEncoder.of(weights, config)
-        self.decoder = GroupDecoder.of(weights, config)
+        self.encoder = GroupEncoder.of(weights, config, is_batch_invariant=is_batch_invariant)
+        self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
         self.width = self.like.shape[1]
         self.uses_kernels = kernels.run_on(self.like)
         self._device = device = self.like.device

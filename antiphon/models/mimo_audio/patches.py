@@ -5,7 +5,7 @@ runs one step for each frame and as many more as the last channel is delayed: a 
 of every channel that is due, and reads them, added up, in the next.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -17,6 +17,8 @@ from antiphon.nn.layers import Linear, Rotation, Weights
 from antiphon.nn.qkv import QKVHeads
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
+
+_HEADS_ARE_A_MULTIPLE_OF = 64  # of outputs, as kernels like it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,10 @@ class GroupEncoder:
     narrow: Linear
 
     @classmethod
-    def of(cls, weights: Weights, config: MiMoAudioConfig) -> "GroupEncoder":
-        """Take the encoder out of a checkpoint's tensors."""
+    def of(
+        cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
+    ) -> "GroupEncoder":
+        """Take the encoder out of a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
         tables = []
         for channel, empty in enumerate(config.empty_codes):
             table = weights[f"speech_embeddings.{channel}.weight"].clone()
@@ -68,12 +72,18 @@ class GroupEncoder:
             tables.append(table)
         sizes = torch.tensor(config.code_sizes)
         rows = torch.cat(tables)
-        name, frames = "input_local_transformer", config.group_frames
+        narrow = Linear.of(weights, "speech_group_downcast")
         return cls(
             config=config,
             tables=ChannelTables(rows, (sizes.cumsum(0) - sizes).to(rows.device)),
-            transformer=Transformer.of(weights, name, config.encoder, frames),
-            narrow=Linear.of(weights, "speech_group_downcast"),
+            transformer=Transformer.of(
+                weights,
+                "input_local_transformer",
+                config.encoder,
+                config.group_frames,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            narrow=replace(narrow, is_batch_invariant=is_batch_invariant),
         )
 
     def __call__(self, codes: Tensor) -> Tensor:
@@ -90,7 +100,7 @@ class GroupDecoder:
 
     Attributes:
         tables: embeddings in the decoder's width.
-        heads: of all channels, end to end.
+        heads: of all channels, end to end, and after them outputs of nothing.
         columns: of `heads`, those of each channel, and after them a column that is ruled out, up
             to the most codes of a channel; int64 ``[num_channels, num_codes]``.
         forbidden: which of these are no code, or the empty one; bool, likewise.
@@ -105,8 +115,10 @@ class GroupDecoder:
     forbidden: Tensor
 
     @classmethod
-    def of(cls, weights: Weights, config: MiMoAudioConfig) -> "GroupDecoder":
-        """Take the decoder out of a checkpoint's tensors."""
+    def of(
+        cls, weights: Weights, config: MiMoAudioConfig, *, is_batch_invariant: bool = False
+    ) -> "GroupDecoder":
+        """Take the decoder out of a checkpoint's tensors; see `antiphon.nn.layers.Linear`."""
         channels = range(config.num_channels)
         rows = torch.cat([weights[f"speech_embeddings.{channel}.weight"] for channel in channels])
         if "speech_embeddings_to_local.weight" in weights:
@@ -118,13 +130,20 @@ class GroupDecoder:
         forbidden = codes >= sizes[:, None]
         columns = torch.where(forbidden, 0, codes + offsets[:, None])
         forbidden |= codes == torch.tensor(config.empty_codes)[:, None]
-        name = "local_transformer"
+        heads = torch.cat([weights[f"{each}.weight"] for each in names])
+        begin = Linear.of(weights, "hidden_states_downcast")
         return cls(
             config=config,
-            transformer=Transformer.of(weights, name, config.decoder, config.decoder.max_positions),
-            begin=Linear.of(weights, "hidden_states_downcast"),
+            transformer=Transformer.of(
+                weights,
+                "local_transformer",
+                config.decoder,
+                config.decoder.max_positions,
+                is_batch_invariant=is_batch_invariant,
+            ),
+            begin=replace(begin, is_batch_invariant=is_batch_invariant),
             tables=ChannelTables(rows, offsets.to(device)),
-            heads=Linear(torch.cat([weights[f"{each}.weight"] for each in names])),
+            heads=Linear(F.pad(heads, (0, 0, 0, -len(heads) % _HEADS_ARE_A_MULTIPLE_OF))),
             columns=columns.to(device),
             forbidden=forbidden.to(device),
         )

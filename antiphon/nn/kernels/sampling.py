@@ -169,10 +169,10 @@ def _draw(
     share = tl.load(top_p + row * share_stride)
     is_bad = tl.max((logit != logit).to(tl.int32), axis=0) > 0
     best, token = best_of(logit, inside, heat, num_kept, share, gumbel, BITS)
+    token = tl.minimum(token, vocab_size - 1)  # of NaN the place may be anywhere
     tl.store(tokens + row * token_stride, token.to(tl.int64))
     tl.store(scores + row * score_stride, tl.where(is_bad, float("nan"), best))
     if IS_EMBEDDING:
-        token = tl.minimum(token, vocab_size - 1)
         value = tl.load(table + token.to(tl.int64) * width + places, mask=there, other=0.0)
         wide = value.to(tl.float32)
         tl.store(states + row * width + places, value, mask=there)

@@ -137,3 +137,21 @@ def num_bytes(rows: SpeechRows) -> int:
         assert cache.num_seen(50) <= cache.keys_values.shape[5]
         kept = (*kept, cache.keys_values, stream.flow.tokens, *stream.flow.convs.kept.values())
     return sum(each.nbytes for each in kept)
+
+
+def test_float32_is_not_rounded_to_tf32(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, seen = load_decoder(LoadContext(base, device="cpu")), []
+    assert isinstance(decoder, CosyVoice3Decoder)
+    decode = CosyVoice3Decoder._decode_group
+
+    def watched(*arguments: Any) -> Any:
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return decode(*arguments)
+
+    monkeypatch.setattr(CosyVoice3Decoder, "_decode_group", watched)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    state = decoder.open(1)
+    decoder.reset(state, 0, voice(3))
+    decoder.launch([CodecChunk(0, 0, GROUP, 3)], store_of(TOKENS[:3]), state)
+    assert seen == [False]
+    assert torch.backends.cudnn.allow_tf32

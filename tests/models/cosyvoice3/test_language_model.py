@@ -17,6 +17,7 @@ from antiphon.models.cosyvoice3.runner import CosyVoice3Runner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
 from antiphon.types import Sampling
+from tests.asking import step_asking_nothing
 from tests.models.cosyvoice3.oracle import cases
 from tests.models.cosyvoice3.speech import GREEDY, prompt_of, tokens_of
 
@@ -36,7 +37,7 @@ def test_logits_are_those_of_the_published_model(
 
     class Watched(language_model.SpeechLM):
         def sample(self, hidden: Tensor, inputs: Inputs, sampling: SamplingReach) -> Frames:
-            seen.append(self._head(hidden)[0])
+            seen.append(self.logits(hidden)[0])
             return super().sample(hidden, inputs, sampling)
 
     monkeypatch.setattr("antiphon.models.cosyvoice3.runner.SpeechLM", Watched)
@@ -126,3 +127,7 @@ def test_greedy_rows_take_the_likeliest() -> None:
     tokens, scores = draw_nucleus(logits, rows, torch.full((2, 3), 7.0))
     assert tokens.tolist() == [1, 0]
     assert scores.tolist() == [3.0, 5.0]
+
+
+def test_a_step_asks_nothing_of_the_device(runner: CosyVoice3Runner) -> None:
+    step_asking_nothing(runner._model)

@@ -12,6 +12,7 @@ from antiphon.models.fish_speech.request import FRAME
 from antiphon.models.fish_speech.runner import FishSpeechRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.types import Sampling
+from tests.asking import step_asking_nothing
 from tests.models.fish_speech.spoken import hear, made_prompt
 
 NUM_CODES = 160
@@ -103,3 +104,7 @@ def test_what_was_just_said_is_said_less_often(runner: FishSpeechRunner) -> None
             if place > 1
         ]
     assert 0 < np.mean(repeated) < 0.5
+
+
+def test_a_step_asks_nothing_of_the_device(runner: FishSpeechRunner) -> None:
+    step_asking_nothing(runner._model)

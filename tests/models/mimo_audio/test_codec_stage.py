@@ -1,38 +1,20 @@
 """Steps and passes of the decoder ask nothing of the device; on a GPU the audio is the same."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from antiphon.engine.model_runner.ar_model import Inputs
 from antiphon.engine.plan import CodecChunk
 from antiphon.models.mimo_audio.codec_stage import load_codec
-from antiphon.models.mimo_audio.language_model import MiMoAudioModel
 from antiphon.models.mimo_audio.runner import load_language_model
 from antiphon.models.spec import LoadContext
+from tests.asking import AskNothing, step_asking_nothing
 from tests.models.mimo_audio.oracle.record import random_codes
 from tests.models.mimo_audio.test_parity import decode, groups_of
 
 SIZES = (32, 32, 8, 8, 8, 8, 8, 8)
-ASKING = ("_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "equal", "lift_fresh")
-"""Operators that wait for the device, or bring numbers of the host to it."""
-
-
-class AskNothing(TorchDispatchMode):
-    """Refuses operators that ask the device, or wait for it."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, arguments: Any = (), options: Any = None
-    ) -> Any:
-        assert function.__name__.split(".")[0] not in ASKING, f"{function} in a step"
-        return function(*arguments, **(options or {}))
 
 
 def test_the_check_sees_a_question() -> None:
@@ -42,20 +24,16 @@ def test_the_check_sees_a_question() -> None:
 
 @torch.inference_mode()
 def test_a_step_asks_nothing(checkpoint: Path) -> None:
-    model = load_language_model(LoadContext(checkpoint, "cpu", "float32", 3))
-    assert isinstance(model, MiMoAudioModel)
-    slots = torch.tensor([0, 2])
-    shape = model.sampling_shape((0, 2))
-    hidden = torch.randn(2, model.width)
+    step_asking_nothing(load_language_model(LoadContext(checkpoint, "cpu", "float32", 3)))
 
-    def step(inputs: Inputs) -> None:
-        frames = model.sample(hidden, inputs, shape)  # type: ignore[arg-type]
-        model.commit(frames, inputs, is_replay=False)
 
-    with AskNothing():
-        step(model.embed(slots))
-        step(model.embed(slots))
-    assert model.slots.frames.tolist()[:3] == [2, 0, 2]
+def test_a_deterministic_model_is_so_in_all_its_parts(checkpoint: Path) -> None:
+    model = load_language_model(LoadContext(checkpoint, "cpu", is_deterministic=True))
+    encoder, decoder = model.encoder, model.decoder
+    assert encoder.transformer.is_batch_invariant
+    assert encoder.narrow.is_batch_invariant
+    assert decoder.transformer.is_batch_invariant
+    assert decoder.begin.is_batch_invariant
 
 
 @torch.inference_mode()

@@ -8,6 +8,7 @@ import pytest
 
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.runner import VoxCPM2Runner
+from tests.asking import step_asking_nothing
 from tests.models.voxcpm2.oracle.cases import continued, reference
 from tests.models.voxcpm2.speaking import Spoken, ask, speak
 
@@ -115,3 +116,7 @@ def test_numbers_gone_bad_end_their_own_request_only(
     assert spoken[1].end == "faults"
     assert spoken[0].end is None
     same(spoken[0], speak(alone, {0: good}, num_steps=3)[0])
+
+
+def test_a_step_asks_nothing_of_the_device(together: VoxCPM2Runner) -> None:
+    step_asking_nothing(together._model)

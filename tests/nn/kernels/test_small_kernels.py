@@ -75,3 +75,17 @@ def test_draws_are_the_same_to_the_bit(top_k: int, top_p: float) -> None:
     assert torch.equal(tokens[:3], expected_tokens[:3])
     assert torch.equal(scores[:3], expected_scores[:3])
     assert scores[3].isnan()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # NumPy tells of NaN in the interpreter
+def test_a_draw_of_nothing_but_nan_is_a_token() -> None:
+    logits = random(3, 300).float()
+    logits[:2] = torch.nan
+    parameters = (
+        torch.tensor([0.0, 0.9, 0.9], device=DEVICE),
+        torch.full((3,), 300, device=DEVICE),
+        torch.tensor([1.0, 0.9, 1.0], device=DEVICE),
+    )
+    tokens, scores = sampling.draw(logits, parameters, random(3, 300, seed=1))
+    assert ((tokens >= 0) & (tokens < 300)).all()
+    assert scores.isnan().tolist() == [True, True, False]

@@ -5,6 +5,7 @@ the model is loaded, and that of the thinker's states is added when they arrive.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -56,7 +57,8 @@ class OmniTalker(TokenModel[TalkerRequest]):
         """Take the talker out of a checkpoint's tensors, all of one type and on one device."""
         talker = config.talker
         tokens = talker.tokens
-        self._projection = Linear.of(weights, "talker.thinker_to_talker_proj")
+        projection = Linear.of(weights, "talker.thinker_to_talker_proj")
+        self._projection = replace(projection, is_batch_invariant=is_batch_invariant)
         codes = weights["talker.model.embed_tokens.weight"]
         text = weights[f"{config.thinker}model.embed_tokens.weight"]
         super().__init__(
@@ -129,13 +131,14 @@ class OmniTalker(TokenModel[TalkerRequest]):
                 uploads.add(self._put, np.array(places, np.int64).T, states)
             if request.is_closed:
                 last = min(request.num_replies, MAX_CODES) - 1
-                uploads.add(self._close, np.array((slot, last), np.int64))
+                uploads.add(self._close, np.array(((slot,), (last,)), np.int64))
 
     def _put(self, places: Tensor, states: Tensor) -> None:
         """Write states by slot and number."""
         self._replies[places[0], places[1]] = self._projection(states.to(self.like.dtype))
 
     def _close(self, numbers: Tensor) -> None:
+        """Note the last states of slots: slots, then numbers; an index of one number would wait."""
         self._last_replies[numbers[0]] = numbers[1]
 
     def embed_prompts(self, spans: Sequence[PromptSpan[TalkerRequest]]) -> Tensor:

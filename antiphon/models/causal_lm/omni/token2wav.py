@@ -28,6 +28,7 @@ from antiphon.models.causal_lm.omni.voices import load_voices
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.host_device import Download, upload
+from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress, open_weights
 from antiphon.types import Samples
 
@@ -184,7 +185,8 @@ class Token2Wav:
             num_past, num_frames = len(stream.past), len(codes) * self._repeats
             heard = torch.cat((stream.past, mel[:num_frames]))
             stream.past = heard[: num_past + size][-self._num_past :].clone()
-            samples = self._vocoder(heard[None])[0].view(len(heard), -1)
+            with exact_float32():
+                samples = self._vocoder(heard[None])[0].view(len(heard), -1)
             block = samples[num_past : num_past + size].flatten()
             missing = size * samples.shape[1] - len(block)
             audio.append(F.pad(block, (0, missing)))

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.models.causal_lm.omni.talker import OmniTalker
 from antiphon.models.causal_lm.omni.talker_runner import TalkerRunner, load_talker
 from antiphon.models.causal_lm.prompt import CausalLMPrompter
 from antiphon.models.causal_lm.runner import CausalLMRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.types import PositionStates, Sampling
+from tests.asking import AskNothing, step_asking_nothing
 from tests.models.causal_lm.omni.answers import LIKELIEST, asked, said, told_of
 
 torch = pytest.importorskip("torch")
@@ -120,3 +122,16 @@ def test_what_is_not_spoken_tells_nothing(
     with pytest.raises(KeyError):
         told_of(thinker, silent)
     assert np.isfinite(told_of(thinker, prompt)[1][0].states).all()
+
+
+def test_steps_and_states_ask_nothing_of_the_device(
+    talker: TalkerRunner, told: list[PositionStates]
+) -> None:
+    said(talker, told)  # ends with a slot's last state
+    model = talker._model
+    assert isinstance(model, OmniTalker)
+    numbers = torch.tensor([[1], [3]])
+    with torch.inference_mode(), AskNothing():
+        model._close(numbers)
+    assert model._last_replies[1] == 3
+    step_asking_nothing(model)
