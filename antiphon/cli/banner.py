@@ -14,11 +14,13 @@ from antiphon.pipeline.speech.model import SpeechModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 MAX_SHOWN_VOICES = 8
+_CHAT = {"messages": [{"role": "user", "content": "Hello."}]}
 _FIRST_CALLS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "speech": ("audio/speech", {"input": "Hello there."}, " -o hello.mp3"),
     "image": ("images/generations", {"prompt": "A cat on a windowsill"}, ""),
     "video": ("videos", {"prompt": "A cat leaves its windowsill"}, ""),
-    "chat": ("chat/completions", {"messages": [{"role": "user", "content": "Hello."}]}, ""),
+    "chat": ("chat/completions", _CHAT, ""),
+    "chat_voice": ("chat/completions", {**_CHAT, "modalities": ["text", "audio"]}, ""),
 }
 """Of each task a path, a body, and what follows."""
 
