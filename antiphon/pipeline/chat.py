@@ -14,7 +14,7 @@ from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
 from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.pipeline.chat_text import AnswerText
 from antiphon.pipeline.model_directory import ModelDirectory
-from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
+from antiphon.pipeline.own_voice import CertainStates, ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.pipeline.thoughts import ThoughtSplit
@@ -144,23 +144,28 @@ class Chats:
             if model.capabilities.thinks and self.settings.reasoning == "apart":
                 thoughts = ThoughtSplit(in_thought=model.prompter.in_thought(prompt))
             text = AnswerText(model.prompter, request.stop, request.num_logprobs, thoughts)
+            states = CertainStates(tell)
             ended: Ended | None = None
             stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
             async with aclosing(model.open(stage_request)) as items:
                 async for item in items:
                     if isinstance(item, FrameReady):
                         stats.see_token()
-                        if (delta := text.push(TokenFrame.of(item.frame))) is not None:
+                        delta = text.push(TokenFrame.of(item.frame))
+                        states.release(text.num_certain if request.stop else stats.num_tokens)
+                        if delta is not None:
                             yield delta
                         if text.is_stopped:
                             ended = Ended("stop")
                             break  # closes the stages, which stops the model
-                    elif isinstance(item, Latents) and tell is not None:
-                        tell(item.data)
+                    elif isinstance(item, Latents):
+                        states.push(item.data)
                     elif isinstance(item, Ended):
                         ended = item
             assert ended is not None, "a stream has an end"
-            if (rest := text.flush()) is not None:
+            rest = text.flush()
+            states.release(text.num_certain)
+            if rest is not None:
                 yield rest
             ended = Ended(ended.reason, Usage(prompt.num_tokens, stats.num_tokens))
             stats.end(ended)

@@ -62,7 +62,11 @@ class _Written:
 
 
 class AnswerText:
-    """Makes the deltas of one answer."""
+    """Makes the deltas of one answer.
+
+    Attributes:
+        num_certain: tokens of which the text has been told, at least where it begins.
+    """
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class AnswerText:
         self._tokens: deque[_Written] = deque()
         self._num_read = 0  # characters that the tokens so far are
         self._num_told = 0
+        self.num_certain = 0
 
     @property
     def is_stopped(self) -> bool:
@@ -113,6 +118,7 @@ class AnswerText:
             is_whole = is_last and not self.is_stopped
             while self._tokens and (is_whole or self._tokens[0].begin < self._num_told):
                 told.append(self._tokens.popleft())
+        self.num_certain += len(told)
         logprobs = tuple(each.logprob for each in told if each.logprob is not None)
         thought = ""
         if self._thoughts is not None:

@@ -1,7 +1,8 @@
 """An answer that the model which writes it says with a voice of its own."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from types import MappingProxyType
@@ -77,6 +78,39 @@ class ChatVoiceModel(LoadedTask):
         async with aclosing(self.open(StageRequest(new_request_id(), prompt), pieces())) as items:
             async for _ in items:
                 pass
+
+
+class CertainStates:
+    """Tells the states of an answer's tokens when these are certain: no voice says a stop string.
+
+    What is told first is of the prompt.
+    """
+
+    def __init__(self, tell: Callable[[PositionStates], None] | None) -> None:
+        """Begin an answer; ``tell`` takes its states, ``None``: nobody does."""
+        self._tell = tell
+        self._num_prompt: int | None = None
+        self._held: deque[PositionStates] = deque()
+
+    def push(self, states: PositionStates) -> None:
+        """Take states in; those that come again may begin before others."""
+        if self._tell is None:
+            return
+        if self._num_prompt is None:
+            self._num_prompt = states.start + len(states.states)
+            self._tell(states)
+        else:
+            self._held.append(states)
+
+    def release(self, num_tokens: int) -> None:
+        """Tell what there is of so many tokens, the first ones of the answer."""
+        end = (self._num_prompt or 0) + num_tokens
+        while self._tell is not None and self._held and self._held[0].start < end:
+            states = self._held.popleft()
+            size = end - states.start
+            self._tell(PositionStates(states.start, states.states[:size]))
+            if size < len(states.states):
+                self._held.appendleft(PositionStates(end, states.states[size:]))
 
 
 class OwnVoice:

@@ -126,6 +126,39 @@ def test_an_answer_without_a_word_is_silent(path: Path) -> None:
     asyncio.run(main())
 
 
+class _Recorded(OwnVoice):
+    num_positions = 0
+
+    def tell(self, states: PositionStates) -> None:
+        super().tell(states)
+        self.num_positions = max(self.num_positions, states.start + len(states.states))
+
+
+def test_a_stop_string_is_not_said(path: Path) -> None:
+    async def main() -> None:
+        async with served(path) as (chats, _):
+            voice = chats.voice(None)
+            assert voice is not None
+
+            async def told(*stop: str) -> tuple[str, int, int]:
+                own = _Recorded(voice, None, seed=1)
+                spoken = chats.say(asked(max_tokens=12, stop=stop), own)
+                reading = asyncio.create_task(_drain(spoken.audio()))
+                deltas = [each async for each in spoken.text() if isinstance(each, TextDelta)]
+                await reading
+                num_tokens = sum(each.num_tokens for each in deltas)
+                return "".join(each.text for each in deltas), num_tokens, own.num_positions
+
+            whole, num_tokens, num_positions = await told()
+            assert num_tokens == 12
+            num_prompt = num_positions - 11  # nothing is read of the last token
+            text, num_tokens, num_positions = await told(whole[-4:])
+            assert text == whole[: whole.index(whole[-4:])]
+            assert num_positions == num_prompt + num_tokens < num_prompt + 11
+
+    asyncio.run(main())
+
+
 def test_voices_are_those_of_the_checkpoint(path: Path) -> None:
     async def main() -> None:
         async with served(path) as (chats, models):
