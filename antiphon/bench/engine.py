@@ -29,7 +29,7 @@ TEXT = (
     "line a second voice answered, a little lower, a little later."
 )
 _FRAMES_PER_TOKEN = 10
-"""A token of text allows for this many frames at least."""
+"""A token of text allows for this many frames at least, unless the family says otherwise."""
 _WARM_UP_FRAMES = 16
 _UNBOUNDED = {"max_waiting": sys.maxsize, "max_wait_s": inf, "max_load": inf}
 """Nothing is refused: how many streams can be spoken to without gaps is what is measured."""
@@ -102,16 +102,19 @@ class Result:
     host_ms: dict[str, HostTime] = field(default_factory=dict)
 
 
-def text_for(num_frames: int, *, has_real_tokens: bool) -> str:
+def text_for(
+    num_frames: int, *, has_real_tokens: bool, frames_per_token: int = _FRAMES_PER_TOKEN
+) -> str:
     """Return a text that is long enough for so many frames.
 
     Args:
         num_frames: that it must allow for.
         has_real_tokens: whether the model's tokens are those of a published one. Those of random
             weights are bytes; the text is then cut to as many as the real tokenizer would give.
+        frames_per_token: that a token of text allows for.
     """
     num_characters = len(TEXT) if has_real_tokens else len(TEXT) // CHARACTERS_PER_TOKEN
-    tokens_wanted = -(-num_frames // _FRAMES_PER_TOKEN)
+    tokens_wanted = -(-num_frames // frames_per_token)
     num_characters = max(
         num_characters, tokens_wanted * (CHARACTERS_PER_TOKEN if has_real_tokens else 1)
     )
@@ -205,7 +208,7 @@ async def run(
 def frame_products(settings: ModelSettings) -> list[Product]:
     """Return the matrix products of a model's frame; none if its family gives none."""
     family, path = resolve(settings.source)
-    if family.measuring is None or path is None:
+    if family.measuring is None or family.measuring.frame_products is None or path is None:
         return []
     products: list[Product] = family.measuring.frame_products.resolve()(path)
     return products

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
-from antiphon.models.registry import families
-from antiphon.models.spec import Family
+from antiphon.models.registry import families, family
+from antiphon.models.spec import Family, Measuring
 from antiphon.types import LoadProgress
 
 CHARACTERS_PER_TOKEN = 5
@@ -16,7 +16,12 @@ CHARACTERS_PER_TOKEN = 5
 
 @contextmanager
 def random_checkpoint(
-    size: str, task: str, *, progress: LoadProgress, parent: Path | None = None
+    size: str,
+    task: str,
+    *,
+    progress: LoadProgress,
+    parent: Path | None = None,
+    of_family: str | None = None,
 ) -> Iterator[Path]:
     """Write a checkpoint that never says that it is done; remove it when the block ends.
 
@@ -26,26 +31,27 @@ def random_checkpoint(
         progress: called as files are written.
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
+        of_family: whose; see `measured_family`.
 
     Raises:
-        ModelLoadError: there is no such size or task, or a package that it needs is missing.
+        ModelLoadError: there is no such family, size or task, or a package that it needs is
+            missing.
     """
-    family = maker_family()
-    if family.extra is not None and family.extra.missing:
-        raise ModelLoadError(family.extra.missing)
-    assert family.checkpoint_maker is not None
-    assert family.measuring is not None
-    make: Callable[..., None] = family.checkpoint_maker.resolve()
+    found, measuring = measured_family(of_family)
+    if found.extra is not None and found.extra.missing:
+        raise ModelLoadError(found.extra.missing)
+    assert found.checkpoint_maker is not None, "what is measured makes checkpoints"
+    make: Callable[..., None] = found.checkpoint_maker.resolve()
     with tempfile.TemporaryDirectory(prefix="antiphon-", dir=parent) as directory:
         path = Path(directory) / f"random-{size}-{task}"
         make(
             path,
             size=size,
             task=task,
-            dtype="float32" if size.startswith("tiny") else "bfloat16",
+            dtype="float32" if size.startswith("tiny") else measuring.dtype,
             progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
         )
-        family.measuring.make_endless.resolve()(path)
+        measuring.make_endless.resolve()(path)
         yield path
 
 
@@ -55,14 +61,25 @@ def shortened(text: str) -> str:
     return text[:num_tokens].strip() or text[:1]
 
 
-def maker_family() -> Family:
-    """Return the only family whose checkpoints of random weights are measured.
+def measured_family(name: str | None) -> tuple[Family, Measuring]:
+    """Return a family whose checkpoints of random weights are measured, and how.
+
+    Args:
+        name: as in the registry; ``None`` is the usual one.
 
     Raises:
-        ModelLoadError: there are several.
+        ModelLoadError: there is no such family, or its random weights are not measured; or none is
+            the usual one.
     """
-    makers = [each for each in families() if each.measuring is not None]
-    if len(makers) != 1:
-        names = ", ".join(each.name for each in makers)
-        raise ModelLoadError(f"Several families have random weights: {names}.")
-    return makers[0]
+    measured = {each.name: (each, each.measuring) for each in families() if each.measuring}
+    if name is None:
+        usual = [each for each in measured.values() if each[1].is_usual]
+        if not usual:
+            raise ModelLoadError(f"Say whose with --family; there are: {', '.join(measured)}.")
+        return usual[0]
+    known = family(name).name
+    if known not in measured:
+        raise ModelLoadError(
+            f"Random weights of '{name}' are not measured; those of {', '.join(measured)} are."
+        )
+    return measured[known]

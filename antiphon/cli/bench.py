@@ -38,6 +38,12 @@ class EngineBenchFlags:
         str | None,
         flag("Size of a checkpoint of random weights, made for this: 1.7b, 0.6b or tiny."),
     ] = None
+    family: Annotated[
+        str | None,
+        flag(
+            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
+        ),
+    ] = None
     task: Annotated[
         str, flag("Of the random checkpoint: custom_voice, base or voice_design.", True)
     ] = "custom_voice"
@@ -55,14 +61,14 @@ def bench_engine(flags: EngineBenchFlags) -> None:
     """
     import asyncio
 
-    from antiphon.bench.engine import Load, run, text_for
+    from antiphon.bench.engine import Load, run
     from antiphon.cli.bench_model import model_to_measure
     from antiphon.config.sources import load_settings
 
-    text = text_for(flags.frames, has_real_tokens=flags.random is None)
+    text = _text(flags)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [Load(each, flags.frames, text) for each in counts]
-    with model_to_measure(flags.model, flags.random, flags.task) as source:
+    with model_to_measure(flags.model, flags.random, flags.task, flags.family) as source:
         given = {
             "model.source": source,
             "model.device": flags.device,
@@ -71,13 +77,27 @@ def bench_engine(flags: EngineBenchFlags) -> None:
         }
         report = asyncio.run(run(load_settings(given).model, loads))
     if flags.random is not None:  # where it was for a while says nothing
-        report["model"] |= {"source": f"random {flags.random} {flags.task}"}
+        named = [flags.family, flags.random, flags.task]
+        report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
     if flags.json_file is not None:
         flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     console = wide_console()
     console.print(_table(report["results"]))
     if report["bound"] is not None:
         console.print(_bound_table(report["bound"]))
+
+
+def _text(flags: EngineBenchFlags) -> str:
+    """Return a text that is long enough, by the family's own measure where weights are random."""
+    from antiphon.bench.engine import text_for
+    from antiphon.bench.random_model import measured_family
+
+    if flags.random is None:
+        return text_for(flags.frames, has_real_tokens=True)
+    _, measuring = measured_family(flags.family)
+    return text_for(
+        flags.frames, has_real_tokens=False, frames_per_token=measuring.frames_per_token
+    )
 
 
 def _table(results: Sequence[Mapping[str, Any]]) -> "Table":

@@ -8,20 +8,25 @@ import typer
 
 
 @contextmanager
-def model_to_measure(model: str | None, random: str | None, task: str) -> Iterator[str]:
+def model_to_measure(
+    model: str | None, random: str | None, task: str, family: str | None = None
+) -> Iterator[str]:
     """Yield a model's source; a random checkpoint is removed when the block ends.
 
     Args:
         model: a built-in model, a directory or a hub id; ``None`` if ``random`` is given.
         random: size of a random checkpoint.
         task: of the random checkpoint.
+        family: whose random checkpoint; ``None`` is the usual one.
 
     Raises:
-        SettingsError: both are given, or none.
+        SettingsError: both are given, or none, or a family without ``random``.
         ModelLoadError: there is no such random checkpoint.
     """
     from antiphon.errors import SettingsError
 
+    if family is not None and random is None:
+        raise SettingsError("--family says whose random weights --random makes: give both.")
     if (model is None) == (random is None):
         raise SettingsError("Give either a model or the size of a random one, --random.")
     if random is None:
@@ -34,5 +39,6 @@ def model_to_measure(model: str | None, random: str | None, task: str) -> Iterat
 
     with ExitStack() as stack:
         with shown_progress("writing", partial(typer.echo, err=True)) as progress:
-            path = stack.enter_context(random_checkpoint(random, task, progress=progress))
+            made = random_checkpoint(random, task, progress=progress, of_family=family)
+            path = stack.enter_context(made)
         yield str(path)

@@ -32,6 +32,12 @@ class ServeBenchFlags:
     random: Annotated[
         str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
     ] = None
+    family: Annotated[
+        str | None,
+        flag(
+            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
+        ),
+    ] = None
     task: Annotated[str, flag("Of the random weights.", True)] = "custom_voice"
     device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     concurrency: Annotated[
@@ -206,7 +212,10 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
         warm_up_requests=flags.warmup,
         prebuffer_s=flags.prebuffer_ms / 1000,
         num_processes=flags.processes,
-        notes={"model": flags.model, "random": flags.random, "task": flags.task},
+        notes={
+            **{"model": flags.model, "random": flags.random},
+            **{"family": flags.family, "task": flags.task},
+        },
     )
 
 
@@ -223,9 +232,11 @@ def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
     if (flags.url is None) == (flags.model is None and flags.random is None):
         raise SettingsError("Give either --url, or --model, or --random.")
     if flags.url is not None:
+        if flags.family is not None:
+            raise SettingsError("--family says whose random weights --random makes: give both.")
         yield flags.url
         return
-    with model_to_measure(flags.model, flags.random, flags.task) as source:
+    with model_to_measure(flags.model, flags.random, flags.task, flags.family) as source:
         arguments = [source, "--device", flags.device]
         if max_slots:
             arguments += ["--max-slots", str(max_slots)]

@@ -40,6 +40,12 @@ class SuiteFlags:
     random: Annotated[
         str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
     ] = None
+    family: Annotated[
+        str | None,
+        flag(
+            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
+        ),
+    ] = None
     device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     adapter: Annotated[
         str, flag("How it is asked: antiphon, vllm-omni, sglang-omni, ....", True)
@@ -108,6 +114,7 @@ def bench_suite(flags: SuiteFlags) -> None:
         url=flags.url,
         model=flags.model,
         random=flags.random,
+        family=flags.family,
         task=min(tasks),
         device=flags.device,
         api_key=flags.api_key,
@@ -232,5 +239,5 @@ def _plan(
         frame_rate_hz=flags.frame_rate_hz,
         num_processes=flags.processes,
         has_random_weights=flags.random is not None,
-        notes={"model": flags.model, "random": flags.random},
+        notes={"model": flags.model, "random": flags.random, "family": flags.family},
     )

@@ -111,7 +111,7 @@ def write_safetensors(
         out.write(encoded)
         for name, tensor in tensors.items():
             for values in random_values(name, tensor, seed):
-                num_written = out.write(_encode(values, dtype))
+                num_written = out.write(encoded_values(values, dtype))
                 if written is not None:
                     written(num_written)
 
@@ -148,7 +148,8 @@ def _apply_rows(values: NDArray[np.float32], start: int, tensor: RandomTensor) -
         values_of(row)[:] += np.float32(mean)
 
 
-def _encode(values: NDArray[np.float32], dtype: Dtype) -> bytes:
+def encoded_values(values: NDArray[np.float32], dtype: Dtype) -> bytes:
+    """Return the bytes of values, as safetensors files have them."""
     if dtype == "float32":
         return values.astype("<f4", copy=False).tobytes()
     words = values.view(np.uint32)

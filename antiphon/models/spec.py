@@ -310,11 +310,18 @@ class Measuring:
     Attributes:
         make_endless: takes the directory of a checkpoint of random weights, and changes it so that
             speech ends by its limit of frames only.
-        frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order.
+        frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
+            ``None``: what bounds it is not measured.
+        frames_per_token: that a prompter allows for a token of text at least.
+        dtype: of the weights of a full-size checkpoint of random weights.
+        is_usual: whether this family is measured where none is named; of one family only.
     """
 
     make_endless: Ref
-    frame_products: Ref
+    frame_products: Ref | None = None
+    frames_per_token: int = 10
+    dtype: str = "bfloat16"
+    is_usual: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

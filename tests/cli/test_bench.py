@@ -76,6 +76,9 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["engine"],
         ["engine", "toy", "--random", "tiny"],
         ["engine", "--random", "no such size"],
+        ["engine", "--random", "tiny", "--family", "kokoro"],
+        ["engine", "toy", "--family", "voxcpm2"],
+        ["serve", "--url", "http://127.0.0.1:1", "--family", "voxcpm2"],
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(run: Run, arguments: list[str]) -> None:

@@ -6,7 +6,7 @@ files, which ONNX Runtime runs.
 
 from antiphon.models.cosyvoice3.bounds import FAMILY_NAME
 from antiphon.models.cosyvoice3.options import CosyVoice3Options
-from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
 from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.cosyvoice3"
@@ -23,6 +23,11 @@ FAMILY = Family(
     extra=Extra("torch", (("torch", "PyTorch"), ("tokenizers", "tokenizers"))),
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        dtype="float32",
+    ),
     tasks={
         "speech": Task(
             request=SpeechRequest,

@@ -4,7 +4,7 @@ The weights are not free for commercial use; see `antiphon.models.fish_speech.co
 """
 
 from antiphon.models.fish_speech.options import FAMILY_NAME, FishSpeechOptions
-from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
 from antiphon.types import SpeechRequest
 
 _HERE = "antiphon.models.fish_speech"
@@ -23,6 +23,10 @@ FAMILY = Family(
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     footprint=Ref(f"{_HERE}.footprint:footprint"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+    ),
     # Sampling defaults depend on the checkpoint: the prompter fills them in.
     tasks={
         "speech": Task(

@@ -32,11 +32,9 @@ from antiphon.models.random_weights import (
 )
 from antiphon.nn.safetensors_index import Shape
 
-TASKS: Mapping[str, Layout] = {
-    **{"s2": Layout.S2, "s1": Layout.S1},
-    # What other families call a checkpoint that speaks, and one that clones: this one does both.
-    **{"custom_voice": Layout.S2, "base": Layout.S2},
-}
+TASKS: Mapping[str, Layout] = {"s2": Layout.S2, "s1": Layout.S1}
+_EITHER = ("custom_voice", "base")
+"""What other families call a checkpoint that speaks, and one that clones: these do both."""
 _CODEC_SEED_OFFSET = 1
 # The first match decides. A gain is relative to keeping the variance of random inputs.
 _GAINS = (
@@ -80,7 +78,7 @@ def make_checkpoint(
         path: the directory.
         size: ``"tiny"`` runs in seconds on a CPU; others have published sizes.
         task: the layout: ``"s2"`` (safetensors) or ``"s1"`` (model.pth and tokenizer.tiktoken);
-            ``None``: as the size, S2's if that is ``"tiny"``.
+            ``None``, ``"custom_voice"`` and ``"base"``: as the size, S2's if that is ``"tiny"``.
         vocabulary: ``"byte"``: one that reads any text.
         seed: of all weights.
         dtype: of the language model; the codec is always float32.
@@ -90,11 +88,11 @@ def make_checkpoint(
     Raises:
         ModelLoadError: an argument is none of these.
     """
-    if task is None:
+    if task is None or task in _EITHER:
         task = "s1" if size == "s1-mini" else "s2"
     check_arguments(
         size=(size, get_args(Size)),
-        task=(task, [*TASKS]),
+        task=(task, [*TASKS, *_EITHER]),
         vocabulary=(vocabulary, ("byte",)),
         dtype=(dtype, get_args(Dtype)),
     )

@@ -5,7 +5,7 @@ repository of its own, see `antiphon.models.mimo_audio.tokenizer_path`.
 """
 
 from antiphon.models.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
-from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
 from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.mimo_audio"
@@ -21,6 +21,9 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+    ),
     tasks={
         "speech": Task(
             request=SpeechRequest,

@@ -20,7 +20,9 @@ FAMILY = Family(
     footprint=Ref(f"{_HERE}.footprint:footprint"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
     measuring=Measuring(
-        Ref(f"{_HERE}.bench_spec:make_endless"), Ref(f"{_HERE}.bench_spec:frame_products")
+        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        is_usual=True,
     ),
     tasks={
         "speech": Task(

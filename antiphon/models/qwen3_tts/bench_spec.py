@@ -1,12 +1,13 @@
 """What measurements need to know: how to make speech never end, and what a frame must multiply."""
 
-import json
 from pathlib import Path
+
+import numpy as np
 
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.spec import Product
+from antiphon.models.weight_edits import write_rows
 from antiphon.nn.layer_configs import TransformerConfig
-from antiphon.nn.safetensors_index import tensor_files
 
 _HEAD = "talker.codec_head.weight"
 
@@ -17,17 +18,9 @@ def make_endless(path: Path) -> None:
     The row that scores the end of speech becomes zero, and so does its score: at least fifty of two
     thousand random scores are higher, and no draw among the likeliest comes upon it.
     """
-    eos = load_config(path).talker.tokens.eos
-    for file in tensor_files(path):
-        with file.open("r+b") as stream:
-            header_bytes = int.from_bytes(stream.read(8), "little")
-            tensors = json.loads(stream.read(header_bytes))
-            if _HEAD not in tensors:
-                continue
-            start, end = tensors[_HEAD]["data_offsets"]
-            row_bytes = (end - start) // tensors[_HEAD]["shape"][0]
-            stream.seek(8 + header_bytes + start + eos * row_bytes)
-            stream.write(bytes(row_bytes))
+    talker = load_config(path).talker
+    zeros = np.zeros(talker.transformer.hidden_size, np.float32)
+    write_rows(path, {_HEAD: {talker.tokens.eos: zeros}})
 
 
 def frame_products(path: Path) -> list[Product]:

@@ -3,7 +3,7 @@
 Official checkpoints, such as openbmb/VoxCPM2, are under Apache-2.0.
 """
 
-from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
+from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
 from antiphon.models.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
 from antiphon.types import SpeechRequest
 
@@ -22,6 +22,11 @@ FAMILY = Family(
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     footprint=Ref(f"{_HERE}.footprint:footprint"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        make_endless=Ref(f"{_HERE}.bench_spec:make_endless"),
+        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        frames_per_token=6,
+    ),
     tasks={
         "speech": Task(
             request=SpeechRequest,

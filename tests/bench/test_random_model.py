@@ -1,0 +1,60 @@
+"""Random weights of every family that is measured speak until their limit of frames."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.bench.engine import Load, frame_products, run, text_for
+from antiphon.bench.random_model import measured_family, random_checkpoint
+from antiphon.config import ModelSettings
+from antiphon.errors import ModelLoadError
+from antiphon.models.registry import families
+
+MEASURED = [each.name for each in families() if each.measuring and not each.measuring.is_usual]
+FRAMES = 12
+MANY_FRAMES = 60
+
+
+def measured(family: str, load: Load, parent: Path) -> dict[str, Any]:
+    def untold(part: str, num_done: int, num_all: int) -> None:
+        pass
+
+    made = random_checkpoint(
+        "tiny", "custom_voice", progress=untold, parent=parent, of_family=family
+    )
+    with made as path:
+        settings = ModelSettings(source=str(path), device="cpu", max_slots=load.concurrency)
+        _, measuring = measured_family(family)
+        assert bool(frame_products(settings)) == (measuring.frame_products is not None)
+        report = asyncio.run(run(settings, [load]))
+    result: dict[str, Any] = report["results"][0]
+    assert result["num_frames"] == load.concurrency * load.num_frames
+    return result
+
+
+@pytest.mark.parametrize("family", MEASURED)
+def test_a_family_is_measured_on_random_weights(family: str, tmp_path: Path) -> None:
+    text = text_for(FRAMES, has_real_tokens=False)
+    assert measured(family, Load(2, FRAMES, text), tmp_path)["num_restarts"] == 0
+
+
+@pytest.mark.slow  # many frames of each family
+@pytest.mark.parametrize("family", MEASURED)
+def test_no_stream_ends_before_its_frames(family: str, tmp_path: Path) -> None:
+    _, measuring = measured_family(family)
+    frames_per_token = measuring.frames_per_token
+    text = text_for(MANY_FRAMES, has_real_tokens=False, frames_per_token=frames_per_token)
+    assert measured(family, Load(1, MANY_FRAMES, text), tmp_path)["num_restarts"] == 0
+
+
+def test_one_family_is_measured_where_none_is_named() -> None:
+    assert sum(bool(each.measuring and each.measuring.is_usual) for each in families()) == 1
+    found, measuring = measured_family(None)
+    assert measuring.is_usual
+    assert measured_family(found.name) == (found, measuring)
+    with pytest.raises(ModelLoadError, match=r"those of .*voxcpm2.* are"):
+        measured_family("kokoro")
+    with pytest.raises(ModelLoadError, match="Unknown model"):
+        measured_family("nobody")
