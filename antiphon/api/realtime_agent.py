@@ -230,6 +230,7 @@ class AgentConversation:
             },
             format=settings.format.as_wire() if settings.speaks else None,
             history=self._history if is_kept else None,
+            after=self._history.last_id,
         )
         item = TalkItem(new_id("item"), "assistant", "", "in_progress", settings.speaks)
         items = self._items(request, settings, item)

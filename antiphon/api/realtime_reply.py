@@ -11,7 +11,7 @@ from antiphon.api.realtime_events import event, new_id
 from antiphon.api.sockets import Socket
 from antiphon.api.wire_format import WireFormat
 from antiphon.chat_types import TextDelta
-from antiphon.pipeline.talk_history import TalkHistory, TalkItem
+from antiphon.pipeline.talk_history import ROOT, TalkHistory, TalkItem
 from antiphon.types import Ended, Usage
 
 REPLY_TEXT = 0
@@ -46,11 +46,14 @@ class ReplyPlan:
         described: members of its object that do not change.
         format: of its audio; ``None``: it is text.
         history: that its item is added to; ``None``: none.
+        after: id of the item that it follows there: what is said while it is being prepared is
+            not answered by it.
     """
 
     described: Mapping[str, Any]
     format: WireFormat | None
     history: TalkHistory | None
+    after: str = ROOT
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +114,7 @@ class ReplyEvents:
         if self._has_begun:
             return
         if self.plan.history is not None:
-            self._previous_id = self.plan.history.add(self.item)
+            self._previous_id = self.plan.history.add_reply(self.item, self.plan.after)
         self._has_begun = True
         described = item_object(self.item)
         await self._send_placed("response.output_item.added", item=described)

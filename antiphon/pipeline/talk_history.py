@@ -42,6 +42,16 @@ class TalkHistory:
         self._items: list[TalkItem] = []
         self._max_characters = max_characters
 
+    @property
+    def last_id(self) -> str:
+        """Id of the last item; `ROOT`: there is none."""
+        return self._items[-1].id if self._items else ROOT
+
+    def add_reply(self, item: TalkItem, after: str) -> str | None:
+        """Add an answer as `add` does, at the end if what it follows was deleted meanwhile."""
+        is_there = after == ROOT or any(each.id == after for each in self._items)
+        return self.add(item, after if is_there else None)
+
     def add(self, item: TalkItem, after: str | None = None) -> str | None:
         """Add an item; return the id of the one before it, ``None`` if it is the first.
 

@@ -353,3 +353,15 @@ def test_cancelling_without_a_name_means_the_conversations_answer(server: Runnin
             (created, "cancelled"),
             (beside, "cancelled"),
         ]
+
+
+def test_what_is_said_while_an_answer_is_prepared_comes_after_it(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        asked = say(talk, "Hello.")["item"]["id"]
+        talk.send("response.create", response=GREEDY)
+        talk.send("conversation.item.create", item=message("And then?"))
+        added = messages(talk.until("response.done"), "conversation.item.added")
+        (reply,) = [each for each in added if each["item"]["role"] == "assistant"]
+        assert reply["previous_item_id"] == asked
+        assert text_of(answer(talk, output_modalities=["text"])) == "You said: And then?"

@@ -58,3 +58,16 @@ def test_what_was_not_heard_is_cut_and_stays_cut() -> None:
     assert (item.text, item.status) == ("One", "incomplete")
     with pytest.raises(InvalidRequestError, match="1000 ms"):
         made.truncate("c", 1002)
+
+
+def test_an_answer_stands_before_what_was_said_while_it_was_prepared() -> None:
+    history = TalkHistory(1000)
+    assert history.last_id == "root"
+    for id in ("a", "b", "c"):
+        history.add(TalkItem(id, "user", id))
+    assert history.last_id == "c"
+    assert history.add_reply(TalkItem("to a", "assistant", "A"), "a") == "a"
+    assert [each.content for each in history.messages("")] == ["a", "A", "b", "c"]
+    history.delete("b")
+    assert history.add_reply(TalkItem("to b", "assistant", "B"), "b") == "c"
+    assert history.add_reply(TalkItem("first", "assistant", "0"), "root") is None
