@@ -46,5 +46,5 @@ def test_rows_are_overwritten_and_nothing_else(
 
 def test_a_tensor_that_is_nowhere_is_told(tmp_path: Path) -> None:
     write_sharded(tmp_path, TENSORS, 0, "float32", 2)
-    with pytest.raises(KeyError, match="d.weight"):
+    with pytest.raises(KeyError, match=r"d\.weight"):
         write_rows(tmp_path, {"a.weight": {}, "d.weight": {}})
