@@ -114,8 +114,6 @@ def _tensor(name: str, shape: Shape) -> RandomTensor:
         return RandomTensor(shape, 0.5 / math.sqrt(shape[1]), 2.0 / shape[1])
     if name == "lm_head.weight":
         empty = 256 + configs.SPECIAL_TOKENS.index("<|empty|>")
-        if shape[0] > 1000:
-            empty = 151667
         return RandomTensor(shape, 1.0 / math.sqrt(shape[1]), row_means={empty: 7.0 / shape[1]})
     if name.endswith(".bias"):
         return RandomTensor(shape, 0.3)
