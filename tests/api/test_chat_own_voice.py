@@ -17,7 +17,7 @@ from antiphon.models.registry import families
 from tests.decoding import error_of
 from tests.servers import RunningServer, start_server, wait_until
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 URL = "/v1/chat/completions"
 ASKED: dict[str, Any] = {

@@ -11,7 +11,7 @@ from antiphon.models.registry import family
 from antiphon.types import Latents
 from tests.diffusion.stages import CACHE_DIT, TEA_CACHE, Drawing
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 for package in ("diffusers", "transformers", "accelerate", "cache_dit", "ftfy", "PIL"):
     pytest.importorskip(package, reason="the extra 'omni' brings it")
 

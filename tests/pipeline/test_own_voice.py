@@ -21,7 +21,7 @@ from antiphon.pipeline.model_loading import ServedModels, load_all_tasks, served
 from antiphon.pipeline.own_voice import OwnVoice
 from antiphon.types import AudioChunk, Ended, PositionStates
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 DEADLINE_S = 60.0
 SAMPLES_PER_CODE = 30

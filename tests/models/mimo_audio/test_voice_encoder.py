@@ -58,7 +58,7 @@ def test_codes_are_the_official_ones(encoder: CodeVoiceEncoder) -> None:
 
 def test_mel_filters_are_those_of_torchaudio(checkpoint: Path) -> None:
     """By transformers, which says that these arguments make it torchaudio's."""
-    utilities = pytest.importorskip("transformers.audio_utils")
+    utilities = pytest.importorskip("transformers.audio_utils", reason="needs the extra 'omni'")
     config = load_tokenizer_config(tokenizer_path(checkpoint), load_config(checkpoint))
     wanted = utilities.mel_filter_bank(481, 16, 0.0, 12000.0, 24000, norm=None, mel_scale="htk")
     np.testing.assert_allclose(mel_filters(config).numpy(), wanted.T, atol=1e-5)

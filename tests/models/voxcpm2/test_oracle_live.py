@@ -34,7 +34,7 @@ PACKAGES = ("voxcpm==2.0.3", "einops==0.8.2")
 @pytest.fixture(scope="module")
 def environment() -> dict[str, str]:
     """Return the environment of a process that finds the official package; installs it once."""
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="needs the extra 'omni'")
     directory = Path(os.environ.get("VOXCPM_ORACLE", DIRECTORY))
     if not (directory / "voxcpm").is_dir():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]

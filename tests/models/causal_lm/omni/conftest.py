@@ -24,7 +24,10 @@ def context(speaking: Path) -> LoadContext:
 @pytest.fixture(scope="session")
 def reference(speaking: Path) -> Any:
     """Transformers' model; its parts that see and hear are tiny, and not of the checkpoint."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch, transformers = (
+        pytest.importorskip("torch", reason="needs the extra 'torch'"),
+        pytest.importorskip("transformers", reason="needs the extra 'omni'"),
+    )
     config = transformers.Qwen2_5OmniConfig.from_pretrained(speaking)
     for name in ("vision_start_token_id", "audio_start_token_id"):
         setattr(config.thinker_config, name, 151652)  # of no text

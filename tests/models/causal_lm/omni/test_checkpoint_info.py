@@ -10,7 +10,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.models.causal_lm.checkpoint_info import inspect
 from antiphon.models.causal_lm.omni.config import SPEAKERS, has_voice, load_omni_config
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 from antiphon.models.causal_lm.omni.voices import load_voices  # noqa: E402
 

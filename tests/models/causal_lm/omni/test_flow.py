@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 from antiphon.models.causal_lm.omni.flow import FlowModel, FlowWindow  # noqa: E402
 from antiphon.models.causal_lm.omni.token2wav import load_networks  # noqa: E402

@@ -17,7 +17,7 @@ from antiphon.types import PositionStates, Sampling
 from tests.asking import AskNothing, step_asking_nothing
 from tests.models.causal_lm.omni.answers import LIKELIEST, asked, said, told_of
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 
 @pytest.fixture(scope="module")

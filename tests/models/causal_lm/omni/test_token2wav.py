@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.spec import LoadContext
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 
 from antiphon.models.causal_lm.omni.token2wav import Token2Wav, load_token2wav  # noqa: E402
 
