@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
 from antiphon.models.causal_lm import random_configs as configs
 from antiphon.models.causal_lm.checkpoint_schema import layout_of
 from antiphon.models.causal_lm.config import load_config
 from antiphon.models.causal_lm.omni.random_voice import make_voice
 from antiphon.models.causal_lm.tokenizer import byte_letters
+from antiphon.models.random_tokenizer import write_byte_tokenizer
 from antiphon.models.random_weights import (
     Dtype,
     RandomTensor,
@@ -62,7 +61,13 @@ def make_checkpoint(
     path.mkdir(parents=True, exist_ok=True)
     _write_json(path / "config.json", configs.main_config(size, task, dtype))
     _write_json(path / "generation_config.json", configs.GENERATION)
-    _write_tokenizer(path)
+    tokenizer = {
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "model_max_length": 4096,
+        "chat_template": configs.TEMPLATE,
+    }
+    write_byte_tokenizer(path, configs.SPECIAL_TOKENS, tokenizer, byte_letters())
     layout = layout_of(load_config(path))
     tensors = {name: _tensor(name, shape) for name, shape in layout.items()}
     if task == "omni_voice":
@@ -88,26 +93,6 @@ def _tensor(name: str, shape: Shape) -> RandomTensor:
         return RandomTensor(shape, 0.5)
     gain = 3.0 if "lm_head" in name else 1.5
     return RandomTensor(shape, gain / math.sqrt(shape[1]))
-
-
-def _write_tokenizer(path: Path) -> None:
-    """Write a tokenizer whose tokens are bytes, and a template for chats."""
-    vocabulary = dict(byte_letters())
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(name, special=True, normalized=False) for name in configs.SPECIAL_TOKENS]
-    )
-    tokenizer.save(str(path / "tokenizer.json"))
-    content = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "model_max_length": 4096,
-        "chat_template": configs.TEMPLATE,
-    }
-    _write_json(path / "tokenizer_config.json", content)
 
 
 def _write_json(file: Path, content: configs.Json) -> None:

@@ -4,9 +4,8 @@ import base64
 import json
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-from antiphon.models.fish_speech.special_tokens import RANKS_FILE, SPECIAL_FILE, TOKENIZER_FILE
+from antiphon.models.fish_speech.special_tokens import RANKS_FILE, SPECIAL_FILE
+from antiphon.models.random_tokenizer import write_byte_tokenizer
 
 _SPECIAL_TOKENS = (
     *("<|endoftext|>", "<|pad|>", "<|im_start|>", "<|im_end|>", "<|phoneme_start|>"),
@@ -17,22 +16,8 @@ _SPECIAL_TOKENS = (
 
 def write_s2_tokenizer(path: Path, num_semantic: int) -> int:
     """Write tokenizer.json; return how many ids it has."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: number for number, letter in enumerate(letters)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(name, special=True, normalized=False) for name in _specials(num_semantic)]
-    )
-    tokenizer.save(str(path / TOKENIZER_FILE))
-    content = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|pad|>",
-    }
-    (path / "tokenizer_config.json").write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-    return tokenizer.get_vocab_size(with_added_tokens=True)
+    content = {"eos_token": "<|im_end|>", "pad_token": "<|pad|>"}
+    return write_byte_tokenizer(path, _specials(num_semantic), content)
 
 
 def write_s1_tokenizer(path: Path, num_semantic: int) -> int:

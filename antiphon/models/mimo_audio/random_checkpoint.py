@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import get_args
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
 from antiphon.models.mimo_audio import random_configs as configs
 from antiphon.models.mimo_audio.checkpoint_schema import layout_of, tokenizer_layout_of
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.tokenizer_path import TOKENIZER_NAME
+from antiphon.models.random_tokenizer import write_byte_tokenizer
 from antiphon.models.random_weights import (
     Dtype,
     RandomTensor,
@@ -60,7 +59,8 @@ def make_checkpoint(
     beside.mkdir(parents=True, exist_ok=True)
     _write_json(path / "config.json", configs.main_config(size, dtype))
     _write_json(beside / "config.json", configs.tokenizer_config(size))
-    write_tokenizer(path)
+    tokenizer = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "model_max_length": 8192}
+    write_byte_tokenizer(path, configs.SPECIAL_TOKENS, tokenizer)
     config = load_config(path)
     main = {name: _tensor(name, shape) for name, shape in layout_of(config).items()}
     layout = tokenizer_layout_of(load_tokenizer_config(beside, config))
@@ -75,29 +75,6 @@ def make_checkpoint(
 
     write_sharded(path, main, seed, dtype, shards, written)
     write_sharded(beside, audio, seed, dtype, 1, written)
-
-
-def write_tokenizer(path: Path) -> None:
-    """Write a tokenizer whose tokens are bytes, and the special ones after them."""
-    vocabulary = {letter: number for number, letter in enumerate(_byte_letters())}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(name, special=True, normalized=False) for name in configs.SPECIAL_TOKENS]
-    )
-    tokenizer.save(str(path / "tokenizer.json"))
-    content = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "model_max_length": 8192,
-    }
-    _write_json(path / "tokenizer_config.json", content)
-
-
-def _byte_letters() -> list[str]:
-    return sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
 def _tensor(name: str, shape: Shape) -> RandomTensor:
