@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 
 from antiphon.codec.fused_runner import FusedRunner
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.models.base import Prompt
+from antiphon.models.qwen3_tts.bench_spec import make_endless
 from antiphon.models.qwen3_tts.codec_stage import load_codec
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.config_reader import load_config
@@ -38,9 +38,7 @@ def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     """A model that practically never says that it is done."""
     path = tmp_path_factory.mktemp("endless")
     shutil.copytree(checkpoint("tiny", CheckpointTask.BASE), path, dirs_exist_ok=True)
-    weights = load_file(path / "model.safetensors")
-    weights["talker.codec_head.weight"][load_config(path).talker.tokens.eos] = 0
-    save_file(weights, path / "model.safetensors")
+    make_endless(path)
     return path
 
 

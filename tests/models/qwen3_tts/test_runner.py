@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
 
 from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
+from antiphon.models.qwen3_tts.bench_spec import make_endless
 from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import load_runner
@@ -54,9 +54,7 @@ def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     """A model that practically never says that it is done."""
     path = tmp_path_factory.mktemp("endless")
     shutil.copytree(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE), path, dirs_exist_ok=True)
-    weights = load_file(path / "model.safetensors")
-    weights["talker.codec_head.weight"][load_config(path).talker.tokens.eos] = 0
-    save_file(weights, path / "model.safetensors")
+    make_endless(path)
     return Loaded(path)
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 
 from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.models.spec import LoadContext
+from antiphon.models.voxcpm2.bench_spec import make_endless
 from antiphon.models.voxcpm2.codec_stage import load_codec
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.random_checkpoint import make_checkpoint
@@ -44,10 +43,7 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkpoint whose speech ends by its limit only."""
     path = tmp_path_factory.mktemp("endless")
     make_checkpoint(path)
-    file = path / "model.safetensors"
-    weights = load_file(file)
-    weights["stop_head.weight"] = np.zeros_like(weights["stop_head.weight"])
-    save_file(weights, file)
+    make_endless(path)
     return path
 
 

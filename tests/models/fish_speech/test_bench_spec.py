@@ -1,0 +1,53 @@
+"""What measurements make of random weights: speech that would end soon does not end at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from antiphon.models.fish_speech.bench_spec import make_endless
+from antiphon.models.fish_speech.checkpoint_schema import PICKLED_FILE, s2_name
+from antiphon.models.fish_speech.config import load_config
+from antiphon.models.fish_speech.runner import load_runner
+from antiphon.models.spec import LoadContext
+from antiphon.models.weight_edits import write_rows
+from tests.models.fish_speech.spoken import hear, made_prompt
+
+NUM_FRAMES, NUM_PROMPTS = 24, 4
+GAIN = 50.0
+TABLE = "embeddings.weight"
+
+
+def make_ending(path: Path) -> None:
+    """Make the score of the end far from all others: above them after about half of all frames."""
+    end, pickled = load_config(path).tokens.end, path / PICKLED_FILE
+    if pickled.is_file():
+        tensors = torch.load(pickled, weights_only=True)
+        tensors[TABLE][end] *= GAIN
+        torch.save(tensors, pickled)
+        return
+    rows = load_file(path / "model.safetensors")[s2_name(TABLE)]
+    write_rows(path, {s2_name(TABLE): {end: rows[end] * np.float32(GAIN)}})
+
+
+def ends_of(path: Path) -> list[str | None]:
+    runner = load_runner(LoadContext(path, "cpu", max_slots=NUM_PROMPTS), max_positions=64)
+    ids = [np.random.default_rng(seed).integers(0, 256, 9) for seed in range(NUM_PROMPTS)]
+    prompts = {seed: made_prompt(each, seed=seed) for seed, each in enumerate(ids)}
+    return [each.end for each in hear(runner, prompts, max_frames=NUM_FRAMES).values()]
+
+
+@pytest.mark.parametrize("task", ["s2", "s1"])
+def test_speech_that_would_end_is_made_endless(
+    task: str, made: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = tmp_path / task
+    copytree(made(task), path)
+    make_ending(path)
+    assert ends_of(path) == ["stop"] * NUM_PROMPTS
+    make_endless(path)
+    assert ends_of(path) == [None] * NUM_PROMPTS
