@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from starlette.responses import Response
 
+from antiphon.api.answer_voice import AnswerVoice
 from antiphon.api.chat_envelope import STREAM_END, ChatEnvelope, usage_members
 from antiphon.api.chat_text import error_event
 from antiphon.api.delivery import EVENT_STREAM
@@ -21,14 +22,11 @@ from antiphon.api.schemas.chat import ChatAudio, ChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.audio.encode import with_header
-from antiphon.chat_types import ChatEvent, ChatRequest, TextDelta
+from antiphon.chat_types import ChatEvent, TextDelta
 from antiphon.concurrency import merged
-from antiphon.errors import InvalidRequestError, UnknownModelError, UnservedTaskError
-from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
-from antiphon.pipeline.speakable.text import SpeakableText
-from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.errors import InvalidRequestError
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Ended, FinishReason, SpeechRequest, Usage
+from antiphon.types import Ended, FinishReason, Usage
 
 _TEXT, _AUDIO = 0, 1
 
@@ -56,7 +54,15 @@ async def audio_response(
         **ignored_headers(body.ignored, server.settings.speech),
     }
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)
-    spoken = await _spoken(request, audio, server, id)
+    voice = AnswerVoice(
+        voice=audio.voice_name,
+        model=audio.model,
+        sample_rate_hz=audio.sample_rate_hz,
+        speakable=audio.speakable,
+    )
+    with _named_in_audio():
+        await voice.check(request.model, server)
+    spoken = voice.begin(request, server)
     encoding = FileEncoding(
         audio.audio_format, spoken.sample_rate_hz, server.encoders, is_whole=not body.stream
     )
@@ -73,36 +79,6 @@ async def audio_response(
     return WholeResponse(collect, headers, "application/json")
 
 
-async def _spoken(
-    request: ChatRequest, audio: ChatAudio, server: ServerState, id: str
-) -> SpokenChat | OwnVoiceChat:
-    """Begin to answer: with the model's own voice if it has one, unless another model is named."""
-    voice = server.chats.voice(request.model)
-    if voice is not None and (audio.model is None or _is_same(audio.model, voice, server)):
-        with _named_in_audio():
-            own = OwnVoice(
-                voice,
-                audio.voice_name,
-                aliases=server.settings.speech.voice_aliases,
-                seed=request.seed,
-                sample_rate_hz=audio.sample_rate_hz,
-                metrics=server.chats.metrics,
-            )
-        return server.chats.say(request, own)
-    speech_request = SpeechRequest(
-        input="",
-        voice=audio.voice_name,
-        model=audio.model,
-        sample_rate_hz=audio.sample_rate_hz,
-        seed=request.seed,
-        id=f"{id}-speech",
-    )
-    with _named_in_audio():
-        await server.speech.check_voice(speech_request)
-    speakable = SpeakableText(audio.speakable.over(server.settings.speakable))
-    return SpokenChat(server.chats.stream(request), server.speech, speech_request, speakable)
-
-
 @contextmanager
 def _named_in_audio() -> Generator[None, None, None]:
     """Have errors name the members of ``audio``: a chat has a ``model`` of its own."""
@@ -112,14 +88,6 @@ def _named_in_audio() -> Generator[None, None, None]:
         if error.param in ("voice", "model"):
             error.param = f"audio.{error.param}"
         raise
-
-
-def _is_same(name: str, voice: ChatVoiceModel, server: ServerState) -> bool:
-    """Whether a name is that of the model that chats."""
-    try:
-        return server.chats.model(name).name == voice.name
-    except (UnknownModelError, UnservedTaskError):
-        return False
 
 
 class _Reply:

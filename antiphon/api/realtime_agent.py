@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from starlette.websockets import WebSocketDisconnect
 
+from antiphon.api.answer_voice import AnswerVoice
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
 from antiphon.api.realtime_events import error_event, event, new_id, output_object
@@ -39,10 +40,7 @@ from antiphon.chat_types import ChatRequest, ChatSampling
 from antiphon.concurrency import cancel_and_wait, merged
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.chat import ChatModel
-from antiphon.pipeline.speakable.text import SpeakableText
-from antiphon.pipeline.spoken_chat import SpokenChat
 from antiphon.pipeline.talk_history import TalkHistory, TalkItem
-from antiphon.types import SpeechRequest
 
 MAX_REPLIES = 4
 """Responses of one client at once: one of its conversation, and others beside that."""
@@ -89,6 +87,18 @@ class AgentSettings:
         return self.output.format or OutputFormat()
 
     @property
+    def voice(self) -> AnswerVoice:
+        """How answers are spoken."""
+        output = self.output
+        return AnswerVoice(
+            voice=output.voice,
+            model=output.model,
+            speed=output.speed or 1.0,
+            sample_rate_hz=self.format.as_wire().sample_rate_hz,
+            speakable=output.speakable or Speakable(),
+        )
+
+    @property
     def modalities(self) -> list[str]:
         """What an answer is, in the protocol's words."""
         return ["audio"] if self.speaks else ["text"]
@@ -124,7 +134,9 @@ class AgentConversation:
         self._server = server
         self._model = model
         self._id, self._conversation_id = new_id("sess"), new_id("conv")
-        self._settings = AgentSettings(speaks=bool(server.speech.models))
+        self._settings = AgentSettings(
+            speaks=bool(server.speech.models) or server.chats.voice(model.name) is not None
+        )
         self._history = TalkHistory(server.settings.chat.max_input_characters)
         self._replies: list[_Reply] = []
         self._event_id: str | None = None
@@ -254,13 +266,9 @@ class AgentConversation:
 
     def _items(self, request: ChatRequest, settings: AgentSettings, item: TalkItem) -> ReplyItems:
         """Begin to answer."""
-        chat = self._server.chats.stream(request)
         if not settings.speaks:
-            return merged([chat])
-        speakable = (settings.output.speakable or Speakable()).over(self._server.settings.speakable)
-        spoken = SpokenChat(
-            chat, self._server.speech, self._speech(settings), SpeakableText(speakable)
-        )
+            return merged([self._server.chats.stream(request)])
+        spoken = settings.voice.begin(request, self._server)
         item.heard = spoken.heard
         encoding = FileEncoding(
             settings.format.as_wire().coded_as, spoken.sample_rate_hz, self._server.encoders
@@ -295,21 +303,10 @@ class AgentConversation:
             id=new_speech_id(),
         )
 
-    def _speech(self, settings: AgentSettings) -> SpeechRequest:
-        output = settings.output
-        return SpeechRequest(
-            "",
-            voice=output.voice,
-            model=output.model,
-            speed=output.speed or 1.0,
-            sample_rate_hz=settings.format.as_wire().sample_rate_hz,
-            id=new_speech_id(),
-        )
-
     async def _check(self, settings: AgentSettings) -> None:
         """Refuse what could not be said."""
         if settings.speaks:
-            await self._server.speech.check_voice(self._speech(settings))
+            await settings.voice.check(self._model.name, self._server)
 
     def _session(self) -> Mapping[str, Any]:
         settings = self._settings

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from antiphon.audio.chain import Chain
-from antiphon.chat_types import ChatRequest, ChatStream
+from antiphon.chat_types import ChatRequest, ChatStream, TextDelta
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Piece
@@ -17,6 +17,7 @@ from antiphon.models.chat_spec import (
     AnswerVoicePrompter,
     AnswerVoiceRequest,
 )
+from antiphon.pipeline.heard import HeardTranscript
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import DEFAULT_VOICE
 from antiphon.telemetry.metrics import Metrics
@@ -123,6 +124,7 @@ class OwnVoice:
         *,
         aliases: Mapping[str, str] = MappingProxyType({}),
         seed: int | None = None,
+        speed: float = 1.0,
         sample_rate_hz: int | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -133,6 +135,7 @@ class OwnVoice:
             voice: by name; ``None``: the default one.
             aliases: names of voices, by what requests may say.
             seed: makes it repeatable; ``None`` draws one.
+            speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
             sample_rate_hz: of the audio; ``None``: the model's own.
             metrics: measure the stream.
 
@@ -144,7 +147,8 @@ class OwnVoice:
         self._seed = new_seed() if seed is None else seed
         self._metrics = metrics or Metrics()
         own_hz = model.capabilities.sample_rate_hz
-        self._chain = Chain.build(own_hz, sample_rate_hz or own_hz, 1.0)
+        self._speed = speed
+        self._chain = Chain.build(own_hz, sample_rate_hz or own_hz, speed)
         self._told: asyncio.Queue[PositionStates | None] = asyncio.Queue()
         self._num_told = 0
 
@@ -178,7 +182,7 @@ class OwnVoice:
             return
         request = AnswerVoiceRequest(prompted, self._voice)
         prompt = await asyncio.to_thread(self._model.prompter.build, request, self._seed)
-        stage_request = StageRequest(request_id, prompt, is_live=is_live)
+        stage_request = StageRequest(request_id, prompt, is_live=is_live, speed=self._speed)
         num_frames = 0
         with self._metrics.observe(self._model.name) as stats:
             stats.ask()
@@ -189,7 +193,8 @@ class OwnVoice:
                         stats.hear(item.duration_s)
                         samples = await self._changed(item.samples)
                         num_frames += item.num_frames
-                        yield replace(item, samples=samples, sample_rate_hz=self.sample_rate_hz)
+                        if len(samples):
+                            yield replace(item, samples=samples, sample_rate_hz=self.sample_rate_hz)
                         stats.ask()
                     elif isinstance(item, Ended):
                         ended = replace(item, usage=Usage(0, num_frames))
@@ -222,6 +227,9 @@ class OwnVoiceChat:
 
     Whoever opened it reads `text` and `audio`, and closes both; that stops the model that writes
     and its voice.
+
+    Attributes:
+        heard: what is said when.
     """
 
     def __init__(self, request: ChatRequest, chat: ChatStream, voice: OwnVoice) -> None:
@@ -237,6 +245,7 @@ class OwnVoiceChat:
         self._request = request
         self._chat = chat
         self._voice = voice
+        self.heard = HeardTranscript()
 
     @property
     def sample_rate_hz(self) -> int:
@@ -248,7 +257,9 @@ class OwnVoiceChat:
         try:
             async with aclosing(self._chat) as events:
                 async for event in events:
-                    if isinstance(event, Ended):
+                    if isinstance(event, TextDelta):
+                        self.heard.write(event.text, event.text)
+                    else:
                         self._voice.complete()  # the voice need not wait for the reader
                     yield event
         finally:
@@ -260,4 +271,8 @@ class OwnVoiceChat:
         stream = self._voice.audio(f"{request.id}-voice", is_live=request.is_live)
         async with aclosing(stream) as events:
             async for event in events:
+                if isinstance(event, AudioChunk):
+                    self.heard.hear(event.duration_s)
+                else:
+                    self.heard.complete()
                 yield event

@@ -11,6 +11,7 @@ import pytest
 
 from antiphon import Antiphon
 from antiphon.config import ModelSettings, ReferenceSettings, ServerSettings, Settings
+from tests.own_voices import make_own_voice, start_own_voice
 from tests.recordings import RECORDING
 from tests.servers import RunningServer, start_server
 
@@ -25,6 +26,20 @@ def client(server: RunningServer) -> Generator[httpx.Client, None, None]:
 def faulty_client(faulty_server: RunningServer) -> Generator[httpx.Client, None, None]:
     with httpx.Client(base_url=faulty_server.base_url, timeout=60) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def own_voice_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chat model with a voice of its own."""
+    pytest.importorskip("torch", reason="needs the extra 'torch'")
+    return make_own_voice(tmp_path_factory.mktemp("own_voice"))
+
+
+@pytest.fixture(scope="session")
+def omni_server(own_voice_checkpoint: Path) -> Generator[RunningServer, None, None]:
+    """A server of nothing but a chat model with a voice of its own."""
+    with start_own_voice(own_voice_checkpoint) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

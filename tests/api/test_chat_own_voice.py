@@ -2,8 +2,6 @@
 
 import base64
 import json
-from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,11 +9,8 @@ import numpy as np
 import openai
 import pytest
 
-from antiphon.config import ModelSettings, Settings
-from antiphon.models.chat_spec import CHAT_VOICE
-from antiphon.models.registry import families
 from tests.decoding import error_of
-from tests.servers import RunningServer, start_server, wait_until
+from tests.servers import RunningServer
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
 
@@ -31,20 +26,8 @@ ASKED: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningServer, None, None]:
-    path: Path = tmp_path_factory.mktemp("own_voice")
-    (family,) = [each for each in families() if CHAT_VOICE in each.tasks]
-    assert family.checkpoint_maker is not None
-    family.checkpoint_maker.resolve()(path, size="tiny", task="omni_voice")
-    model = ModelSettings(source=str(path), name="omni", device="cpu", dtype="float32", max_slots=2)
-    with start_server(Settings(model=model)) as running:
-        wait_until(lambda: httpx.get(f"{running.base_url}/ready").status_code == 200)
-        yield running
-
-
-def test_an_answer_is_said_by_the_model_itself(server: RunningServer) -> None:
-    with openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="any") as client:
+def test_an_answer_is_said_by_the_model_itself(omni_server: RunningServer) -> None:
+    with openai.OpenAI(base_url=f"{omni_server.base_url}/v1", api_key="any") as client:
         answer = client.chat.completions.create(**ASKED)
         silent = {name: ASKED[name] for name in ASKED if name not in ("modalities", "audio")}
         written = client.chat.completions.create(**silent)
@@ -56,7 +39,7 @@ def test_an_answer_is_said_by_the_model_itself(server: RunningServer) -> None:
     assert answer.usage.completion_tokens_details is not None
     assert answer.usage.completion_tokens_details.audio_tokens == len(samples) // 30 > 0
     with httpx.stream(
-        "POST", f"{server.base_url}{URL}", json={**ASKED, "stream": True}
+        "POST", f"{omni_server.base_url}{URL}", json={**ASKED, "stream": True}
     ) as response:
         *events, done = [line for line in response.iter_lines() if line]
     assert done == "data: [DONE]"
@@ -68,12 +51,12 @@ def test_an_answer_is_said_by_the_model_itself(server: RunningServer) -> None:
     assert b"".join(pieces) == base64.b64decode(audio.data)
 
 
-def test_voices_are_listed_and_others_refused(server: RunningServer) -> None:
-    (model,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
+def test_voices_are_listed_and_others_refused(omni_server: RunningServer) -> None:
+    (model,) = httpx.get(f"{omni_server.base_url}/v1/models").json()["data"]
     assert model["chat_voice"] == {"sample_rate": 24000, "voices": ["Chelsie", "Ethan"]}
     audio = {"voice": "nobody", "format": "wav"}
-    response = httpx.post(f"{server.base_url}{URL}", json={**ASKED, "audio": audio})
+    response = httpx.post(f"{omni_server.base_url}{URL}", json={**ASKED, "audio": audio})
     assert "Chelsie" in error_of(response, 404)["message"]
     audio = {"voice": "Ethan", "format": "wav", "model": "another"}
-    response = httpx.post(f"{server.base_url}{URL}", json={**ASKED, "audio": audio})
+    response = httpx.post(f"{omni_server.base_url}{URL}", json={**ASKED, "audio": audio})
     error_of(response, 404)

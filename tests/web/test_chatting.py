@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from antiphon.config import ServerSettings
+from tests.own_voices import VOICES, make_own_voice, start_own_voice
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 from tests.web.conftest import API_KEY
 from tests.web.page import Page
@@ -183,6 +185,26 @@ def test_a_server_that_only_chats_shows_the_chat_alone(page: Page) -> None:
         send(page, "Hi.")
         wait_for_status(page, "Finished", "Failed")
         assert said(page) == ["Hi.", "You said: Hi."]
+        assert page.complaints() == []
+
+
+@pytest.mark.slow(reason="loads a model that speaks itself")
+def test_a_model_speaks_with_a_voice_of_its_own(page: Page, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the extra 'torch'")
+    with start_own_voice(make_own_voice(tmp_path)) as server:
+        page.driver.get(server.base_url)
+        wait_until(lambda: page.script(SHOWN) == ["chat"])
+        page.find("chat-speak").click()
+        options = page.driver.find_elements(By.CSS_SELECTOR, "#chat-voice option")
+        assert [each.text for each in options] == VOICES
+        page.choose("chat-voice", '["omni","Ethan"]')
+        page.script("document.querySelector('#chat-form details').open = true")
+        page.write("8", "chat-max-tokens")
+        send(page, "Hi.")
+        wait_for_status(page, "Finished", "Failed")
+        assert page.text("alert") == ""
+        assert "first audio" in notes(page)[1]
+        assert spoken(page, "playedSamples") == spoken(page, "receivedSamples") > 0
         assert page.complaints() == []
 
 

@@ -21,7 +21,9 @@ const status = element("chat-status", HTMLElement);
 export class ChatForm {
   /** @type {Model[]} */
   #models = [];
-  /** @type {Speaker[]} */
+  /** Models that speak. @type {{model: string, voices: Voice[]}[]} */
+  #others = [];
+  /** Who can speak the answers of the chosen model: itself first. @type {Speaker[]} */
   #speakers = [];
 
   /** @param {{onSend: () => void, onStop: () => void, onNew: () => void}} listener */
@@ -65,12 +67,7 @@ export class ChatForm {
 
   /** @param {{model: string, voices: Voice[]}[]} models that speak */
   setVoices(models) {
-    this.#speakers = models.flatMap(({ model, voices }) =>
-      voices.length ? voices.map((voice) => ({ model, voice })) : [{ model }],
-    );
-    const label = (/** @type {Speaker} */ { model, voice }) =>
-      [voice ? describe(voice) : "Default", ...(models.length > 1 ? [model] : [])].join(" · ");
-    fill(voice, this.#speakers.map((each) => ({ value: valueOf(each), label: label(each) })));
+    this.#others = models;
     this.#adapt();
   }
 
@@ -116,11 +113,28 @@ export class ChatForm {
   }
 
   #adapt() {
-    const chat = this.#models.find(({ id }) => id === model.value)?.chat;
+    const chosen = this.#models.find(({ id }) => id === model.value);
+    const chat = chosen?.chat;
     temperature.placeholder = chat ? String(chat.sampling.temperature) : "";
     maxTokens.placeholder = chat ? `up to ${chat.max_model_len}` : "";
+    this.#offerVoices(chosen);
     element("chat-speak-field", HTMLElement).hidden = this.#speakers.length === 0;
     element("chat-voice-field", HTMLElement).hidden = !this.speaks;
+  }
+
+  /** @param {Model} [chosen] the model that answers */
+  #offerVoices(chosen) {
+    const own = chosen?.chat_voice?.voices.map((id) => ({ id, name: id })) ?? [];
+    const models = [
+      ...(chosen && own.length ? [{ model: chosen.id, voices: own }] : []),
+      ...this.#others,
+    ];
+    this.#speakers = models.flatMap(({ model, voices }) =>
+      voices.length ? voices.map((voice) => ({ model, voice })) : [{ model }],
+    );
+    const label = (/** @type {Speaker} */ { model, voice }) =>
+      [voice ? describe(voice) : "Default", ...(models.length > 1 ? [model] : [])].join(" · ");
+    fill(voice, this.#speakers.map((each) => ({ value: valueOf(each), label: label(each) })));
   }
 }
 

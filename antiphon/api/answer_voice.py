@@ -1,0 +1,85 @@
+"""With what voice answers of chats are spoken: the model's own, or that of a model that speaks."""
+
+from dataclasses import dataclass, field
+
+from antiphon.api.schemas.speakable import Speakable
+from antiphon.api.state import ServerState
+from antiphon.chat_types import ChatRequest
+from antiphon.errors import UnknownModelError, UnservedTaskError
+from antiphon.pipeline.own_voice import ChatVoiceModel, OwnVoice, OwnVoiceChat
+from antiphon.pipeline.speakable.text import SpeakableText
+from antiphon.pipeline.spoken_chat import SpokenChat
+from antiphon.types import SpeechRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerVoice:
+    """How an answer is spoken.
+
+    Attributes:
+        voice: by name; ``None``: the default one of whatever speaks.
+        model: that speaks; ``None``: the model that chats if it has a voice of its own, else the
+            default one of those that speak.
+        speed: of speech.
+        sample_rate_hz: of the audio; ``None``: of whatever speaks.
+        speakable: what is said of what is written; the model's own voice says all of it.
+    """
+
+    voice: str | None = None
+    model: str | None = None
+    speed: float = 1.0
+    sample_rate_hz: int | None = None
+    speakable: Speakable = field(default_factory=Speakable)
+
+    async def check(self, chat: str | None, server: ServerState) -> None:
+        """Find out whether answers of the model ``chat`` can be spoken so.
+
+        Raises:
+            InvalidRequestError: they cannot; names the field and what is allowed.
+        """
+        if (own := self._own(chat, server)) is not None:
+            own.voice(self.voice, server.settings.speech.voice_aliases)
+        else:
+            await server.speech.check_voice(self._speech_request(""))
+
+    def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat | OwnVoiceChat:
+        """Begin an answer, whose text and audio are to be read at the same time.
+
+        Raises:
+            InvalidRequestError: it cannot be spoken so, or the request be answered.
+        """
+        if (own := self._own(request.model, server)) is not None:
+            voice = OwnVoice(
+                own,
+                self.voice,
+                aliases=server.settings.speech.voice_aliases,
+                seed=request.seed,
+                speed=self.speed,
+                sample_rate_hz=self.sample_rate_hz,
+                metrics=server.chats.metrics,
+            )
+            return server.chats.say(request, voice)
+        speech_request = self._speech_request(f"{request.id}-speech", request.seed)
+        speakable = SpeakableText(self.speakable.over(server.settings.speakable))
+        return SpokenChat(server.chats.stream(request), server.speech, speech_request, speakable)
+
+    def _own(self, chat: str | None, server: ServerState) -> ChatVoiceModel | None:
+        """Return the voice of the model that chats, if that is to speak and has one."""
+        own = server.chats.voice(chat)
+        if own is None or self.model is None:
+            return own
+        try:
+            return own if server.chats.model(self.model).name == own.name else None
+        except (UnknownModelError, UnservedTaskError):
+            return None
+
+    def _speech_request(self, id: str, seed: int | None = None) -> SpeechRequest:
+        return SpeechRequest(
+            "",
+            voice=self.voice,
+            model=self.model,
+            speed=self.speed,
+            sample_rate_hz=self.sample_rate_hz,
+            seed=seed,
+            id=id,
+        )
