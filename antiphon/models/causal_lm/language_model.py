@@ -10,9 +10,6 @@ from torch import Tensor
 
 from antiphon.chat_types import ChatSampling
 from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
-    STOP,
     Codes,
     Frames,
     Inputs,
@@ -140,9 +137,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         return frames
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
-        self.feed_back(frames, inputs, is_replay=is_replay)
-        outcome = torch.where(self._is_eos[frames.codes[:, 0]], STOP, FRAME)
-        frames.codes[:, -1] = torch.where(frames.scores[:, 0].isfinite(), outcome, FAULT)
+        self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_eos)
 
     def tell(
         self, slots: Sequence[int], requests: Sequence[CausalLMRequest], numbers: NDArray[np.int64]

@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
-    STOP,
     Codes,
     Frames,
     Inputs,
@@ -124,9 +121,7 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
         return frames
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
-        self.feed_back(frames, inputs, is_replay=is_replay)
-        outcome = torch.where(self._is_end[frames.codes[:, 0]], STOP, FRAME)
-        frames.codes[:, -1] = torch.where(frames.scores[:, 0].isfinite(), outcome, FAULT)
+        self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)
 
     def _limit(self, numbers: Tensor) -> None:
         self._min_frames[numbers[0]] = numbers[1]

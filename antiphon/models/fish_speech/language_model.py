@@ -16,21 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
-    STOP,
     Codes,
     Frames,
     Inputs,
     PromptSpan,
     SlotStart,
 )
-from antiphon.engine.model_runner.slot_state import SlotState
-from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.models.base import Piece, Prompt
+from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.models.base import Prompt
 from antiphon.models.fish_speech.dual_ar import SlowModel
 from antiphon.models.fish_speech.request import FishSpeechPrompt, FishSpeechRequest
-from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.host_device import PackedUpload, upload
@@ -51,11 +46,10 @@ _FIRST_WATCHED = 1
 _MIN_FRAMES = 1  # speech is never empty
 
 
-class DualARModel:
+class DualARModel(SlotModel[FishSpeechRequest]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`.
 
     Attributes:
-        slots: state of every slot, and of one more for padding.
         pending: each slot's next input, ``[num_rows, hidden_size]``.
     """
 
@@ -70,15 +64,17 @@ class DualARModel:
             num_slots: requests that can run at once.
             max_positions: of a request, prompt and frames together.
         """
+        table, num_codebooks = slow.text_table, len(fast.heads) + 1
+        super().__init__(
+            table,
+            width=table.shape[1],
+            num_slots=num_slots,
+            frame_size=num_codebooks,
+            max_positions=max_positions,
+        )
         self.slow, self.fast = slow, fast
-        self.like = table = slow.text_table
-        self.width = table.shape[1]
-        self.uses_kernels = kernels.run_on(table)
-        self._device = device = table.device
-        self._max_positions = max_positions
-        num_rows, num_codebooks = num_slots + 1, len(fast.heads) + 1
+        num_rows, device = num_slots + 1, self._device
         self._num_logits = len(slow.head.weight)
-        self.slots = SlotState.zeros(num_rows, num_codebooks, device)
         self.pending = table.new_zeros(num_rows, self.width)
         self._slow_sampling = SamplingTable(num_rows, self._num_logits, device)
         self._fast_sampling = SamplingTable(num_rows, fast.vocab_size, device)
@@ -97,9 +93,6 @@ class DualARModel:
         data = prompt.data
         assert isinstance(data, FishSpeechPrompt)
         return FishSpeechRequest.of(data, frames)
-
-    def close(self, request: FishSpeechRequest) -> None:
-        """Nothing is kept of it elsewhere."""
 
     def observe(
         self, requests: Sequence[FishSpeechRequest], frames: Codes, numbers: NDArray[np.int64]
@@ -133,11 +126,6 @@ class DualARModel:
         """Have slots go on after the frames that come before theirs."""
         self.pending[index] = self.slow.frame_table.frames(frames)
 
-    def append(
-        self, pieces: Sequence[tuple[int, FishSpeechRequest, Piece]], uploads: PackedUpload
-    ) -> None:
-        raise AssertionError("its prompts are complete")
-
     def embed_prompts(self, spans: Sequence[PromptSpan[FishSpeechRequest]]) -> Tensor:
         ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
         states = F.embedding(upload(np.maximum(ids, 0), self._device), self.slow.text_table)
@@ -152,14 +140,8 @@ class DualARModel:
     def sampling_shape(self, slots: Sequence[int]) -> Reaches:
         return self._slow_sampling.reach(slots), self._fast_sampling.reach(slots)
 
-    def embed(self, slots: Tensor) -> Inputs:
-        last = self._max_positions - 1  # reached only by a step whose result is not used
-        positions = self.slots.positions[slots].clamp(max=last)
-        return Inputs(slots, self.pending[slots][:, None], positions, self.slots.frames[slots])
-
-    def flat(self, inputs: Inputs) -> Tensor:
-        states: Tensor = inputs.states
-        return states[:, 0]
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self.pending[slots]
 
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
@@ -216,8 +198,5 @@ class DualARModel:
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes = frames.codes[:, :-1]
         self.pending[inputs.slots] = self.slow.frame_table.frames(codes)
-        if not is_replay:
-            self.slots.frame_store[inputs.slots, inputs.frames % FRAME_STORE_FRAMES] = codes
-        self.slots.advance(inputs.slots, inputs.positions, inputs.frames)
-        outcome = torch.where(codes[:, 0] == self.slow.end, STOP, FRAME)
-        frames.codes[:, -1] = torch.where(frames.scores.isfinite().all(dim=1), outcome, FAULT)
+        is_end, is_finite = codes[:, 0] == self.slow.end, frames.scores.isfinite().all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
     Codes,
     Frames,
     Inputs,
@@ -67,6 +65,7 @@ class PriorModel(TokenModel[PriorRequest]):
         self._num_codes, num_rows, device = config.num_codes, num_slots + 1, self._device
         self._sampling = SamplingTable(num_rows, config.num_codes, device)
         self._codebook = torch.zeros(1, dtype=torch.int64, device=device)
+        self._is_end = torch.zeros(config.num_codes, dtype=torch.bool, device=device)  # none is
         # The axes of each slot's positions.
         self._axes = torch.zeros(num_rows, max_positions, _AXES, dtype=torch.int64, device=device)
 
@@ -108,6 +107,4 @@ class PriorModel(TokenModel[PriorRequest]):
         return frames
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
-        self.feed_back(frames, inputs, is_replay=is_replay)
-        is_fine = frames.scores.isfinite().all(dim=1)
-        frames.codes[:, -1] = torch.where(is_fine, FRAME, FAULT)
+        self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)

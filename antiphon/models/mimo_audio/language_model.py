@@ -15,22 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
-    STOP,
     Codes,
     Frames,
     Inputs,
     PromptSpan,
     SlotStart,
 )
-from antiphon.engine.model_runner.slot_state import SlotState
-from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.models.base import Piece, Prompt
+from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.models.base import Prompt
 from antiphon.models.mimo_audio.config import MiMoAudioConfig
 from antiphon.models.mimo_audio.patches import GroupDecoder, GroupEncoder
 from antiphon.models.mimo_audio.request import MiMoAudioPrompt, MiMoAudioRequest
-from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.host_device import PackedUpload, upload
 from antiphon.nn.layers import Linear, Weights
@@ -50,11 +45,10 @@ class Reaches:
     codes: SamplingReach
 
 
-class MiMoAudioModel:
+class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`.
 
     Attributes:
-        slots: state of every slot, and of one more for padding.
         like: the embedding of text, ``[vocab_size, hidden_size]``.
     """
 
@@ -82,6 +76,14 @@ class MiMoAudioModel:
             max_positions: of a request.
             is_batch_invariant: see `antiphon.nn.layers.Linear`.
         """
+        table, size = weights["model.embed_tokens.weight"], config.frame_size
+        super().__init__(
+            table,
+            width=table.shape[1],
+            num_slots=num_slots,
+            frame_size=size,
+            max_positions=max_positions,
+        )
         self.config = config
         self._transformer = Transformer.of(
             weights,
@@ -90,17 +92,12 @@ class MiMoAudioModel:
             max_positions,
             is_batch_invariant=is_batch_invariant,
         )
-        self.like = weights["model.embed_tokens.weight"]
         head = Linear.of(weights, "lm_head")
         self._head = replace(head, is_batch_invariant=is_batch_invariant)
         self.encoder = GroupEncoder.of(weights, config, is_batch_invariant=is_batch_invariant)
         self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
-        self.width = self.like.shape[1]
-        self.uses_kernels = kernels.run_on(self.like)
-        self._device = device = self.like.device
-        self._empty_id, self._max_positions = empty_id, max_positions
-        num_rows, size = num_slots + 1, config.frame_size
-        self.slots = SlotState.zeros(num_rows, size, device)
+        self._empty_id = empty_id
+        num_rows, device = num_slots + 1, self._device
         # The group that each slot reads next.
         self._next = torch.zeros(num_rows, size, dtype=torch.int64, device=device)
         self._text_sampler = TokenSampler(
@@ -127,9 +124,6 @@ class MiMoAudioModel:
         assert isinstance(data, MiMoAudioPrompt)
         return MiMoAudioRequest.of(data, frames)
 
-    def close(self, request: MiMoAudioRequest) -> None:
-        """Nothing is kept of it elsewhere."""
-
     def observe(
         self, requests: Sequence[MiMoAudioRequest], frames: Codes, numbers: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
@@ -150,11 +144,6 @@ class MiMoAudioModel:
     def _begin(self, slots: Tensor, groups: Tensor) -> None:
         self._next[slots] = groups
 
-    def append(
-        self, pieces: Sequence[tuple[int, MiMoAudioRequest, Piece]], uploads: PackedUpload
-    ) -> None:
-        raise AssertionError("its prompts are complete")
-
     def embed_prompts(self, spans: Sequence[PromptSpan[MiMoAudioRequest]]) -> Tensor:
         groups = np.concatenate([each.request.groups[each.start : each.end] for each in spans])
         return self.embed_groups(upload(groups, self._device))
@@ -168,15 +157,8 @@ class MiMoAudioModel:
     def sampling_shape(self, slots: Sequence[int]) -> Hashable:
         return Reaches(self._text_sampler.reach(slots), self._code_sampling.reach(slots))
 
-    def embed(self, slots: Tensor) -> Inputs:
-        last = self._max_positions - 1  # reached only by a step whose result is not used
-        positions = self.slots.positions[slots].clamp(max=last)
-        states = self.embed_groups(self._next[slots])[:, None]
-        return Inputs(slots, states, positions, self.slots.frames[slots])
-
-    def flat(self, inputs: Inputs) -> Tensor:
-        states: Tensor = inputs.states
-        return states[:, 0]
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self.embed_groups(self._next[slots])
 
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
@@ -200,11 +182,8 @@ class MiMoAudioModel:
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         codes = frames.codes[:, :-1]
         self._next[inputs.slots] = codes
-        if not is_replay:
-            self.slots.frame_store[inputs.slots, inputs.frames % FRAME_STORE_FRAMES] = codes
-        self.slots.advance(inputs.slots, inputs.positions, inputs.frames)
-        outcome = torch.where(self._is_stop[codes[:, 0]], STOP, FRAME)
-        frames.codes[:, -1] = torch.where(frames.scores.isfinite().all(dim=1), outcome, FAULT)
+        is_end, is_finite = self._is_stop[codes[:, 0]], frames.scores.isfinite().all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
 
 
 def _token_sampling(sampling: Sampling) -> TokenSampling:

@@ -15,24 +15,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import (
-    FAULT,
-    FRAME,
-    STOP,
     Codes,
     Frames,
     Inputs,
     PromptSpan,
     SlotStart,
 )
-from antiphon.engine.model_runner.slot_state import SlotState
-from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.models.base import Piece, Prompt
+from antiphon.engine.model_runner.slot_model import SlotModel
+from antiphon.models.base import Prompt
 from antiphon.models.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, MIN_FRAMES, VoxCPM2Config
 from antiphon.models.voxcpm2.flow import Flow
 from antiphon.models.voxcpm2.latents import Patches
 from antiphon.models.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
 from antiphon.models.voxcpm2.request import PATCH, VoxCPM2Prompt, VoxCPM2Request
-from antiphon.nn import kernels
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.graphs import round_up
 from antiphon.nn.host_device import PackedUpload, upload
@@ -41,17 +36,15 @@ from antiphon.nn.sampler import gaussian_noise
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 
 
-class VoxCPM2Model:
+class VoxCPM2Model(SlotModel[VoxCPM2Request]):
     """An `antiphon.engine.model_runner.ar_model.ARModel`.
 
     An input is what the base model reads, then what the residual model reads beside its result:
     the same for a patch, zeros for text. A hidden state is the results of both.
 
     Attributes:
-        slots: state of every slot, and of one more for padding.
         like: the embedding of text, scaled.
         width: twice the hidden size.
-        uses_kernels: whether it is on a GPU.
     """
 
     def __init__(
@@ -70,14 +63,19 @@ class VoxCPM2Model:
             num_slots: requests that can run at once.
             max_positions: of a request, prompt and frames together.
         """
+        super().__init__(
+            builder.weights["base_lm.embed_tokens.weight"] * config.embedding_scale,
+            width=2 * config.base.hidden_size,
+            num_slots=num_slots,
+            frame_size=config.frame_size,
+            max_positions=max_positions,
+        )
         scales = config.branch_scales
         self._config = config
-        self._max_positions = max_positions
         self._base = builder.transformer("base_lm", config.base, scales[0], max_positions)
         self._residual = builder.transformer(
             "residual_lm", config.residual, scales[1], max_positions
         )
-        self.like = builder.weights["base_lm.embed_tokens.weight"] * config.embedding_scale
         self._encoder = PatchEncoder.of(builder, config)
         self._flow = Flow.of(builder, config)
         self._quantizer = Quantizer.of(builder, config)
@@ -86,11 +84,8 @@ class VoxCPM2Model:
         self._join = builder.linear("fusion_concat_proj")
         self._to_flow = (builder.linear("lm_to_dit_proj"), builder.linear("res_to_dit_proj"))
         self._hidden_size = config.base.hidden_size
-        self.width = 2 * self._hidden_size
-        self.uses_kernels = kernels.run_on(self.like)
-        self._device = device = self.like.device
         num_rows, patch = num_slots + 1, (config.patch_size, config.feature_size)
-        self.slots = SlotState.zeros(num_rows, config.frame_size, device)
+        device = self._device
         # Of each slot: the next input, the latest patch, whether it was the last one, where
         # patches are among the positions, guidance and number of steps of its flow.
         self._pending = self.like.new_zeros(num_rows, self.width)
@@ -110,9 +105,6 @@ class VoxCPM2Model:
         data = prompt.data
         assert isinstance(data, VoxCPM2Prompt)
         return VoxCPM2Request.of(data, frames)
-
-    def close(self, request: VoxCPM2Request) -> None:
-        """Nothing is kept of it elsewhere."""
 
     def observe(
         self, requests: Sequence[VoxCPM2Request], frames: Codes, numbers: NDArray[np.int64]
@@ -147,11 +139,6 @@ class VoxCPM2Model:
         text = self._of_text(ids.clamp(min=0))
         self._pending[slots] = torch.where(is_patch, self._of_patches(latest), text)
 
-    def append(
-        self, pieces: Sequence[tuple[int, VoxCPM2Request, Piece]], uploads: PackedUpload
-    ) -> None:
-        raise AssertionError("its prompts are complete")
-
     def embed_prompts(self, spans: Sequence[PromptSpan[VoxCPM2Request]]) -> Tensor:
         ids = np.concatenate([each.request.ids[each.start : each.end] for each in spans])
         states = self._of_text(upload(ids.clip(min=0), self._device))
@@ -168,14 +155,8 @@ class VoxCPM2Model:
         most = max((self._host_num_steps[slot] for slot in slots), default=DEFAULT_STEPS)
         return round_up(most, _STEP_BUCKETS) if self.uses_kernels else most
 
-    def embed(self, slots: Tensor) -> Inputs:
-        last = self._max_positions - 1  # reached only by a step whose result is not used
-        positions = self.slots.positions[slots].clamp(max=last)
-        return Inputs(slots, self._pending[slots][:, None], positions, self.slots.frames[slots])
-
-    def flat(self, inputs: Inputs) -> Tensor:
-        states: Tensor = inputs.states
-        return states[:, 0]
+    def next_states(self, slots: Tensor) -> Tensor:
+        return self._pending[slots]
 
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
@@ -211,13 +192,9 @@ class VoxCPM2Model:
         patches = self._shaped(codes[:, 1:].int().view(torch.float32))
         self._latest[slots] = patches
         self._pending[slots] = self._of_patches(patches)
-        if not is_replay:
-            self.slots.frame_store[slots, inputs.frames % FRAME_STORE_FRAMES] = codes
-        self.slots.advance(slots, inputs.positions, inputs.frames)
         # A slot that has made its last frame says so in the step after it.
-        outcome = torch.where(self._has_ended[slots], STOP, FRAME)
-        is_finite = patches.isfinite().flatten(1).all(dim=1)
-        frames.codes[:, -1] = torch.where(is_finite, outcome, FAULT)
+        is_end, is_finite = self._has_ended[slots], patches.isfinite().flatten(1).all(dim=1)
+        self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
         self._has_ended[slots] = codes[:, 0] != 0
 
     def _noise(self, inputs: Inputs) -> Tensor:
