@@ -92,8 +92,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
             max_positions,
             is_batch_invariant=is_batch_invariant,
         )
-        head = Linear.of(weights, "lm_head")
-        self._head = replace(head, is_batch_invariant=is_batch_invariant)
+        self._head = replace(Linear.of(weights, "lm_head"), is_batch_invariant=is_batch_invariant)
         self.encoder = GroupEncoder.of(weights, config, is_batch_invariant=is_batch_invariant)
         self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
         self._empty_id = empty_id
@@ -110,8 +109,9 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         )
         self._code_sampling = SamplingTable(num_rows, self.decoder.num_codes, device)
         self._frame_cache = self.decoder.new_cache(num_slots)
-        self._is_stop = torch.zeros(config.vocab_size, dtype=torch.bool, device=device)
-        self._is_stop[[each for each in stop_ids if each < config.vocab_size]] = True
+        self._is_stop = torch.isin(torch.arange(config.vocab_size), torch.tensor(stop_ids)).to(
+            device
+        )
         self._empty_group = torch.tensor(config.empty_group, device=device)
         self._codebooks = torch.arange(size - 1, device=device) + _FIRST_CODEBOOK
 
