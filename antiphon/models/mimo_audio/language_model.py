@@ -77,13 +77,8 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
             is_batch_invariant: see `antiphon.nn.layers.Linear`.
         """
         table, size = weights["model.embed_tokens.weight"], config.frame_size
-        super().__init__(
-            table,
-            width=table.shape[1],
-            num_slots=num_slots,
-            frame_size=size,
-            max_positions=max_positions,
-        )
+        rows = {"num_slots": num_slots, "frame_size": size, "max_positions": max_positions}
+        super().__init__(table, width=table.shape[1], **rows)
         self.config = config
         self._transformer = Transformer.of(
             weights,
@@ -109,9 +104,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         )
         self._code_sampling = SamplingTable(num_rows, self.decoder.num_codes, device)
         self._frame_cache = self.decoder.new_cache(num_slots)
-        self._is_stop = torch.isin(torch.arange(config.vocab_size), torch.tensor(stop_ids)).to(
-            device
-        )
+        self._is_stop = _among(stop_ids, config.vocab_size, device)
         self._empty_group = torch.tensor(config.empty_group, device=device)
         self._codebooks = torch.arange(size - 1, device=device) + _FIRST_CODEBOOK
 
@@ -184,6 +177,11 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         self._next[inputs.slots] = codes
         is_end, is_finite = self._is_stop[codes[:, 0]], frames.scores.isfinite().all(dim=1)
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end, is_finite=is_finite)
+
+
+def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
+    """Return whether each number below a size is one of some, bool ``[size]``."""
+    return torch.isin(torch.arange(size, device=device), torch.tensor([*ids], device=device))
 
 
 def _token_sampling(sampling: Sampling) -> TokenSampling:
