@@ -4,7 +4,7 @@ The other kinds of stage are protocols owned by their users: `antiphon.engine.ru
 `antiphon.codec.protocol.StreamingDecoder` and `antiphon.diffusion.protocol.Denoiser`.
 """
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -252,6 +252,44 @@ class StageGenerator(Protocol):
 
         Behind another stage it is called once for each `Latents` of that, the last of them final,
         as the prompt's ``conditioning``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what loading took."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingBatch:
+    """What data can be encoded together with.
+
+    Attributes:
+        key: data of equal keys may be of one batch.
+        max_size: of such a batch, at least 1.
+    """
+
+    key: Hashable
+    max_size: int = 1
+
+
+@runtime_checkable
+class BatchEncoder(Protocol):
+    """A model that encodes what requests bring, several at a time; for stages of kind encoder."""
+
+    def batch_of(self, data: Any) -> EncodingBatch:
+        """Say which batches data may be of; called in the event loop, so it computes nothing.
+
+        Raises:
+            InvalidRequestError: the data will not do.
+        """
+        ...
+
+    def encode_batch(self, batch: Sequence[Any]) -> Sequence[Latents]:
+        """Encode data of equal keys, as many as may be of a batch; called in one thread.
+
+        What is made of data does not depend on the others. If it raises, all of them are encoded
+        again, each alone.
         """
         ...
 

@@ -35,7 +35,7 @@ class StageKind(StrEnum):
     DECODER = "decoder"  # a `StreamingDecoder`, which carries state per request
     GENERATOR = "generator"  # a `StageGenerator`, which owns its loop
     DIFFUSION = "diffusion"  # a `Denoiser`, which the driver steps for many requests
-    ENCODER = "encoder"  # a `StageGenerator` too, of what requests bring
+    ENCODER = "encoder"  # a `BatchEncoder` or a `StageGenerator`, of what requests bring
 
 
 class ItemKind(StrEnum):

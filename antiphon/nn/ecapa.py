@@ -1,6 +1,7 @@
 """ECAPA-TDNN, a speaker encoder: a recording to one vector (Desplanques et al., 2020).
 
-It takes one whole recording at a time. Activations are ``[B, channels, t]``.
+It takes whole recordings, one at a time or several in a padded batch. Activations are
+``[B, channels, t]``; rows are of different ``lengths``, or without these all of one.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from antiphon.nn.codec_layers.conv import PaddedConv
 from antiphon.nn.layer_configs import EcapaConfig
 from antiphon.nn.layers import Weights
 from antiphon.nn.mel import FFT_SIZE, HOP_SAMPLES, log_mel
+from antiphon.nn.row_lengths import RowLengths
 
 _MIN_VARIANCE = 1e-12
 
@@ -49,13 +51,14 @@ class EcapaBlock:
             excite=_conv(weights, f"{name}.se_block.conv2"),
         )
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, lengths: RowLengths | None) -> Tensor:
         untouched, *groups = F.relu(self.mix_in(x)).chunk(len(self.groups) + 1, dim=1)
         results = [untouched]
         for index, (conv, group) in enumerate(zip(self.groups, groups, strict=True)):
-            results.append(F.relu(conv(group + results[-1] if index else group)))
+            results.append(F.relu(conv(group + results[-1] if index else group, lengths)))
         hidden = F.relu(self.mix_out(torch.cat(results, dim=1)))
-        squeezed = F.relu(self.squeeze(hidden.mean(dim=2, keepdim=True)))
+        mean = hidden.mean(dim=2, keepdim=True) if lengths is None else lengths.mean(hidden)
+        squeezed = F.relu(self.squeeze(mean))
         return x + hidden * torch.sigmoid(self.excite(squeezed))
 
 
@@ -66,12 +69,19 @@ class AttentivePooling:
     listen: PaddedConv
     weigh: PaddedConv
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, lengths: RowLengths | None) -> Tensor:
         """Map ``[B, num_channels, t]`` to ``[B, 2 * num_channels, 1]``."""
-        mean, deviation = _statistics(x, torch.full_like(x, 1.0 / x.shape[2]))
+        mask = None if lengths is None else lengths.mask(x.shape[2])
+        if lengths is None or mask is None:
+            equal = torch.full_like(x, 1.0 / x.shape[2])
+        else:
+            equal = torch.where(mask, 1.0 / lengths.columns[:, None, None].to(x.dtype), 0.0)
+        mean, deviation = _statistics(x, equal)
         context = torch.cat((x, mean.expand_as(x), deviation.expand_as(x)), dim=1)
-        weights = F.softmax(self.weigh(torch.tanh(F.relu(self.listen(context)))), dim=2)
-        return torch.cat(_statistics(x, weights), dim=1)
+        scores = self.weigh(torch.tanh(F.relu(self.listen(context))))
+        if mask is not None:
+            scores = torch.where(mask, scores, -torch.inf)
+        return torch.cat(_statistics(x, F.softmax(scores, dim=2)), dim=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,12 @@ class EcapaEncoder:
         widest = max(conv.num_padded // 2 for conv in (self.first, self.aggregate, *groups))
         return max((widest + 1) * HOP_SAMPLES, FFT_SIZE)
 
+    def check(self, num_samples: int) -> None:
+        """Refuse a recording that is too short; raises InvalidRequestError."""
+        if num_samples < self.min_samples:
+            min_ms = 1000 * self.min_samples / self.config.sample_rate_hz
+            raise InvalidRequestError(f"The reference audio is shorter than {min_ms:.0f} ms.")
+
     @torch.no_grad()
     def embed(self, samples: Tensor) -> Tensor:
         """Return the vector of one recording.
@@ -124,20 +140,23 @@ class EcapaEncoder:
         Raises:
             InvalidRequestError: the recording is shorter than `min_samples`.
         """
-        if len(samples) < self.min_samples:
-            min_ms = 1000 * self.min_samples / self.config.sample_rate_hz
-            raise InvalidRequestError(f"The reference audio is shorter than {min_ms:.0f} ms.")
+        self.check(len(samples))
         mels = log_mel(samples, self.config.mel_dim, self.config.sample_rate_hz)
         return self.pooled(mels.T[None].to(self.project.weight.dtype))[0, :, 0]
 
-    def pooled(self, x: Tensor) -> Tensor:
-        """Map log-mel spectrograms ``[B, mel_dim, t]`` to ``[B, embedding_size, 1]``."""
-        x = F.relu(self.first(x))
+    def pooled(self, x: Tensor, lengths: RowLengths | None = None) -> Tensor:
+        """Map log-mel spectrograms ``[B, mel_dim, t]`` to ``[B, embedding_size, 1]``.
+
+        On a CPU a row's vector is, but for roundings, the same whether rows are padded or alone. It
+        does not depend on what is in other rows, or behind its own frames.
+        """
+        x = F.relu(self.first(x, lengths))
         outputs = []
         for block in self.blocks:
-            x = block(x)
+            x = block(x, lengths)
             outputs.append(x)
-        return self.project(self.pool(F.relu(self.aggregate(torch.cat(outputs, dim=1)))))
+        x = F.relu(self.aggregate(torch.cat(outputs, dim=1), lengths))
+        return self.project(self.pool(x, lengths))
 
 
 def _conv(weights: Weights, name: str, dilation: int = 1) -> PaddedConv:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
+from antiphon.nn.row_lengths import RowLengths
+
 FFT_SIZE = 1024
 HOP_SAMPLES = 256
 _LOWEST_MAGNITUDE = 1e-5
@@ -40,13 +42,35 @@ def log_mel(
     """
     edge = (fft_size - hop_samples) // 2
     padded = pad(samples[None], (edge, edge), mode="reflect")
-    window = torch.hann_window(fft_size, device=samples.device)
+    filters = torch.from_numpy(mel_filters(num_mels, sample_rate_hz, fft_size)).to(samples.device)
+    return _filtered(padded, filters, fft_size, hop_samples)[0].T
+
+
+def log_mel_rows(samples: Tensor, lengths: RowLengths, filters: Tensor) -> Tensor:
+    """Return the log-mel spectrograms of several recordings, each as `log_mel` makes it.
+
+    Args:
+        samples: float32 ``[B, t]``; what is behind a row's own samples is finite.
+        lengths: of the rows in samples, each more than `log_mel` wants.
+        filters: `mel_filters` on the device.
+
+    Returns:
+        float32 ``[B, num_mels, t // HOP_SAMPLES]``; frames behind the first
+        ``length // HOP_SAMPLES`` of a row mean nothing.
+    """
+    edge = (FFT_SIZE - HOP_SAMPLES) // 2
+    padded = lengths.pad(samples[:, None], edge, edge, "reflect")[:, 0]
+    return _filtered(padded, filters, FFT_SIZE, HOP_SAMPLES)
+
+
+def _filtered(padded: Tensor, filters: Tensor, fft_size: int, hop_samples: int) -> Tensor:
+    """Map samples ``[B, t]`` to log magnitudes ``[B, num_mels, num_frames]``."""
+    window = torch.hann_window(fft_size, device=padded.device)
     spectrum = torch.stft(
         padded, fft_size, hop_samples, window=window, center=False, return_complex=True
     )
     magnitude = torch.sqrt(torch.view_as_real(spectrum).square().sum(-1) + 1e-9)
-    filters = torch.from_numpy(mel_filters(num_mels, sample_rate_hz, fft_size)).to(samples.device)
-    return (filters @ magnitude[0]).clamp(min=_LOWEST_MAGNITUDE).log().T
+    return (filters @ magnitude).clamp(min=_LOWEST_MAGNITUDE).log()
 
 
 @cache

@@ -15,9 +15,10 @@ from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import Piece
+from antiphon.models.base import BatchEncoder, Piece
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.pipeline.diffusion_stage import DiffusionStage
+from antiphon.pipeline.encoder_stage import EncoderStage
 from antiphon.pipeline.generator_stage import GeneratorStage
 from antiphon.telemetry.stage_status import Publish
 from antiphon.types import AudioChunk, Ended, FrameReady
@@ -148,6 +149,8 @@ def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publi
     name = "+".join(spec.name for spec in specs)
     model, *rest = [_load(spec, context) for spec in specs]
     match [spec.kind for spec in specs]:
+        case [StageKind.ENCODER] if isinstance(model, BatchEncoder):
+            return EncoderStage(model, specs[0], context, publish)
         case [StageKind.GENERATOR | StageKind.ENCODER]:
             return GeneratorStage(model, specs[0], context, publish)
         case [StageKind.DIFFUSION]:

@@ -117,9 +117,9 @@ class EngineStats:
 
     The metric of a field is called ``antiphon_engine_`` and the field's name. Steps of kind
     ``decode`` make frames, ``prefill`` compute prompts, ``mixed`` do both, ``codec`` only decode
-    chunks; ``generator`` is a chunk of a generator, ``denoise`` a step of a denoiser. The host's
-    time of kind ``gap`` is what the device waited for a step while there was work for it, 0 if the
-    step was launched before the one in front of it was over.
+    chunks; ``generator`` is a chunk of a generator or a batch of an encoder, ``denoise`` a step of
+    a denoiser. The host's time of kind ``gap`` is what the device waited for a step while there was
+    work for it, 0 if the step was launched before the one in front of it was over.
     """
 
     requests_running: int = _gauge("Requests that hold a slot.", "num_requests_running")

@@ -36,7 +36,7 @@ FAMILY = Family(
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
                 Ref(f"{_HERE}.voice_encoder:VoiceEncoder"),
-                max_concurrency=1,
+                max_concurrency=16,
             ),
             pipeline=(
                 StageSpec(

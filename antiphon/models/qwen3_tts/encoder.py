@@ -17,11 +17,12 @@ from antiphon.nn.codec_layers.seanet import SeanetEncoder
 from antiphon.nn.codec_layers.state import EmptyHistory
 from antiphon.nn.codec_layers.transformer import CodecTransformer
 from antiphon.nn.layers import Weights
+from antiphon.nn.row_lengths import RowLengths
 
 
 @dataclass(frozen=True, slots=True)
 class CodecEncoder:
-    """Encodes recordings, one whole recording at a time.
+    """Encodes whole recordings, one at a time or several in a padded batch.
 
     Attributes:
         quantizers: the semantic and the acoustic one, which start from the same vector.
@@ -67,6 +68,11 @@ class CodecEncoder:
             ),
         )
 
+    def check(self, num_samples: int) -> None:
+        """Refuse a recording without samples; raises InvalidRequestError."""
+        if not num_samples:
+            raise InvalidRequestError("The reference audio is empty.")
+
     @torch.no_grad()
     def encode(self, samples: Tensor) -> Tensor:
         """Encode one recording.
@@ -80,13 +86,33 @@ class CodecEncoder:
         Raises:
             InvalidRequestError: there are no samples.
         """
-        if not len(samples):
-            raise InvalidRequestError("The reference audio is empty.")
-        steps = self.waves(samples[None, None]).transpose(1, 2)
+        self.check(len(samples))
+        return self._codes(samples[None, None], None)[0]
+
+    @torch.no_grad()
+    def encode_rows(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        """Encode several recordings, each as if it were alone.
+
+        On a CPU a row's codes are those of `encode` but where two entries of a codebook are as near
+        as roundings. A row's codes do not depend on what is in other rows, or behind its samples.
+
+        Args:
+            samples: float32 ``[B, t]``; ``t`` is whole frames, and what is behind is finite.
+            lengths: of the rows in samples, int64 ``[B]``, each from 1 to ``t``.
+
+        Returns:
+            int64 ``[B, t / samples_per_frame, num_quantizers]``; frames behind a row's own, of
+            which there are ``ceil(length / samples_per_frame)``, mean nothing.
+        """
+        return self._codes(samples[:, None], RowLengths(lengths))
+
+    def _codes(self, samples: Tensor, lengths: RowLengths | None) -> Tensor:
+        steps = self.waves(samples, lengths).transpose(1, 2)
         history = EmptyHistory(steps.shape[1], None, steps.device)
-        frames = self.downsample(self.transformer(steps, history).transpose(1, 2))
+        step_lengths = None if lengths is None else lengths.downsampled(self.waves.stride)
+        frames = self.downsample(self.transformer(steps, history).transpose(1, 2), step_lengths)
         codes = [code for quantizer in self.quantizers for code in quantizer(frames)]
-        return torch.stack(codes, dim=1)
+        return torch.stack(codes, dim=2)
 
 
 def _quantizer(weights: Weights, kind: str, num_codebooks: int) -> ResidualQuantizer:

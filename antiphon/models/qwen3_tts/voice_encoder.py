@@ -1,16 +1,16 @@
 """The stage that encodes recordings of voices: into a speaker vector, and into codes."""
 
-from collections.abc import Generator
-from threading import Lock
+from collections.abc import Sequence
 
 import torch
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import EncodingBatch
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.recording import WANTED, Recording, noise
 from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
+from antiphon.models.qwen3_tts.voice_batches import VoiceBatches
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
@@ -18,23 +18,31 @@ from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents
 
-_WARM_UP_S = (1.0, 3.0, 5.0, 10.0, 20.0)  # a GPU has other kernels for other lengths
+_WARM_UP_S = 1.0
 
 
 class VoiceEncoder:
-    """The encoders of a base checkpoint, a `StageGenerator`; safe for threads, one at a time.
+    """The encoders of a base checkpoint, a `BatchEncoder`; used by one thread at a time.
 
     Both compute in float32, whatever the talker does: roundings would change codes. On a GPU they
-    are called within `exact_float32`, so that a voice's codes are the same there.
+    do so within `exact_float32`, so that a voice's codes are the same there, and in batches; a CPU
+    gains nothing by these, and recordings longer than a batch's are rare: both are encoded alone.
     """
 
-    def __init__(self, context: LoadContext) -> None:
-        """Load and warm both encoders; raises ModelLoadError if they cannot be loaded."""
+    def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
+        """Load and warm both encoders.
+
+        Args:
+            context: what to load, and where.
+            pads: whether recordings are encoded in padded batches; default: on a GPU.
+
+        Raises:
+            ModelLoadError: they cannot be loaded.
+        """
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         assert config.speaker_encoder is not None, "only base checkpoints encode voices"
         self._device = resolve_device(context.device, context.memory_fraction)
-        self._lock = Lock()
         self._rate_hz = config.codec.sample_rate_hz
         self._max_samples = (MAX_POSITIONS - MIN_BUDGET_FRAMES) * config.codec.samples_per_frame
         like = torch.empty(0, dtype=torch.float32, device=self._device)
@@ -44,32 +52,57 @@ class VoiceEncoder:
             self._codec = CodecEncoder.of(
                 weights, config.codec.encoder, config.codec.num_quantizers
             )
-        for duration_s in _WARM_UP_S if self._device.type == "cuda" else _WARM_UP_S[:1]:
-            for wanted in WANTED:
-                self.encode(noise(duration_s, wanted))
+        self._batches: VoiceBatches | None = None
+        if self._device.type == "cuda" if pads is None else pads:
+            frame = config.codec.samples_per_frame
+            self._batches = VoiceBatches(self._speaker, self._codec, frame)
+        for wanted in WANTED:
+            self.encode(noise(_WARM_UP_S, wanted))
 
-    def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
-        """Yield what the prompt's `Recording` wants.
-
-        Raises:
-            InvalidRequestError: the recording is too short.
-        """
-        yield self.encode(prompt.data)
-
-    @torch.inference_mode()
-    def encode(self, recording: Recording) -> Latents:
-        """Return the speaker vector, float32 ``[D]``, or codes, int64 ``[num_frames, Q]``.
+    def batch_of(self, data: Recording) -> EncodingBatch:
+        """Return which others a recording is encoded with: those of about its length.
 
         Raises:
             InvalidRequestError: the recording is too short, or longer than any prompt could be.
         """
-        if len(recording.samples) > self._max_samples:
+        num_samples, batches = len(data.samples), self._batches
+        if num_samples > self._max_samples:
             raise InvalidRequestError(
                 f"Invalid 'ref_audio': at most {self._max_samples / self._rate_hz:.0f} seconds"
                 " are allowed.",
                 param="ref_audio",
             )
-        with self._lock, exact_float32():
+        if data.wanted == "speaker":
+            self._speaker.check(num_samples)
+        else:
+            self._codec.check(num_samples)
+        if batches is None or num_samples > batches.max_samples:
+            return EncodingBatch((data.wanted, None))
+        length = batches.length_of(num_samples)
+        return EncodingBatch((data.wanted, length), batches.num_rows(length))
+
+    def encode_batch(self, batch: Sequence[Recording]) -> list[Latents]:
+        """Return what is wanted of each recording of a batch; see `batch_of`.
+
+        The speaker vector is float32 ``[D]``, codes are int64 ``[num_frames, Q]``.
+        """
+        wanted, batches = batch[0].wanted, self._batches
+        if batches is None or len(batch[0].samples) > batches.max_samples:
+            return [self._alone(each) for each in batch]
+        return [Latents(each) for each in batches.encode(wanted, [each.samples for each in batch])]
+
+    def encode(self, recording: Recording) -> Latents:
+        """Encode one recording; see `encode_batch`.
+
+        Raises:
+            InvalidRequestError: the recording is too short, or longer than any prompt could be.
+        """
+        self.batch_of(recording)
+        return self.encode_batch([recording])[0]
+
+    @torch.inference_mode()
+    def _alone(self, recording: Recording) -> Latents:
+        with exact_float32():
             samples = torch.tensor(recording.samples, device=self._device)
             if recording.wanted == "speaker":
                 return Latents(self._speaker.embed(samples).cpu().numpy())

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from antiphon.nn.codec_layers.state import ColumnHistory, StateField, StateLayout
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.row_lengths import RowLengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +165,17 @@ class PaddedConv:
         """Columns that are added, but for those that complete a stride."""
         return (self.weight.shape[2] - 1) * self.dilation + 1 - self.stride
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map ``[B, num_in, t]`` to ``[B, num_out, ceil(t / stride)]``."""
+    def __call__(self, x: Tensor, lengths: RowLengths | None = None) -> Tensor:
+        """Map ``[B, num_in, t]`` to ``[B, num_out, ceil(t / stride)]``.
+
+        Rows are of different ``lengths``, or without these all of one.
+        """
         before, after = self.num_padded, -x.shape[2] % self.stride
+        reads_on = self.stride > 1 or not self.is_causal  # columns after a row's last one
         if not self.is_causal:
             before, after = before // 2, before // 2
-        if before or after:
+        if lengths is not None and reads_on and self.weight.shape[2] > 1:
+            x = lengths.pad(x, before, after, self.pad_mode)
+        elif before or after:
             x = F.pad(x, (before, after), self.pad_mode)
         return F.conv1d(x, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)

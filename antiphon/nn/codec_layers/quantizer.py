@@ -61,11 +61,12 @@ class ResidualQuantizer:
     tables: tuple[Tensor, ...]
 
     def __call__(self, vectors: Tensor) -> list[Tensor]:
-        """Map ``[1, hidden_size, n]`` to int64 ``[n]`` per codebook."""
-        rest = F.conv1d(vectors, self.projection)[0].T
+        """Map ``[B, hidden_size, n]`` to int64 ``[B, n]`` per codebook."""
+        projected = F.conv1d(vectors, self.projection).transpose(1, 2)
+        rest = projected.flatten(0, 1)
         codes = []
         for table in self.tables:
             nearest = torch.cdist(rest[None], table[None])[0].argmin(dim=1)
             rest = rest - table[nearest]
-            codes.append(nearest)
+            codes.append(nearest.view(projected.shape[:2]))
         return codes

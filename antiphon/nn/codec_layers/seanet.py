@@ -1,5 +1,6 @@
 """The encoder of SEANet, as Encodec and Mimi have it: samples to frames, ``[B, C, t]``."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from antiphon.nn.codec_layers.conv import PaddedConv
 from antiphon.nn.layers import Weights
+from antiphon.nn.row_lengths import RowLengths
 
 Layer: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -66,8 +68,20 @@ class SeanetEncoder:
             index += 2
         return cls((*layers, F.elu, conv(index + 1)))
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map ``[B, 1, t]`` to ``[B, width, ceil(t / product of strides)]``."""
+    @property
+    def stride(self) -> int:
+        """Samples of a frame: the product of the strides."""
+        return math.prod(each.stride for each in self.layers if isinstance(each, PaddedConv))
+
+    def __call__(self, x: Tensor, lengths: RowLengths | None = None) -> Tensor:
+        """Map ``[B, 1, t]`` to ``[B, width, ceil(t / product of strides)]``.
+
+        Rows are of different ``lengths``, or without these all of one.
+        """
         for layer in self.layers:
-            x = layer(x)
+            if isinstance(layer, PaddedConv):
+                x = layer(x, lengths)
+                lengths = None if lengths is None else lengths.downsampled(layer.stride)
+            else:  # residual blocks read no column after the one that they make
+                x = layer(x)
         return x

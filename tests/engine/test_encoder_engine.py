@@ -1,0 +1,160 @@
+"""What waits is encoded in batches; whoever leaves or fails leaves the others alone."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.encoder_engine import EncoderEngine
+from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
+from antiphon.models.base import EncodingBatch
+from antiphon.types import Latents
+
+DEADLINE_S = 30.0
+"""For what must happen at all; how soon is nowhere asserted."""
+
+
+class Gated:
+    """Doubles numbers, tens apart from others; a batch ends when the gate is open."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.begun = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.is_closed = False
+
+    def batch_of(self, data: int) -> EncodingBatch:
+        if data < 0:
+            raise InvalidRequestError("It is negative.")
+        return EncodingBatch(data >= 10, max_size=3)
+
+    def encode_batch(self, batch: Sequence[int]) -> list[Latents]:
+        self.batches.append(list(batch))
+        self.begun.release()
+        assert self.gate.wait(DEADLINE_S)
+        if 7 in batch:
+            raise RuntimeError("seven")
+        return [Latents(2 * each) for each in batch]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def on_engine(
+    body: Callable[[Gated, EncoderEngine], Awaitable[None]], *, max_waiting: int = 64
+) -> Gated:
+    encoder = Gated()
+
+    async def main() -> None:
+        engine = EncoderEngine(encoder, limits=AdmissionLimits(max_waiting=max_waiting))
+        async with asyncio.timeout(DEADLINE_S):
+            await body(encoder, engine)
+            assert engine.num_open == 0
+            await engine.close()
+
+    asyncio.run(main())
+    assert encoder.is_closed
+    return encoder
+
+
+async def held(encoder: Gated, engine: EncoderEngine) -> "asyncio.Task[Latents]":
+    """Return a task whose batch is under way until the gate is opened."""
+    encoder.gate.clear()
+    task = asyncio.create_task(engine.encode(0))
+    await asyncio.to_thread(encoder.begun.acquire)
+    return task
+
+
+async def begun(engine: EncoderEngine, *numbers: int) -> list["asyncio.Task[Latents]"]:
+    """Return tasks that wait for a batch."""
+    tasks = [asyncio.create_task(engine.encode(each)) for each in numbers]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def results(tasks: Sequence["asyncio.Task[Latents]"]) -> list[Any]:
+    made = await asyncio.gather(*tasks, return_exceptions=True)
+    return [each if isinstance(each, BaseException) else each.data for each in made]
+
+
+def test_what_waits_is_encoded_together_in_order() -> None:
+    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+        first = await held(encoder, engine)
+        tasks = await begun(engine, 1, 11, 2, 3, 12, 4)
+        encoder.gate.set()
+        assert await results([first, *tasks]) == [0, 2, 22, 4, 6, 24, 8]
+
+    assert on_engine(body).batches == [[0], [1, 2, 3], [11, 12], [4]]
+
+
+def test_who_leaves_is_not_encoded_and_others_are() -> None:
+    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+        first = await held(encoder, engine)
+        waiting = await begun(engine, 1, 2, 3)
+        first.cancel()  # its batch is under way
+        waiting[1].cancel()
+        await asyncio.sleep(0)
+        encoder.gate.set()
+        left, *others = await results([first, *waiting])
+        assert isinstance(left, asyncio.CancelledError)
+        assert isinstance(others.pop(1), asyncio.CancelledError)
+        assert others == [2, 6]
+
+    assert on_engine(body).batches == [[0], [1, 3]]
+
+
+def test_data_that_fails_fails_alone() -> None:
+    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+        first = await held(encoder, engine)
+        tasks = await begun(engine, 1, 7, 2)
+        encoder.gate.set()
+        assert await first == Latents(0)
+        one, failed, two = await results(tasks)
+        assert (one, two) == (2, 4)
+        assert isinstance(failed, RuntimeError)
+        assert (await engine.encode(5)).data == 10
+
+    on_engine(body)
+
+
+def test_data_that_will_not_do_joins_no_batch() -> None:
+    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+        with pytest.raises(InvalidRequestError):
+            await engine.encode(-1)
+
+    assert on_engine(body).batches == []
+
+
+def test_too_much_is_refused_but_not_what_was_admitted() -> None:
+    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+        first = await held(encoder, engine)
+        (second,) = await begun(engine, 1)
+        with pytest.raises(OverloadedError):
+            await engine.encode(2)
+        later = asyncio.create_task(engine.encode(3, is_later=True))
+        await asyncio.sleep(0)
+        encoder.gate.set()
+        assert await results([first, second, later]) == [0, 2, 6]
+
+    on_engine(body, max_waiting=1)
+
+
+def test_closing_ends_what_waits() -> None:
+    async def body(encoder: Gated, engine: EncoderEngine) -> None:
+        first = await held(encoder, engine)
+        (second,) = await begun(engine, 1)
+        closing = asyncio.create_task(engine.close())
+        await asyncio.sleep(0)
+        encoder.gate.set()
+        ended, failed = await results([first, second])
+        assert ended == 0
+        assert isinstance(failed, EngineFailedError)
+        await closing
+        with pytest.raises(EngineFailedError):
+            await engine.encode(2)
+
+    on_engine(body)
