@@ -1,5 +1,6 @@
 """Servers that the tests of the API, of its clients and of the page share, and checkpoints."""
 
+import gc
 import os
 from collections.abc import Callable, Generator
 from functools import cache
@@ -41,6 +42,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(ranks, len(LONGEST_FIRST))
 
     items.sort(key=rank)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import without the garbage collector, and leave what stays out of every later collection.
+
+    A million objects of torch, transformers and the like take half a second to go over, and many
+    tests collect on purpose. A server does the same when it has started.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,11 +3,9 @@
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 import antiphon
 from antiphon.models.registry import FAMILIES
@@ -152,9 +150,13 @@ WHOLE_SYSTEM = {"chaos", "clients", "deploy", "load", "quality"}
 """Folders of tests that no folder of the package corresponds to."""
 
 
+@cache
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def part_of(path: Path) -> str:
-    first = path.relative_to(ROOT).parts[0]
-    return first.removesuffix(".py")
+    return name_of(path).split("/")[0].removesuffix(".py")
 
 
 @cache
@@ -163,8 +165,13 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -172,11 +179,25 @@ def imports(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+def of_each_file(check: Callable[[Path], None]) -> Callable[[], None]:
+    """Make one test of a rule for files, which names every file that breaks it.
+
+    A test for each rule and file would be four thousand, each with its own cost.
+    """
+
+    def test() -> None:
+        broken = []
+        for path in FILES:
+            try:
+                check(path)
+            except AssertionError as error:
+                broken.append(f"{name_of(path)}: {error}")
+        assert not broken, "\n".join(broken)
+
+    return test
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each_file
 def test_imports_point_down(path: Path) -> None:
     part = part_of(path)
     may_import = PROGRAMS.get(name_of(path), MAY_IMPORT[part] | {part})
@@ -197,7 +218,7 @@ def test_only_programs_import_programs() -> None:
             assert not programs & set(imports(path)), name_of(path)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each_file
 def test_only_model_code_knows_torch(path: Path) -> None:
     knows_torch = part_of(path) in ("models", "nn") or name_of(path) == "bench/bound.py"
     knows_torch |= name_of(path) in ("bench/quality/opinion.py", "bench/quality/speaker_vectors.py")
@@ -243,19 +264,18 @@ def test_the_planning_half_of_the_engine_knows_no_tensors() -> None:
             assert not [each for each in imports(path) if each.startswith(tensors)], name_of(path)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each_file
 def test_no_family_name_outside_its_folder_and_the_registry(path: Path) -> None:
-    tree = parsed(path)
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
     words = {
         node.value if isinstance(node, ast.Constant) else node.id
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if (isinstance(node, ast.Constant) and id(node) not in docstrings)
         or isinstance(node, ast.Name)
     }
@@ -269,11 +289,11 @@ def test_no_family_name_outside_its_folder_and_the_registry(path: Path) -> None:
         assert not used, f"'{family}' is named here: {used}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each_file
 def test_files_and_functions_stay_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MAX_FILE_LINES
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             # A kernel takes a line for each pointer and constant: its body is what is read.
@@ -282,9 +302,9 @@ def test_files_and_functions_stay_small(path: Path) -> None:
             assert num_lines <= MAX_FUNCTION_LINES, f"{node.name} has {num_lines} lines"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@of_each_file
 def test_faults_are_caught_wholesale_at_two_doors_only(path: Path) -> None:
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if not isinstance(node, ast.ExceptHandler):
             continue
         caught = ast.unparse(node.type) if node.type else ""

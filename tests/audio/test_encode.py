@@ -1,7 +1,6 @@
 import gc
 import io
 import sys
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -69,12 +68,10 @@ def num_heard(file: bytes, format: AudioFormat) -> int:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_heap() -> Generator[None, None, None]:
+def _small_heap() -> None:
     """Leave what tests before have loaded out of collections: torch alone makes each take long."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def num_codecs() -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 import soundfile
 
-pytest.importorskip("gradio", reason="Gradio is not installed")
 pytest.importorskip("selenium", reason="selenium is not installed")
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
@@ -18,7 +18,12 @@ from tests.servers import start_server, wait_until
 from tests.web.conftest import API_KEY
 from tests.web.page import Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]  # Gradio's page takes seconds to load
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,  # Gradio's page takes seconds to load
+    # To import it takes seconds, too: that is done in the demonstration's own process.
+    pytest.mark.skipif(find_spec("gradio") is None, reason="Gradio is not installed"),
+]
 
 TEXT = "Hello there, and good morning to everybody."
 

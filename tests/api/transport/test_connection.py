@@ -17,12 +17,10 @@ from tests.servers import RunningServer, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_heap() -> Generator[None, None, None]:
+def _small_heap() -> None:
     """Leave what tests before have loaded out of collections: torch alone makes each take long."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @contextmanager
