@@ -2,48 +2,29 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 
-from antiphon.engine.plan import CacheShape
-from antiphon.engine.request import EngineRequest
+from antiphon.engine.plan import BlockCopy, CacheShape
+from antiphon.engine.prefix_hashes import prefix_hashes
+from antiphon.engine.request import BlockTable, EngineRequest
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.telemetry.engine_stats import EngineStats
-
-_KEY_BYTES = 8
-_KEY_MASK = (1 << 8 * _KEY_BYTES) - 1
-_HASH_BYTES = 16
-
-
-def block_hashes(position_keys: Iterable[int], block_positions: int) -> tuple[bytes, ...]:
-    """Return the hash of each full block of a prompt, and of all that stands before the block.
-
-    Args:
-        position_keys: see `antiphon.models.base.Prompt`.
-        block_positions: positions in a block.
-    """
-    data = b"".join((int(key) & _KEY_MASK).to_bytes(_KEY_BYTES, "little") for key in position_keys)
-    size = block_positions * _KEY_BYTES
-    hashes, parent = [], b""
-    for start in range(0, len(data) - size + 1, size):
-        parent = blake2b(parent + data[start : start + size], digest_size=_HASH_BYTES).digest()
-        hashes.append(parent)
-    return tuple(hashes)
 
 
 class BlockPool:
     """Allocates blocks by number and counts references to them.
 
-    A block that is cached under its hash can be looked up and shared. When its reference count
-    falls to 0 it stays cached until its memory is needed: the least recently used is evicted first.
-    A block must be cached only after the step that writes it is planned.
+    A block that is cached under its hash can be looked up and shared, and under another hash its
+    first positions can be copied. When its reference count falls to 0 it stays cached until its
+    memory is needed: the least recently used is evicted first. A block must be cached only after
+    the step that writes it is planned.
     """
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
         self._free = deque(range(num_blocks))
         self._ref_counts = [0] * num_blocks
-        self._hashes: dict[int, bytes] = {}
+        self._hashes: dict[int, tuple[bytes, ...]] = {}
         self._by_hash: dict[bytes, int] = {}
         self._evictable: dict[int, None] = {}  # cached, without references; the oldest first
 
@@ -65,6 +46,17 @@ class BlockPool:
             self._ref_counts[block] += 1
         return blocks
 
+    def find(self, block_hash: bytes) -> int | None:
+        """Return the block that is cached under a hash, now the most recently used; no reference.
+
+        What it holds can be copied in the plan being made: copies are done before all writing.
+        """
+        block = self._by_hash.get(block_hash)
+        if block is not None and block in self._evictable:
+            del self._evictable[block]
+            self._evictable[block] = None
+        return block
+
     def allocate(self, num_blocks: int) -> list[int]:
         """Return as many blocks with one reference each; as many must be available."""
         assert num_blocks <= self.num_available, "more blocks are allocated than are available"
@@ -80,8 +72,8 @@ class BlockPool:
     def cache(self, block: int, block_hash: bytes) -> None:
         """Let a referenced block be looked up; of two with the same hash the first stays."""
         assert self._ref_counts[block], "a block without references is cached"
-        if block_hash not in self._by_hash and block not in self._hashes:
-            self._hashes[block] = block_hash
+        if block_hash not in self._by_hash:
+            self._hashes[block] = (*self._hashes.get(block, ()), block_hash)
             self._by_hash[block_hash] = block
 
     def invalidate(self, hashes: Iterable[bytes]) -> None:
@@ -92,7 +84,7 @@ class BlockPool:
             if block in self._evictable:
                 self._evict(block)
             else:
-                del self._by_hash[self._hashes.pop(block)]
+                self._forget(block)
 
     def free(self, blocks: Sequence[int]) -> None:
         """Drop one reference to each of ``blocks``, which are in the order of their positions."""
@@ -121,7 +113,8 @@ class BlockPool:
         used = {block for block, count in enumerate(ref_counts) if count}
         parts = [*self._free, *self._evictable, *used]
         assert sorted(parts) == list(range(self.num_blocks)), "a block is lost, or there twice"
-        assert {each: block for block, each in self._hashes.items()} == self._by_hash
+        by_hash = {each: block for block, hashes in self._hashes.items() for each in hashes}
+        assert by_hash == self._by_hash
         assert set(self._evictable) <= set(self._hashes)
 
     def _cached_prefix(self, hashes: Sequence[bytes]) -> list[int]:
@@ -134,8 +127,12 @@ class BlockPool:
 
     def _evict(self, block: int) -> None:
         del self._evictable[block]
-        del self._by_hash[self._hashes.pop(block)]
+        self._forget(block)
         self._free.append(block)
+
+    def _forget(self, block: int) -> None:
+        for block_hash in self._hashes.pop(block):
+            del self._by_hash[block_hash]
 
 
 class BlockManager:
@@ -154,6 +151,7 @@ class BlockManager:
         if shape.replayed_positions is not None:
             self.max_replayed = shape.replayed_positions
         self._stats = stats
+        self._copies = shape.copies_blocks
         self._max_positions = min(shape.max_positions, shape.num_blocks * shape.block_positions)
         self._to_cache: list[EngineRequest] = []
 
@@ -181,28 +179,38 @@ class BlockManager:
         """
         prompt, room = request.prompt, self.max_frames(request.prompt)
         request.max_frames = room if request.max_frames is None else min(request.max_frames, room)
-        hashes = block_hashes(prompt.position_keys, self.block_positions)
-        request.table.block_hashes = hashes[: prompt.num_positions // self.block_positions]
+        keys = prompt.position_keys[: prompt.num_positions]
+        num_common = prompt.num_common_positions if self._copies else 0
+        request.table.hashes = prefix_hashes(keys, self.block_positions, num_common)
         request.table.num_required = prompt.num_positions
 
     def num_missing(self, request: EngineRequest) -> int:
         """Return how many blocks must be available for `allocate`."""
-        num_found, num_evictable = self.pool.count_cached(request.table.block_hashes)
+        num_found, num_evictable = self.pool.count_cached(request.table.hashes.blocks)
         return self._num_blocks_for(request) - num_found + num_evictable
 
-    def allocate(self, request: EngineRequest) -> None:
-        """Take the blocks of all positions up to the next frame's, cached ones where possible."""
+    def allocate(self, request: EngineRequest) -> BlockCopy | None:
+        """Take the blocks of all positions up to the next frame's, cached ones where possible.
+
+        Returns:
+            What the plan being made must copy into them: common positions, which count as computed.
+        """
         table, prompt = request.table, request.prompt
         assert not table.blocks, "the request has its blocks already"
-        table.blocks = self.pool.lookup(table.block_hashes)
-        table.num_cached = len(table.blocks)
-        table.num_computed = len(table.blocks) * self.block_positions
+        table.blocks = self.pool.lookup(table.hashes.blocks)
+        table.num_cached = num_found = len(table.blocks)
+        table.num_computed = num_found * self.block_positions
+        source = self._with_common(request)
+        if source is not None:
+            table.num_computed = table.hashes.num_common
+            self._to_cache.append(request)  # its copy, if the source is evicted here
         table.num_required = prompt.num_positions + request.num_frames
         if not request.frames:  # a preempted request finds its own blocks: no hit of the cache
             self._stats.prefix_cache_queries += prompt.num_positions
             self._stats.prefix_cache_hits += table.num_computed
         table.blocks += self.pool.allocate(self._num_blocks_for(request) - len(table.blocks))
         self._update_capacity(request)
+        return None if source is None else BlockCopy(source, table.blocks[num_found])
 
     def append_block(self, request: EngineRequest) -> int:
         """Take one block more; return it."""
@@ -229,7 +237,8 @@ class BlockManager:
     def prefill(self, request: EngineRequest, end: int) -> None:
         """Note that the plan being made computes all positions before ``end``."""
         request.table.num_computed = end
-        if request.table.num_cached < len(request.table.block_hashes):
+        hashes = request.table.hashes
+        if request.table.num_cached < len(hashes.blocks) or hashes.common is not None:
             self._to_cache.append(request)
 
     def cache_written(self) -> None:
@@ -237,15 +246,16 @@ class BlockManager:
         for request in self._to_cache:
             table = request.table
             num_written = table.num_computed // self.block_positions
-            num_full = min(num_written, len(table.block_hashes), len(table.blocks))
+            num_full = min(num_written, len(table.hashes.blocks), len(table.blocks))
             for index in range(table.num_cached, num_full):
-                self.pool.cache(table.blocks[index], table.block_hashes[index])
+                self.pool.cache(table.blocks[index], table.hashes.blocks[index])
             table.num_cached = max(table.num_cached, num_full)
+            self._cache_common(table)
         self._to_cache.clear()
 
     def invalidate(self, request: EngineRequest) -> None:
         """Evict the prefix of a request whose numbers went bad (NaN): a block may be the cause."""
-        self.pool.invalidate(request.table.block_hashes)
+        self.pool.invalidate(request.table.hashes.all)
 
     def free(self, request: EngineRequest) -> None:
         """Free the request's blocks; plans that follow may give them to others."""
@@ -253,6 +263,23 @@ class BlockManager:
         self.pool.free(table.blocks)
         table.blocks = []
         table.num_cached = table.num_computed = table.frames_capacity = 0
+
+    def _with_common(self, request: EngineRequest) -> int | None:
+        """Return the block that holds what is common and lies in no block that was found."""
+        hashes = request.table.hashes
+        if hashes.common is None or hashes.num_common // self.block_positions != len(
+            request.table.blocks
+        ):
+            return None
+        return self.pool.find(hashes.common)
+
+    def _cache_common(self, table: BlockTable) -> None:
+        hashes = table.hashes
+        index = hashes.num_common // self.block_positions
+        if hashes.common is None or index >= len(table.blocks):
+            return
+        if table.num_computed >= hashes.num_common:
+            self.pool.cache(table.blocks[index], hashes.common)
 
     def _num_blocks_for(self, request: EngineRequest) -> int:
         num_positions = request.prompt.num_positions + request.num_frames + 1

@@ -1,7 +1,7 @@
 """What crosses between scheduler and runner in one step.
 
-On the device a step does, in this order: releases, starts, appends, prefills, one frame for every
-planned slot, then the decoding of chunks.
+On the device a step does, in this order: releases, starts, appends, copies of blocks, prefills, one
+frame for every planned slot, then the decoding of chunks.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,15 @@ class CacheShape:
         max_positions: of one request, prompt and frames together.
         replayed_positions: of frames made before a preemption, that a step may compute again;
             ``None``: as many as of prompts. A runner that does so exactly does it frame by frame.
+        copies_blocks: whether it takes `BlockCopy`: what follows on copied positions is then the
+            same, to the bit, as what follows on computed ones.
     """
 
     num_blocks: int
     block_positions: int
     max_positions: int
     replayed_positions: int | None = None
+    copies_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,19 @@ class Start:
     prompt: Prompt
     frames: tuple[Any, ...] = ()
     num_frames_decoded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """Copy a block: its first positions are what a prompt begins with, the others are overwritten.
+
+    Attributes:
+        source: a cached block, which another request may be given in the same plan.
+        target: of the request.
+    """
+
+    source: int
+    target: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +192,7 @@ class StepPlan:
         starts: slots to be filled with requests.
         appends: text that has arrived for requests in slots, those just started among them.
         blocks: blocks put at the end of a slot's table in this step.
+        copies: all at once, before anything is written into blocks; each target once.
         prefills: at most one for each slot.
         decode_slots: slots that make one frame in this step, completely prefilled by then.
         codec_chunks: chunks to be decoded by the codec, at most one for each slot.
@@ -190,6 +207,7 @@ class StepPlan:
     decode_slots: tuple[int, ...] = ()
     codec_chunks: tuple[CodecChunk, ...] = ()
     codec_replays: tuple[CodecReplay, ...] = ()
+    copies: tuple[BlockCopy, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES
+from antiphon.engine.prefix_hashes import PrefixHashes
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import FinishReason
 
@@ -26,7 +27,7 @@ class BlockTable:
     """The blocks of a request; written by the `BlockManager`.
 
     Attributes:
-        block_hashes: of the prompt's full blocks.
+        hashes: by which the prompt's beginnings are looked up.
         blocks: that are held, in the order of their positions.
         num_cached: full blocks at the beginning that are in the prefix cache.
         num_computed: positions that are prefilled, the plan being made included.
@@ -34,7 +35,7 @@ class BlockTable:
         frames_capacity: frames, from the request's first on, that the blocks have room for.
     """
 
-    block_hashes: tuple[bytes, ...] = ()
+    hashes: PrefixHashes = field(default_factory=PrefixHashes)
     blocks: list[int] = field(default_factory=list)
     num_cached: int = 0
     num_computed: int = 0

@@ -228,7 +228,9 @@ class SlotAllocator:
 
     def _allocate_blocks(self, request: EngineRequest, builder: StepPlanBuilder) -> None:
         if self.blocks:
-            self.blocks.allocate(request)
+            copy = self.blocks.allocate(request)
+            if copy is not None:
+                builder.copies[slot_of(request)] = copy
             builder.blocks[slot_of(request)] = tuple(request.table.blocks)
         if not request.table.is_prefilled:
             self.prefilling.append(request)

@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from antiphon.engine.plan import Append, CodecChunk, CodecReplay, Prefill, Start, StepPlan
+from antiphon.engine.plan import (
+    Append,
+    BlockCopy,
+    CodecChunk,
+    CodecReplay,
+    Prefill,
+    Start,
+    StepPlan,
+)
 from antiphon.engine.request import EngineRequest, slot_of
 
 
@@ -13,6 +21,7 @@ class StepPlanBuilder:
 
     Attributes:
         now_s: when it was begun.
+        copies: by the slot that they are for.
         rows: requests that make a frame.
         decoding: requests of ``codec_chunks``, in the same order.
     """
@@ -22,6 +31,7 @@ class StepPlanBuilder:
     starts: list[Start] = field(default_factory=list)
     appends: list[Append] = field(default_factory=list)
     blocks: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    copies: dict[int, BlockCopy] = field(default_factory=dict)
     prefills: list[Prefill] = field(default_factory=list)
     rows: list[EngineRequest] = field(default_factory=list)
     codec_chunks: list[CodecChunk] = field(default_factory=list)
@@ -31,6 +41,7 @@ class StepPlanBuilder:
     def drop(self, request: EngineRequest) -> None:
         """Remove a request that was to make a frame."""
         self.blocks.pop(slot_of(request), None)
+        self.copies.pop(slot_of(request), None)
         if request in self.rows:
             self.rows.remove(request)
 
@@ -45,6 +56,7 @@ class StepPlanBuilder:
             tuple([slot_of(request) for request in self.rows]),
             tuple(self.codec_chunks),
             tuple(self.codec_replays),
+            tuple(self.copies.values()),
         )
 
 

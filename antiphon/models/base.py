@@ -47,6 +47,9 @@ class Prompt:
         position_keys: a 64-bit number for each of these positions that says all that the model
             reads there, so that equal keys from position 0 on mean equal keys and values; they may
             cover the first positions only. Empty: never shared.
+        num_common_positions: of those with keys, at the beginning, that other prompts are likely to
+            begin with too, such as a voice's. What begins with a whole block is shared in any case;
+            these are also found if they end within one.
     """
 
     data: Any
@@ -59,6 +62,7 @@ class Prompt:
     first_chunk_frames: int | None = None
     num_positions: int = 0
     position_keys: Sequence[int] = ()
+    num_common_positions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,12 @@ class EngineStage:
     ) -> AsyncGenerator[StageItem, None]:
         """Stream what is made of upstream's frames; the reason of the end is upstream's."""
         prompt = replace(
-            request.prompt, data=None, num_frames_allowed=0, num_positions=0, position_keys=()
+            request.prompt,
+            data=None,
+            num_frames_allowed=0,
+            num_positions=0,
+            position_keys=(),
+            num_common_positions=0,
         )
         frames = _FrameFeed(self._engine, request, upstream, self._max_unread_frames)
         events = self.open(replace(request, prompt=prompt, pieces=()), None)

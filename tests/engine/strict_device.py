@@ -82,6 +82,7 @@ class StrictDevice:
         self.store: dict[tuple[int, int], int] = {}
         self.pieces: dict[str, list[Any]] = {}
         self.num_shared_positions = 0
+        self.num_copies = 0
         self.num_resumed = 0
         self.num_replayed = 0
 
@@ -94,6 +95,7 @@ class StrictDevice:
         for slot, blocks in plan.blocks.items():
             assert set(blocks).isdisjoint(self.rows[slot].table)
             self.rows[slot].table += blocks
+        self._copy(plan)
         self._prefill(plan)
         assert len(set(plan.decode_slots)) == len(plan.decode_slots)
         outcomes = {slot: self._frame(slot) for slot in plan.decode_slots}
@@ -125,13 +127,29 @@ class StrictDevice:
             for number, frame in enumerate(start.frames):
                 self.store[start.slot, number % FRAME_STORE_FRAMES] = frame
 
+    def _copy(self, plan: StepPlan) -> None:
+        """Copy blocks as they were before this step, whoever else it gives them to."""
+        if not plan.copies:
+            return
+        assert self.cache is not None
+        assert self.cache.copies_blocks, "it copies no blocks"
+        targets = [each.target for each in plan.copies]
+        assert len(set(targets)) == len(targets), "a block is written by two copies"
+        given = {block for blocks in plan.blocks.values() for block in blocks}
+        assert given.issuperset(targets), "a copy into a block that is given to nobody"
+        self.num_copies += len(targets)
+        before = dict(self.memory)
+        for each in plan.copies:
+            for place in range(self.cache.block_positions):
+                self.memory[each.target, place] = before.get((each.source, place))
+
     def _prefill(self, plan: StepPlan) -> None:
         """Compute what does not depend on what this very step computes for others."""
         before = dict(self.memory)
         num_replayed = 0
         for each in plan.prefills:
             row = self.rows[each.slot]
-            self._check_borders(each, row.prompt.num_positions)
+            self._check_borders(each, row.prompt)
             num_replayed += max(0, each.end - max(each.start, row.prompt.num_positions))
             assert each.start < each.end <= row.prompt.num_positions + row.num_frames
             if not row.has_begun:
@@ -144,11 +162,13 @@ class StrictDevice:
         if self.cache is not None and self.cache.replayed_positions is not None:
             assert num_replayed <= self.cache.replayed_positions
 
-    def _check_borders(self, prefill: Prefill, num_read: int) -> None:
+    def _check_borders(self, prefill: Prefill, prompt: Prompt) -> None:
         assert self.cache is not None
         for border in (prefill.start, prefill.end):
             is_between_blocks = border % self.cache.block_positions == 0
-            assert is_between_blocks or border >= num_read, "a prompt is parted within a block"
+            is_end = border >= prompt.num_positions
+            is_common = border == prefill.start == prompt.num_common_positions
+            assert is_between_blocks or is_end or is_common, "a prompt is parted within a block"
 
     def _replay(self, plan: StepPlan) -> None:
         if plan.codec_replays:
@@ -215,7 +235,12 @@ def _content(row: _Row, position: int) -> Any:
 
 
 def prompt(
-    words: Words, *, max_frames: int | None = None, allowed: int | None = None, keyed: bool = True
+    words: Words,
+    *,
+    max_frames: int | None = None,
+    allowed: int | None = None,
+    keyed: bool = True,
+    num_common: int = 0,
 ) -> Prompt:
     """Return a prompt for the strict device."""
     return Prompt(
@@ -226,6 +251,7 @@ def prompt(
         num_frames_allowed=allowed,
         num_positions=len(words.positions),
         position_keys=words.positions if keyed else (),
+        num_common_positions=num_common,
     )
 
 

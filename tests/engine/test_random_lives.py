@@ -64,7 +64,8 @@ class World:
     def arrive(self) -> None:
         random, name = self.random, f"r{len(self.words)}"
         voice = random.randrange(3)  # those of one voice begin alike
-        positions = tuple(voice * 100 + n for n in range(random.randint(0, 30)))
+        num_alike = random.randint(0, 30)
+        positions = tuple(voice * 100 + n for n in range(num_alike))
         positions += tuple(random.randrange(10**6) for _ in range(random.randint(1, 12)))
         fails_at = 2 if random.random() < 0.03 else None
         words = Words(name, positions, random.randint(0, 60), fails_at)
@@ -72,7 +73,13 @@ class World:
         allowed = random.choice([None, None, None, 0, 3])
         request = EngineRequest(
             name,
-            prompt(words, max_frames=limit, allowed=allowed, keyed=random.random() < 0.9),
+            prompt(
+                words,
+                max_frames=limit,
+                allowed=allowed,
+                keyed=random.random() < 0.9,
+                num_common=random.choice((0, min(num_alike, 7 + voice), min(num_alike, 17))),
+            ),
             is_live=random.random() < 0.8,
         )
         try:
@@ -180,7 +187,8 @@ FROM_UPSTREAM = replace(CODEC, has_upstream=True)
 def test_random_lives(
     num_blocks: int | None, replayed: int | None, codec: CodecShape | None
 ) -> None:
-    cache = None if num_blocks is None else CacheShape(num_blocks, 4, 110, replayed)
+    copies = replayed is not None
+    cache = None if num_blocks is None else CacheShape(num_blocks, 4, 110, replayed, copies)
     world = World(seed=(num_blocks or 0) + (codec is not None), cache=cache, codec=codec)
     while len(world.words) < 700:
         world.random.choices(
@@ -198,3 +206,4 @@ def test_random_lives(
     world.check_all()
     assert world.device.num_resumed > 0 or num_blocks == 200 or num_blocks is None
     assert bool(world.device.num_shared_positions) == (cache is not None)
+    assert bool(world.device.num_copies) == copies

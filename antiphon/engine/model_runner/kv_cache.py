@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.engine.plan import BlockCopy
 from antiphon.nn.attention import KVShape, PagedCache
 from antiphon.nn.host_device import PackedUpload
 
@@ -18,6 +19,7 @@ _USUAL_POSITIONS = 384  # of a request: nearly half a minute of speech with its 
 _USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
 _STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
+_COPY_BYTES = 64 * _MIB  # that are held at a time while blocks are copied
 _GIB = 2**30
 # What is allocated after the cache: the codec with its graphs and theirs, encoders, and scratch.
 _MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
@@ -108,6 +110,20 @@ class KVCaches:
             self._num_held[slot] = num_held + len(given)
         if numbers:
             uploads.add(self._put, np.array((places, numbers), np.int64))
+
+    def copy(self, copies: Sequence[BlockCopy], uploads: PackedUpload) -> None:
+        """Copy blocks in all stacks."""
+        if copies:
+            sources = np.array([each.source for each in copies], np.int64)
+            targets = np.array([each.target for each in copies], np.int64)
+            uploads.add(self._copy, sources, targets)
+
+    def _copy(self, sources: Tensor, targets: Tensor) -> None:
+        for stack in self.stacks:
+            layer_bytes = len(sources) * stack.tensor[0, :, 0].nbytes
+            for layers in torch.split(stack.tensor, max(1, _COPY_BYTES // layer_bytes)):
+                # All are read before any is written: a source may be a target too.
+                layers.index_copy_(2, targets, layers.index_select(2, sources))
 
     def _empty(self, index: Tensor) -> None:
         self.table.index_fill_(0, index, self.num_blocks)

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -46,11 +47,13 @@ class _Slot(Generic[RequestT]):
     Attributes:
         made: frames from before the request lost its slot.
         num_prompt_positions: before the one that the first frame is made from.
+        num_common_positions: of these; see `Prompt`.
     """
 
     request: RequestT
     made: Codes
     num_prompt_positions: int
+    num_common_positions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ class ModelRunner(Generic[RequestT]):
             BLOCK_POSITIONS,
             budget.max_positions,
             replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
+            copies_blocks=self._is_exact,
         )
         self._slots: dict[int, _Slot[RequestT]] = {}
         self._num_prompt_positions = np.zeros(self.num_slots, np.int64)
@@ -255,6 +259,7 @@ class ModelRunner(Generic[RequestT]):
             self._append(plan.appends, uploads)
         if plan.blocks:
             self._caches.extend(plan.blocks, uploads)
+        self._caches.copy(plan.copies, uploads)
         if self._is_batched:
             self._steps.place(plan.decode_slots, uploads)
         uploads.send()
@@ -271,7 +276,9 @@ class ModelRunner(Generic[RequestT]):
                 start.prompt.num_positions,
             )
             assert num_positions < self._max_positions, "the prompt is too long"
-            self._slots[start.slot] = _Slot(request, made, num_positions)
+            self._slots[start.slot] = _Slot(
+                request, made, num_positions, start.prompt.num_common_positions
+            )
             self._num_prompt_positions[start.slot] = num_positions
             self._num_frames[start.slot] = len(made)
             next_frame = 0 if self._is_exact else len(made)  # exactly: all frames are replayed
@@ -302,8 +309,12 @@ class ModelRunner(Generic[RequestT]):
                 end = min(each.end, state.num_prompt_positions)
                 if each.end > (start := max(each.start, end)):
                     replays[each.slot] = range(start, each.end)
-            if each.start < end:
-                spans.append(PromptSpan(each.slot, state.request, each.start, end))
+            borders = [each.start, end]
+            if not self._is_batched and each.start < state.num_common_positions < end:
+                borders.insert(1, state.num_common_positions)  # as if what is common were copied
+            for first, last in pairwise(borders):
+                if first < last:
+                    spans.append(PromptSpan(each.slot, state.request, first, last))
         return _ToPrefill(spans, replays)
 
     def _prefill(self, work: _ToPrefill[RequestT]) -> None:

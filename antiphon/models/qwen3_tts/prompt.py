@@ -187,6 +187,7 @@ class Qwen3TTSPrompter:
             first_chunk_frames=options.initial_codec_chunk_frames or None,
             num_positions=data.num_prefilled,
             position_keys=position_keys(config, data),
+            num_common_positions=min(tracks.num_common, data.num_prefilled),
         )
 
     def _clone(self, options: Qwen3TTSOptions) -> Clone | None:

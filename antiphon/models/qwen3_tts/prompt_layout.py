@@ -83,10 +83,17 @@ class MoreText:
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """A prompt's prefix and text track."""
+    """A prompt's prefix and text track.
+
+    Attributes:
+        num_common: positions at the beginning that do not depend on what is to be said. They are
+            those of the voice, the language and the instructions; of a recording's frames only
+            those beside which the recording's own text is read.
+    """
 
     prefix: tuple[Column, ...]
     text: Ids
+    num_common: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +156,7 @@ def lay_out(
     row_text = (text.tts_pad,) * (len(row) - 1) + (text.tts_bos,)
     prefix = (*heading, *zip(row_text, row, strict=True))
     said = (*spoken.reference, *spoken.body, *(() if is_open else (text.tts_eos,)))
+    num_common = len(prefix) + len(spoken.reference)
     if streams_text:
-        return Tracks(prefix, said)
-    return Tracks((*prefix, *((id, codec.pad) for id in said)), ())
+        return Tracks(prefix, said, num_common)
+    return Tracks((*prefix, *((id, codec.pad) for id in said)), (), num_common)

@@ -9,7 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.engine.model_runner import kv_cache
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
+from antiphon.engine.plan import BlockCopy
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
@@ -75,6 +77,24 @@ def test_stacks_of_any_shapes_share_one_table() -> None:
         stack.tensor[0, 0, blocks, offsets] = 1.0
         assert stack.tensor[0, 0, 7, 0].eq(1).all()
         assert stack.tensor[0, 0, 5, 1].eq(1).all()
+
+
+@pytest.mark.parametrize("copy_bytes", [1, 2**20])
+def test_blocks_are_copied_as_they_were_before(
+    monkeypatch: pytest.MonkeyPatch, copy_bytes: int
+) -> None:
+    monkeypatch.setattr(kv_cache, "_COPY_BYTES", copy_bytes)
+    shapes = (KVShape(3, 1, 4), KVShape(2, 2, 8))
+    caches = KVCaches(shapes, KVBudget(num_slots=2, max_positions=64), torch.zeros(()))
+    for stack in caches.stacks:
+        stack.tensor.copy_(torch.randn(stack.tensor.shape))
+    before = [stack.tensor.clone() for stack in caches.stacks]
+    uploads = PackedUpload(torch.device("cpu"))
+    caches.copy([BlockCopy(0, 1), BlockCopy(1, 2), BlockCopy(0, 3), BlockCopy(4, 4)], uploads)
+    uploads.send()
+    for old, stack in zip(before, caches.stacks, strict=True):
+        sources = [0, 0, 1, 0, *range(4, old.shape[2])]
+        assert torch.equal(stack.tensor, old[:, :, sources])
 
 
 def test_a_runner_tells_its_memory(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -80,6 +80,7 @@ def made_prompt(
         sampling=sampling,
         num_positions=data.num_prefilled,
         position_keys=position_keys(config, data),
+        num_common_positions=min(tracks.num_common, data.num_prefilled),
     )
 
 

@@ -1,0 +1,275 @@
+"""Common positions of prompts are copied instead of computed: nothing that follows differs.
+
+Not even by rounding: on a CPU, where requests are computed one by one, and on a GPU with
+``--deterministic``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.request import EngineRequest
+from antiphon.models.base import Prompt
+from antiphon.models.prepared import PreparedVoice
+from antiphon.models.qwen3_tts.config import CheckpointTask
+from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
+from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
+from antiphon.models.spec import LoadContext
+from antiphon.types import Ended, FrameReady, Sampling, SpeechRequest, Voice
+
+NUM_FRAMES = 3
+BLOCK = 16
+FIRST, OTHER = "Good morning to you all.", "Well, hello there."
+
+Build: TypeAlias = Callable[[str], Prompt]
+
+
+def voice_of(seed: int, num_frames: int | None = None) -> PreparedVoice:
+    """Return a voice of a recording; without frames it is a speaker vector alone."""
+    rng = np.random.default_rng(seed)
+    return PreparedVoice(
+        name="Ann",
+        family="qwen3_tts",
+        ref_text="Ah, so." if num_frames else None,
+        speaker_embedding=rng.normal(size=64).astype(np.float32),
+        ref_codes=rng.integers(0, 2048, (num_frames, 16)) if num_frames else None,
+    )
+
+
+def build(prompter: Qwen3TTSPrompter, text: str, **options: Any) -> Prompt:
+    voices = prompter.capabilities.voices
+    request = SpeechRequest(
+        text,
+        language=options.pop("language", None),
+        instructions=options.pop("instructions", None),
+        sampling=Sampling(max_frames=NUM_FRAMES),
+        options=options,
+    )
+    return prompter.build(request, voices[0] if voices else Voice(id="x", name="X"), seed=len(text))
+
+
+CLONE: dict[str, Any] = {"x_vector_only_mode": True, "ref_audio": voice_of(1)}
+ICL: dict[str, Any] = {"ref_audio": voice_of(2, 20)}
+LAYOUTS: dict[str, tuple[CheckpointTask, dict[str, Any]]] = {
+    "custom": (CheckpointTask.CUSTOM_VOICE, {}),
+    "custom, text beside": (CheckpointTask.CUSTOM_VOICE, {"non_streaming_mode": False}),
+    "design": (CheckpointTask.VOICE_DESIGN, {"instructions": "A calm old man."}),
+    "speaker vector": (CheckpointTask.BASE, CLONE),
+    "recording": (CheckpointTask.BASE, ICL),
+    "recording, text before": (CheckpointTask.BASE, ICL | {"non_streaming_mode": True}),
+}
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A checkpoint that speaks."""
+
+    prompter: Qwen3TTSPrompter
+    runner: Qwen3TTSRunner
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def checkpoints(
+    request: pytest.FixtureRequest, checkpoint: Callable[..., Path]
+) -> Iterator[Callable[[CheckpointTask], Checkpoint]]:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    is_gpu, loaded = request.param == "cuda", dict[CheckpointTask, Checkpoint]()
+
+    def load(task: CheckpointTask) -> Checkpoint:
+        if task not in loaded:
+            path = checkpoint("tiny", task)
+            dtype = "bfloat16" if is_gpu else "float32"
+            context = LoadContext(path, request.param, dtype, 4, is_deterministic=is_gpu)
+            runner = load_runner(context, max_positions=128)
+            loaded[task] = Checkpoint(Qwen3TTSPrompter(context), runner)
+        return loaded[task]
+
+    yield load
+    for each in loaded.values():
+        each.runner.close()
+
+
+@dataclass(slots=True)
+class Engine:
+    """An engine whose listeners read all at once.
+
+    Attributes:
+        frames: that were made, by name.
+        kept: keys and values of the positions that were prefilled, by name.
+        prompts: by name.
+    """
+
+    runner: Qwen3TTSRunner
+    core: EngineCore
+    frames: dict[str, list[list[int]]] = field(default_factory=dict)
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runner: Qwen3TTSRunner, *, copies: bool) -> "Engine":
+        """Begin with an empty prefix cache, over memory in which nothing is left."""
+        with torch.inference_mode():
+            for stack in runner._caches.stacks:
+                stack.tensor.fill_(torch.nan)
+        core = EngineCore(runner)
+        shape = runner.cache
+        assert shape.copies_blocks, "it is exact"
+        if not copies:
+            runner.cache = replace(shape, copies_blocks=False)
+            core = EngineCore(runner)
+            runner.cache = shape
+        return cls(runner, core)
+
+    def add(self, name: str, prompt: Prompt) -> None:
+        self.frames[name], self.prompts[name] = [], prompt
+        self.core.scheduler.add(EngineRequest(name, prompt))
+
+    def step(self) -> None:
+        slots = {each.id: slot for slot, each in self.core.scheduler._slots.running.items()}
+        for name, event in self.core.step():
+            if isinstance(event, FrameReady):
+                self.frames[name].append(np.asarray(event.frame).tolist())
+                self.core.scheduler.read(name, 1)
+                if name in slots:
+                    self.kept[name] = self.held(slots[name], name)
+            else:
+                assert isinstance(event, Ended)
+                assert event.reason in ("length", "stop")
+        self.core.wake()
+        self.core.scheduler.check_integrity()
+
+    def speak(self, *prompts: Prompt) -> list[list[list[int]]]:
+        """Speak all at once; return their frames."""
+        names = [f"{len(self.frames) + number}" for number in range(len(prompts))]
+        for name, prompt in zip(names, prompts, strict=True):
+            self.add(name, prompt)
+        while self.core.has_work:
+            self.step()
+        return [self.frames[name] for name in names]
+
+    def held(self, slot: int, name: str) -> Tensor:
+        """Return keys and values of a slot's prompt, ``[layers, 2, positions, heads, size]``."""
+        (cache,) = self.runner._caches.stacks
+        num_positions = self.prompts[name].num_positions
+        index = torch.tensor([slot], device=cache.tensor.device)
+        layers = [
+            torch.cat(cache.of_slots(layer, index, num_positions))
+            for layer in range(len(cache.tensor))
+        ]
+        return torch.stack(layers)[:, :, :num_positions].clone()
+
+    @property
+    def num_hits(self) -> int:
+        return self.core.scheduler.snapshot().prefix_cache_hits
+
+
+def prompts_of(
+    checkpoints: Callable[[CheckpointTask], Checkpoint], layout: str
+) -> tuple[Checkpoint, Build]:
+    task, options = LAYOUTS[layout]
+    loaded = checkpoints(task)
+    return loaded, partial(build, loaded.prompter, **options)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_copied_changes_nothing(
+    checkpoints: Callable[[CheckpointTask], Checkpoint], layout: str
+) -> None:
+    loaded, built = prompts_of(checkpoints, layout)
+    first, other = built(FIRST), built(OTHER)
+    num_common = other.num_common_positions
+    assert num_common % BLOCK
+    assert first.position_keys[:num_common] == other.position_keys[:num_common]
+    without = Engine.of(loaded.runner, copies=False)
+    expected = [*without.speak(first), *without.speak(other)]
+    copying = Engine.of(loaded.runner, copies=True)
+    assert [*copying.speak(first), *copying.speak(other)] == expected
+    assert all(expected)
+    assert copying.num_hits == num_common
+    assert without.num_hits == num_common // BLOCK * BLOCK
+    assert torch.equal(copying.kept["1"], without.kept["1"])
+
+
+@pytest.mark.parametrize("layout", ["custom", "speaker vector"])
+def test_many_copy_at_once(
+    checkpoints: Callable[[CheckpointTask], Checkpoint], layout: str
+) -> None:
+    loaded, built = prompts_of(checkpoints, layout)
+    texts = ["One.", "Two, then.", "And three of them.", "Four makes the whole of it."]
+    expected = [Engine.of(loaded.runner, copies=False).speak(built(text))[0] for text in texts]
+    engine = Engine.of(loaded.runner, copies=True)
+    engine.speak(built(FIRST))
+    assert engine.speak(*map(built, texts)) == expected
+    assert engine.num_hits == len(texts) * built(FIRST).num_common_positions
+
+
+def test_a_prompt_that_is_common_as_a_whole_is_not_read(
+    checkpoints: Callable[[CheckpointTask], Checkpoint],
+) -> None:
+    loaded, built = prompts_of(checkpoints, "speaker vector")
+    engine = Engine.of(loaded.runner, copies=True)
+    engine.speak(built(FIRST))
+    num_read = engine.core.scheduler.snapshot().prefill_positions
+    engine.speak(built(OTHER))
+    assert num_read == built(FIRST).num_positions
+    assert engine.core.scheduler.snapshot().prefill_positions == num_read
+
+
+def test_a_voice_of_the_same_name_has_positions_of_its_own(
+    checkpoints: Callable[[CheckpointTask], Checkpoint],
+) -> None:
+    loaded = checkpoints(CheckpointTask.BASE)
+    engine = Engine.of(loaded.runner, copies=True)
+    for one, other in ((voice_of(1), voice_of(3)), (voice_of(2, 20), voice_of(4, 20))):
+        assert one.name == other.name
+        mode = {"x_vector_only_mode": one.ref_codes is None}
+        prompts = [build(loaded.prompter, OTHER, ref_audio=each, **mode) for each in (one, other)]
+        (expected,) = Engine.of(loaded.runner, copies=False).speak(prompts[1])
+        num_hits = engine.num_hits
+        engine.speak(prompts[0])
+        assert engine.speak(prompts[1]) == [expected]
+        assert engine.num_hits == num_hits
+
+
+def test_what_is_evicted_is_computed_again(
+    checkpoints: Callable[[CheckpointTask], Checkpoint],
+) -> None:
+    loaded, built = prompts_of(checkpoints, "custom")
+    (expected,) = Engine.of(loaded.runner, copies=False).speak(built(OTHER))
+    shape = loaded.runner.cache
+    loaded.runner.cache = replace(shape, num_blocks=4)
+    engine = Engine.of(loaded.runner, copies=True)
+    loaded.runner.cache = shape
+    assert engine.speak(built(FIRST), built(OTHER))[1] == expected
+    filling = build(loaded.prompter, OTHER + FIRST, language="english")
+    assert 3 * BLOCK <= filling.num_positions < 4 * BLOCK - NUM_FRAMES
+    engine.speak(filling)
+    num_hits = engine.num_hits
+    assert engine.speak(built(OTHER)) == [expected]
+    assert engine.num_hits == num_hits
+    assert engine.speak(built(FIRST)) != [expected]
+    assert engine.num_hits == num_hits + built(FIRST).num_common_positions
+
+
+def test_a_request_that_is_cancelled_leaves_what_is_common(
+    checkpoints: Callable[[CheckpointTask], Checkpoint],
+) -> None:
+    loaded, built = prompts_of(checkpoints, "custom")
+    (expected,) = Engine.of(loaded.runner, copies=False).speak(built(OTHER))
+    engine = Engine.of(loaded.runner, copies=True)
+    engine.add("gone", built(FIRST))
+    for _ in range(2):  # the plan after that which computes it caches it
+        engine.step()
+    assert engine.core.scheduler.abort("gone")
+    assert engine.speak(built(OTHER)) == [expected]
+    assert engine.num_hits == built(OTHER).num_common_positions
+    assert engine.core.scheduler.snapshot().kv_cache_usage == 0
