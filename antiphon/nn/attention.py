@@ -11,7 +11,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -225,11 +224,7 @@ class WholeAttention:
     """Each position sees all positions of its row, before and after it; nothing is kept."""
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
-        queries, keys, values = heads(joined, rotation)
-        attended = F.scaled_dot_product_attention(
-            queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), enable_gqa=True
-        )
-        return attended.transpose(1, 2).flatten(2)
+        return attention_backend_of(joined).whole((joined, heads, rotation))
 
 
 class FrameAttention:

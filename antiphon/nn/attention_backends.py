@@ -50,6 +50,8 @@ class AttentionBackend(Protocol):
         self, cache: "FrameCache", layer: int, new: "NewPositions", num_rows: int, start: int
     ) -> Tensor: ...
 
+    def whole(self, new: "NewPositions") -> Tensor: ...
+
 
 NewPositions = tuple[Tensor, QKVHeads, Rotation]
 """A layer's product out of which queries, keys and values are cut, how, and the rotation."""
@@ -116,6 +118,14 @@ class TorchAttention:
         if start == 0:
             return _causal(queries, keys, values)
         return _attend_one(queries, kept_keys[:, :end], kept_values[:, :end], None)
+
+    def whole(self, new: NewPositions) -> Tensor:
+        joined, heads, rotation = new
+        queries, keys, values = heads(joined, rotation)
+        attended = F.scaled_dot_product_attention(
+            queries.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), enable_gqa=True
+        )
+        return attended.transpose(1, 2).flatten(2)
 
     def _keep(self, cache: "PagedCache", layer: int, new: NewPositions, tokens: "Tokens") -> Tensor:
         """Put keys and values into their blocks; return queries, ``[1, tokens, heads, size]``."""
@@ -221,13 +231,22 @@ class TritonAttention:
         )
         return attended.view(*joined.shape[:2], -1)
 
+    def whole(self, new: NewPositions) -> Tensor:
+        from antiphon.nn.kernels import whole_attention
+
+        num_positions = new[0].shape[1]
+        if num_positions > whole_attention.MAX_POSITIONS:
+            return _TORCH.whole(new)
+        attended = whole_attention.attend_whole(_projected(*new), num_positions)
+        return attended.view(*new[0].shape[:2], -1)
+
 
 _TORCH, _TRITON = TorchAttention(), TritonAttention()
 
 
-def attention_backend_of(cache: Tensor) -> AttentionBackend:
-    """Return what attends to keys and values in ``cache``."""
-    return _TRITON if kernels.run_on(cache) else _TORCH
+def attention_backend_of(tensor: Tensor) -> AttentionBackend:
+    """Return what attends where a tensor is: to keys and values that it keeps, or that it makes."""
+    return _TRITON if kernels.run_on(tensor) else _TORCH
 
 
 def _projected(joined: Tensor, heads: QKVHeads, rotation: Rotation) -> "Projected":

@@ -23,6 +23,7 @@ from antiphon.nn.attention import (
     PagedCache,
     PrefillAttention,
     Tokens,
+    WholeAttention,
     cut_tiles,
 )
 from antiphon.nn.layer_configs import TransformerConfig
@@ -247,3 +248,25 @@ def test_a_frame_run(use_kernels: Using, is_normed: bool) -> None:
             attend.advance(end - start)
         results.append(torch.cat(parts, dim=1))
     torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("num_positions", "has_norms"), [(5, False), (17, True)])
+def test_positions_that_all_see_each_other(
+    num_positions: int, has_norms: bool, use_kernels: Using
+) -> None:
+    joined = random(3, num_positions, WIDTH)
+    heads, rotation = normed_heads(has_norms), rope().between(0, num_positions)
+    use_kernels(True)
+    ours = WholeAttention()(0, joined, heads, rotation)
+    alone = WholeAttention()(0, joined[1:2], heads, rotation)
+    assert torch.equal(alone[0], ours[1]), "a row's result depends on its company"
+    use_kernels(False)
+    expected = WholeAttention()(0, joined, heads, rotation)
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_more_positions_than_a_program_holds_all_see_each_other(use_kernels: Using) -> None:
+    joined, rotation = random(1, 65, WIDTH), rope().between(0, 65)
+    use_kernels(True)
+    ours = WholeAttention()(0, joined, normed_heads(), rotation)
+    assert ours.shape == (1, 65, HEADS.num_heads * HEADS.head_dim)
