@@ -6,10 +6,11 @@ one kernel and the next. So a kernel asks for its weight before it waits for the
 twice, as they are and times the next norm's weight, with sums of squares by which the next
 product divides.
 
-Two kernels share the work: one for a handful of rows, one on tensor cores. How they are cut is in
-`antiphon.nn.kernels.product_tiles`. Either adds up a row's result in an order that depends on the
-shape of the weight and the tile alone, so that results of the second one, asked for with one tile
-at any number of rows, are the same in any company.
+Three kernels share the work: one for a handful of rows, one on tensor cores, and between them one
+on tensor cores whose programs hold their weights as the first one's do. How they are cut is in
+`antiphon.nn.kernels.product_tiles`. Each adds up a row's result in an order that depends on the
+shape of the weight and the tile alone, so that results of the second one, asked for with one
+tile at any number of rows, are the same in any company.
 """
 
 from dataclasses import dataclass
@@ -20,11 +21,14 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import cuda
 
+from antiphon.nn.kernels.held_product import held_product
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.product_tiles import (
+    HeldTile,
     ProductShape,
     ThinTile,
     WideTile,
+    held_tile,
     invariant_tile,
     thin_tile,
     wide_tile,
@@ -129,18 +133,21 @@ class FusedLinear:
         _run(tile, inputs, weight, None, (states, next_norm), targets)
         return result
 
-    def _tile(self, num_rows: int, weight: Tensor, num_halves: int) -> ThinTile | WideTile:
+    def _tile(
+        self, num_rows: int, weight: Tensor, num_halves: int
+    ) -> ThinTile | HeldTile | WideTile:
         num_outputs, num_inputs = weight.shape
         shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, weight.itemsize)
         if self.is_batch_invariant:
             return invariant_tile(shape, max_shared_bytes(weight))
         if num_rows <= MAX_THIN_ROWS:
             return thin_tile(shape)
-        return wide_tile(shape, num_rows, max_shared_bytes(weight))
+        limit = max_shared_bytes(weight)
+        return held_tile(shape, num_rows, limit) or wide_tile(shape, num_rows, limit)
 
 
 def _run(
-    tile: ThinTile | WideTile,
+    tile: ThinTile | HeldTile | WideTile,
     inputs: Tensor,
     weight: Tensor,
     norm: tuple[Tensor, float] | None,
@@ -173,6 +180,12 @@ def _run(
     num_tiles = num_outputs // tile.outputs
     if isinstance(tile, ThinTile):
         _thin_product[(num_tiles,)](*arguments, ROWS=num_rows, **options)
+        return
+    if isinstance(tile, HeldTile):
+        del options["IS_GATED"]
+        held_product[(num_tiles,)](
+            *arguments, BLOCK_ROWS=tile.rows, SPLITS=tile.num_warps, **options
+        )
         return
     grid = (num_tiles, triton.cdiv(num_rows, tile.rows))
     _wide_product[grid](*arguments, BLOCK_ROWS=tile.rows, num_stages=tile.num_stages, **options)

@@ -66,6 +66,22 @@ def test_a_gated_product_of_many_outputs(num_rows: int) -> None:
     torch.testing.assert_close(product.float(), F.silu(gate) * up, rtol=0.01, atol=0.5)
 
 
+@pytest.mark.parametrize("num_rows", [5, 16])
+@pytest.mark.parametrize("num_inputs", [2048, 3072])
+def test_a_product_of_few_outputs(num_inputs: int, num_rows: int) -> None:
+    states, inputs = random(num_rows, 64), random(num_rows, num_inputs, seed=1)
+    weight, next_norm = random(64, num_inputs, seed=2), random(64, seed=3)
+    after = random(48, 64, seed=4)
+    halves = [each.half() for each in (states, inputs, weight, next_norm)]
+    result = FusedLinear().added(*halves)
+    expected = states + inputs @ weight.T
+    torch.testing.assert_close(result.states.float(), expected, rtol=0.01, atol=0.5)
+    wide = FusedLinear().normed(result, after.half(), EPSILON)
+    torch.testing.assert_close(
+        wide.float(), normed(expected, next_norm) @ after.T, rtol=0.01, atol=0.1
+    )
+
+
 def test_the_last_position_of_each_run() -> None:
     states, norm = random(6, WIDTH), random(WIDTH, seed=1)
     last = scale(states, norm).last(3)

@@ -6,6 +6,7 @@ import pytest
 
 from antiphon.nn.kernels.product_tiles import (
     ProductShape,
+    held_tile,
     invariant_tile,
     largest_power,
     thin_tile,
@@ -45,6 +46,24 @@ def test_the_largest_product_gets_blocks_as_small_as_its_rows_allow() -> None:
     assert rows == [16, 16, 32, 32, 64, 64]
     same = {wide_tile(other, num_rows, SHARED_BYTES[0]) for num_rows in numbers}
     assert same == {invariant_tile(other, SHARED_BYTES[0])}
+
+
+def test_few_outputs_of_few_rows_hold_their_weights_where_they_fit() -> None:
+    few, deep = ProductShape(1024, 3072, 1, 2), ProductShape(1024, 2048, 1, 2)
+    for shape, num_warps in ((few, 4), (deep, 8)):
+        tile = held_tile(shape, 16, SHARED_BYTES[0])
+        assert tile is not None
+        assert (tile.outputs, tile.num_warps) == (16, num_warps)
+        assert shape.num_inputs % tile.inputs == 0
+    others = [
+        (few, 17),  # more rows than an instruction multiplies
+        (ProductShape(2048, 2048, 1, 2), 8),
+        (ProductShape(1024, 3072, 2, 2), 8),
+        (ProductShape(1024, 3072, 1, 4), 8),
+        (ProductShape(1000, 3072, 1, 2), 8),
+    ]
+    assert all(held_tile(shape, rows, SHARED_BYTES[0]) is None for shape, rows in others)
+    assert held_tile(few, 8, SHARED_BYTES[-1]) is None, "there is no room for them"
 
 
 def test_a_small_device_changes_only_how_far_loads_are_ahead() -> None:
