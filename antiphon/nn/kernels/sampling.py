@@ -106,7 +106,7 @@ def _launch_draw(
         BLOCK=block, BITS=32 if logits.dtype == torch.float32 else 16,
         IS_EMBEDDING=embedding is not None, WIDTH=triton.next_power_of_2(width),
         PDL=overlaps(logits),
-        num_warps=max(1, min(8, block // 512)), launch_pdl=overlaps(logits),
+        num_warps=max(1, min(8, block // 256)), launch_pdl=overlaps(logits),
     )  # fmt: skip
 
 
