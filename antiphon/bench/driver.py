@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TypeAlias
 
 from antiphon.bench.connection import SpeechClient
-from antiphon.bench.load import HttpLoad, Target, arrivals_s
+from antiphon.bench.load import HttpLoad, Target, arrivals_s, begins_s
 from antiphon.bench.record import Record
 from antiphon.bench.text_socket import TextStreamClient
 from antiphon.bench.texts import text_of
@@ -99,15 +99,18 @@ async def drive(part: LoadShare) -> list[Record]:
             return await _strangers(part, client)
         indices = itertools.count(part.load.first_index, part.load.stride)
         numbers = itertools.islice(indices, part.load.num_requests)
-        streams = (_stream(part, client, numbers) for _ in range(part.load.concurrency))
+        streams = (_stream(part, client, numbers, each) for each in begins_s(part.load))
         return list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
     finally:
         client.close()
 
 
-async def _stream(part: LoadShare, client: Client, numbers: Iterator[int]) -> list[Record]:
+async def _stream(
+    part: LoadShare, client: Client, numbers: Iterator[int], begin_s: float
+) -> list[Record]:
     """Send one request after another while there are numbers and time."""
     load, records, pause_s = part.load, list[Record](), 0.0
+    await asyncio.sleep(part.starts_s + begin_s - time.monotonic())
     for number in numbers:
         await asyncio.sleep(pause_s)
         now_s = time.monotonic()

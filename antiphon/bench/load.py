@@ -54,6 +54,8 @@ class HttpLoad:
 
     Attributes:
         concurrency: streams of a closed load; 0 makes the load open.
+        ramp_s: in which the streams of a closed load begin, one after the other; 0 begins all at
+            once.
         rate_hz: requests a second of an open load, on average.
         burst_size: requests that an open load sends at once; bursts come at equal intervals.
         times_s: when each request is due, of a trace that is replayed.
@@ -65,6 +67,7 @@ class HttpLoad:
     """
 
     concurrency: int = 0
+    ramp_s: float = 0.0
     rate_hz: float = 0.0
     burst_size: int = 1
     times_s: tuple[float, ...] = ()
@@ -97,6 +100,16 @@ class HttpLoad:
             )
             for part in range(num_parts)
         ]
+
+
+def begins_s(load: HttpLoad) -> list[float]:
+    """Return when the streams of a closed load begin, from its start, at equal intervals.
+
+    Those of the parts of a split load lie between each other.
+    """
+    assert not load.is_open
+    part = load.first_index % load.stride / load.stride
+    return [load.ramp_s * (stream + part) / load.concurrency for stream in range(load.concurrency)]
 
 
 def arrivals_s(load: HttpLoad) -> list[float]:

@@ -44,6 +44,7 @@ class ServeBenchFlags:
         str | None,
         flag("Streams at a time, comma-separated; each goes on with its next request.", "1,8,32"),
     ] = None
+    ramp_s: Annotated[float, flag("In which the streams begin, one by one.", True, min=0)] = 0.0
     rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
     requests: Annotated[int | None, flag("Of each load.", "8 a stream", min=1)] = None
     duration_s: Annotated[float | None, flag("No request begins later than this.")] = None
@@ -119,6 +120,7 @@ def loads_of(flags: ServeBenchFlags) -> "list[HttpLoad]":
     loads = [
         HttpLoad(
             concurrency=count,
+            ramp_s=flags.ramp_s,
             num_requests=_num_requests(flags, _REQUESTS_A_STREAM * count),
             duration_s=flags.duration_s,
             seed=flags.seed,

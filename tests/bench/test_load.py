@@ -1,12 +1,14 @@
 """Loads are dealt out to processes without loss, and the same seed gives the same load."""
 
+from dataclasses import replace
 from itertools import chain
 from statistics import fmean
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.bench.load import HttpLoad, Target, arrivals_s
+from antiphon.bench.load import HttpLoad, Target, arrivals_s, begins_s
 from antiphon.bench.texts import TEXTS, text_of
 
 
@@ -41,6 +43,14 @@ def test_arrivals_follow_from_the_seed_and_end_in_time(seed: int, duration_s: fl
     assert first == arrivals_s(load) == sorted(first)
     assert all(0 < each <= duration_s for each in first)
     assert first != arrivals_s(HttpLoad(rate_hz=40, duration_s=duration_s, seed=seed + 1))
+
+
+@pytest.mark.parametrize("num_parts", [1, 3, 4])
+def test_streams_of_all_parts_begin_at_equal_intervals(num_parts: int) -> None:
+    load = HttpLoad(concurrency=12, ramp_s=6.0, num_requests=24)
+    begins = sorted(each for part in load.split(num_parts) for each in begins_s(part))
+    assert begins == pytest.approx([stream / 2 for stream in range(12)])
+    assert begins_s(replace(load, ramp_s=0.0)) == [0.0] * 12
 
 
 def test_the_rate_is_the_mean() -> None:
