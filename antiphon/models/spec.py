@@ -70,6 +70,7 @@ class LoadContext:
         playback: sizes of the codec's chunks; ``None``: the defaults.
         diffusion: how models that denoise are run.
         trusts_remote_code: whether Python code that a checkpoint brings may be run.
+        tasks: names of those that are served; none: all that the checkpoint has what they need for.
         progress: called with the progress of loading; ``None``: not reported.
     """
 
@@ -85,6 +86,7 @@ class LoadContext:
     playback: "PlaybackPolicy | None" = None
     diffusion: DiffusionSettings = field(default_factory=DiffusionSettings)
     trusts_remote_code: bool = False
+    tasks: tuple[str, ...] = ()
     progress: LoadProgress | None = None
 
     def progress_of(self, part: str) -> Callable[[int, int], None] | None:

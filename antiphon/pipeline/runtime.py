@@ -251,7 +251,7 @@ async def load_tasks(
     diffusion = diffusion or DiffusionSettings()
     if any(denoises(family.tasks[name]) for name in classes):
         check_accelerations((family,), diffusion)
-    context = _context(settings, path, progress, diffusion)
+    context = replace(_context(settings, path, progress, diffusion), tasks=tuple(classes))
     placement = placement or ModelPlacement(PlacementFile(), model, settings)
     prompters = {
         name: await asyncio.to_thread(family.tasks[name].prompter.resolve(), context)

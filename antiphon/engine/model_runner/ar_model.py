@@ -208,10 +208,19 @@ class ARModel(Protocol[RequestT]):
 class StateTelling(Protocol):
     """What a model is too if another stage reads states that it computes."""
 
+    def keep(self, spans: Sequence[PromptSpan[Any]], first: int) -> None:
+        """Keep what will be told of prompts; called after each pass over any, outside of graphs.
+
+        Args:
+            spans: positions of the pass, laid end to end.
+            first: number of their first one in the pass, after rows that make a frame.
+        """
+        ...
+
     def tell(
         self, slots: Sequence[int], requests: Sequence[Any], numbers: NDArray[np.int64]
     ) -> Mapping[int, tuple[int, Tensor]]:
-        """Return what is told of slots beside the frames just drawn; launches no work.
+        """Return what is told of slots beside the frames just drawn; copies at most.
 
         Args:
             slots: that drew a frame.

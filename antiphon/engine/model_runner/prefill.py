@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.engine.model_runner.ar_model import ARModel, PromptSpan, RequestT
+from antiphon.engine.model_runner.ar_model import ARModel, PromptSpan, RequestT, StateTelling
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVCaches
 from antiphon.engine.runner import token_buckets
 from antiphon.nn.attention import (
@@ -73,6 +73,7 @@ class Prefiller(Generic[RequestT]):
     ) -> None:
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
+        self._telling = model if isinstance(model, StateTelling) else None
         self._caches = caches
         self._graphs = graphs
         self._visible_buckets = visible_buckets
@@ -110,6 +111,7 @@ class Prefiller(Generic[RequestT]):
         states = self._model.embed_prompts(spans)
         for first, pieces in _blocks(spans) if by_block else _passes(spans, self._sizes[-1]):
             self._run(states[first : first + _num_tokens(pieces)], pieces)
+            self._keep(spans, pieces, 0)
 
     def step(
         self, spans: Sequence[PromptSpan[RequestT]], slots: Sequence[int], num_visible: int
@@ -128,8 +130,22 @@ class Prefiller(Generic[RequestT]):
         *before, last = _passes(spans, self._sizes[-1] - len(slots))
         for first, pieces in before:
             self._run(states[first : first + _num_tokens(pieces)], pieces)
+            self._keep(spans, pieces, 0)
         first, pieces = last
-        return self._run(states[first:], pieces, slots, num_visible)[: len(slots)]
+        hidden = self._run(states[first:], pieces, slots, num_visible)[: len(slots)]
+        self._keep(spans, pieces, len(slots))
+        return hidden
+
+    def _keep(
+        self, spans: Sequence[PromptSpan[RequestT]], pieces: Sequence[_Piece], first: int
+    ) -> None:
+        """Let the model keep what it tells of the prompts in the pass just run."""
+        if self._telling is not None:
+            requests = {each.slot: each.request for each in spans}
+            self._telling.keep(
+                [PromptSpan(slot, requests[slot], at, at + size) for slot, at, size in pieces],
+                first,
+            )
 
     def _run(
         self,

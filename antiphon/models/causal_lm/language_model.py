@@ -13,17 +13,14 @@ from antiphon.engine.model_runner.ar_model import (
     Codes,
     Frames,
     Inputs,
+    PromptSpan,
     SlotStart,
 )
 from antiphon.engine.model_runner.token_model import TokenModel
+from antiphon.engine.runner import token_buckets
 from antiphon.models.base import Prompt
 from antiphon.models.causal_lm.config import CausalLMConfig
-from antiphon.models.causal_lm.request import (
-    MAX_BIASES,
-    MAX_TOLD_POSITIONS,
-    CausalLMPrompt,
-    CausalLMRequest,
-)
+from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt, CausalLMRequest
 from antiphon.models.token_frame import FRAME_SIZE, MAX_LOGPROBS
 from antiphon.nn.attention import Attend
 from antiphon.nn.host_device import PackedUpload
@@ -76,11 +73,11 @@ class CausalLM(TokenModel[CausalLMRequest]):
         )
         self._is_eos = torch.zeros(config.vocab_size, dtype=torch.bool, device=device)
         self._is_eos[[each for each in eos_ids if each < config.vocab_size]] = True
-        # Sums of what a position reads and what comes of it: of prompts, and each slot's last one.
-        self._read_states: Tensor | None = None
+        # Sums of what a position reads and what comes of it: of the last pass over prompts, and
+        # each slot's last one. Those of a prompt are kept with its request until they are told.
+        self._pass_states: Tensor | None = None
         if tells_states:
-            num_positions = min(max_positions, MAX_TOLD_POSITIONS)
-            self._read_states = self.like.new_zeros(num_slots + 1, num_positions, self.width)
+            self._pass_states = self.like.new_zeros(token_buckets(num_slots)[-1], self.width)
             self._last_states = self.like.new_zeros(num_slots + 1, 1, self.width)
         nothing = torch.full((1 + MAX_LOGPROBS,), torch.nan, device=device)
         self._no_bits = _bits(nothing)
@@ -111,16 +108,14 @@ class CausalLM(TokenModel[CausalLMRequest]):
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
     ) -> Tensor:
         hidden = self._transformer(states, self._transformer.rope.at(positions), attends[0])
-        if self._read_states is not None:
-            # Positions beyond are of answers, or of prompts that are not told.
-            places = positions.clamp(max=self._read_states.shape[1] - 1)
-            self._read_states[slots, places] = hidden + states
+        if self._pass_states is not None and len(hidden) == 1:  # a pass is one row of positions
+            self._pass_states[: hidden.shape[1]] = hidden[0] + states[0]
         return hidden
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
         logits = self._head(hidden).float()
-        if self._read_states is not None:
+        if self._pass_states is not None:
             self._last_states[inputs.slots] = hidden[:, None] + inputs.states
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
         tokens, scores = self._sampler.sample(logits, inputs.slots, draws, sampling)
@@ -139,11 +134,22 @@ class CausalLM(TokenModel[CausalLMRequest]):
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_eos)
 
+    def keep(self, spans: Sequence[PromptSpan[CausalLMRequest]], first: int) -> None:
+        """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
+        if self._pass_states is None:
+            return
+        for each in spans:
+            size = each.end - each.start
+            if each.request.is_told:
+                states = self._prompt_states(each.request)
+                states[each.start : each.end] = self._pass_states[first : first + size]
+            first += size
+
     def tell(
         self, slots: Sequence[int], requests: Sequence[CausalLMRequest], numbers: NDArray[np.int64]
     ) -> Mapping[int, tuple[int, Tensor]]:
         """See `antiphon.engine.model_runner.ar_model.StateTelling`."""
-        if self._read_states is None:
+        if self._pass_states is None:
             return {}
         told = {}
         for slot, request, number in zip(slots, requests, numbers.tolist(), strict=True):
@@ -151,8 +157,16 @@ class CausalLM(TokenModel[CausalLMRequest]):
                 num_prompt = len(request.prompt.ids)
                 told[slot] = (num_prompt + number - 2, self._last_states[slot])
                 if number == 1:
-                    told[slot] = (0, self._read_states[slot, :num_prompt])
+                    states, request.states = self._prompt_states(request), None
+                    states[-1:] = self._last_states[slot]
+                    told[slot] = (0, states)
         return told
+
+    def _prompt_states(self, request: CausalLMRequest) -> Tensor:
+        """Return room for the states of a prompt, ``[num_positions, width]``."""
+        if request.states is None:
+            request.states = self.like.new_empty(len(request.prompt.ids), self.width)
+        return request.states
 
 
 def token_sampling(sampling: ChatSampling, num_logprobs: int | None) -> TokenSampling:

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.chat_types import ChatSampling
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_BIASES = 1024
 """Tokens of one request whose logits can be biased."""
@@ -33,16 +37,23 @@ class CausalLMPrompt:
     in_thought: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class CausalLMRequest:
     """A request in a slot.
 
     Attributes:
         ids: of the prompt, and the tokens that were drawn before the slot was taken.
+        states: of the prompt, as far as they are computed, until they are told.
     """
 
     prompt: CausalLMPrompt
     ids: NDArray[np.int64]
+    states: "Tensor | None" = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether states of its prompt will be told: with its first token."""
+        return self.prompt.is_spoken and len(self.ids) == len(self.prompt.ids)
 
     @classmethod
     def of(cls, prompt: CausalLMPrompt, answer: Sequence[int]) -> "CausalLMRequest":

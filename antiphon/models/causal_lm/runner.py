@@ -12,6 +12,7 @@ from antiphon.models.causal_lm.language_model import CausalLM
 from antiphon.models.causal_lm.omni.config import has_voice
 from antiphon.models.causal_lm.request import CausalLMRequest
 from antiphon.models.causal_lm.tokenizer import load_tokenizer
+from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import open_weights
@@ -62,7 +63,7 @@ def load_runner(
             num_slots=context.max_slots,
             max_positions=max_positions,
             is_batch_invariant=context.is_deterministic,
-            tells_states=has_voice(context.path),
+            tells_states=has_voice(context.path) and CHAT_VOICE in (context.tasks or (CHAT_VOICE,)),
         )
     return ModelRunner(
         model,

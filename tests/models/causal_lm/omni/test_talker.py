@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.engine.plan import Start
 from antiphon.models.causal_lm.omni.talker import OmniTalker
 from antiphon.models.causal_lm.omni.talker_runner import TalkerRunner, load_talker
 from antiphon.models.causal_lm.prompt import CausalLMPrompter
@@ -15,6 +16,7 @@ from antiphon.models.causal_lm.runner import CausalLMRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.types import PositionStates, Sampling
 from tests.asking import AskNothing, step_asking_nothing
+from tests.engine.drive import Drive
 from tests.models.causal_lm.omni.answers import LIKELIEST, asked, said, told_of
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
@@ -122,6 +124,30 @@ def test_what_is_not_spoken_tells_nothing(
     with pytest.raises(KeyError):
         told_of(thinker, silent)
     assert np.isfinite(told_of(thinker, prompt)[1][0].states).all()
+
+
+def test_states_of_a_prompt_are_told_beside_rows_of_others(
+    context: LoadContext, prompter: CausalLMPrompter
+) -> None:
+    runner = load_runner(context, is_batched=True)
+    asked_for = asked(prompter, "A question of more than one pass.", max_tokens=2)
+    wanted = told_of(runner, asked_for)[1]
+    other = asked(prompter, "Hi")
+    drive = Drive(runner, piece_positions=16)
+    drive.step([1], starts=(Start(1, other),))
+    first = drive.step([1, 0], starts=(Start(0, asked_for),)).told
+    assert first[1].start == len(other.data.ids), "of the answer under way"
+    second = drive.step([0, 1]).told
+    for told, expected in zip((first[0], second[0]), wanted, strict=True):
+        assert told.start == expected.start
+        np.testing.assert_allclose(told.states, expected.states, rtol=0, atol=1e-5)
+
+
+def test_a_model_that_is_to_write_only_keeps_no_states(
+    context: LoadContext, prompter: CausalLMPrompter
+) -> None:
+    with pytest.raises(KeyError):
+        told_of(load_runner(replace(context, tasks=("chat",))), asked(prompter, "Hi"))
 
 
 def test_steps_and_states_ask_nothing_of_the_device(
