@@ -88,7 +88,7 @@ class EngineRequest:
         max_frames: of the whole request; ``None``: no limit.
         planning_limit: frames that may be planned now, by all that bounds them.
         max_unread_frames: that the consumer may be behind.
-        has_codec: whether the runner decodes its frames.
+        has_codec: whether the runner decodes its frames; else they are handed over themselves.
         pieces: text that arrived after the prompt.
         num_pieces_planned: of these, that the slot has been given.
         chunk_frames: frames of its next codec chunk.
@@ -255,8 +255,15 @@ class EngineRequest:
 
     @property
     def is_delivered(self) -> bool:
-        """Whether it has finished and all of its audio was handed over."""
-        return self.finish_reason is not None and self.num_frames_delivered >= self.num_frames
+        """Whether it has finished and all of its audio, or else its frames, was handed over."""
+        if self.finish_reason is None:
+            return False
+        return not self.has_codec or self.num_frames_delivered >= self.num_frames
+
+    @property
+    def is_all_planned(self) -> bool:
+        """Whether all frames that are planned are in codec chunks too, if there is a codec."""
+        return not self.has_codec or self.num_frames_undecoded <= 0
 
     @property
     def may_run(self) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
@@ -16,9 +16,10 @@ from antiphon.engine.admission import (
     live_capacity,
 )
 from antiphon.engine.cost_model import CostModel
-from antiphon.engine.plan import Append, CacheShape, CodecShape, Prefill, StepOutput, StepPlan
-from antiphon.engine.request import EngineRequest, Status, slot_of
-from antiphon.engine.scheduling_policy import ChunkPlanner, PlaybackPolicy, PrefillPolicy
+from antiphon.engine.plan import Append, CacheShape, CodecShape, StepOutput, StepPlan
+from antiphon.engine.prefill import PrefillPolicy, plan_prefills
+from antiphon.engine.request import EngineRequest, Status
+from antiphon.engine.scheduling_policy import ChunkPlanner, PlaybackPolicy
 from antiphon.engine.slot_allocator import SlotAllocator
 from antiphon.engine.step_plan_builder import InFlightStep, StepPlanBuilder
 from antiphon.models.base import Piece, Prompt
@@ -123,9 +124,10 @@ class Scheduler:
         """
         assert request.id not in self._by_id, f"{request.id} is already here"
         self.check(request.prompt, is_live=request.is_live, is_admitted=request.is_admitted)
-        if self._chunks:
+        now_s, has_codec = self._clock(), False
+        if self._chunks and request.prompt.is_decoded:
             self._chunks.add(request)
-        now_s, has_codec = self._clock(), self._chunks is not None
+            has_codec = True
         request.start_clock(now_s)
         self._slots.add(request)
         request.arrive(now_s, self.limits.max_unread_frames, has_codec=has_codec)
@@ -181,7 +183,7 @@ class Scheduler:
         """
         if self._chunks is None:
             return None
-        due_s = self._chunks.next_due_s(self._slots.running.values())
+        due_s = self._chunks.next_due_s(_decoded(self._slots.running.values()))
         return None if due_s == inf else max(due_s - self._clock(), 0.0)
 
     @property
@@ -202,7 +204,7 @@ class Scheduler:
         ]
         builder.rows = slots.append_blocks(ready, builder)
         slots.start_waiting(builder)
-        self._prefill(builder)
+        plan_prefills(builder, slots, self.limits.prefill, self.costs, self.stats)
         self._append(builder)
         for request in builder.rows:
             request.plan_frame()
@@ -258,32 +260,6 @@ class Scheduler:
         assert len(self._by_id) == num_known, "an open request is lost"
         assert self.num_live == sum(each.is_live for each in self._by_id.values())
 
-    def _prefill(self, builder: StepPlanBuilder) -> None:
-        """Prefill prompts, live requests' first; a complete one makes its first frame too."""
-        blocks, prefilling = self._slots.blocks, self._slots.prefilling
-        if blocks is None or not prefilling:
-            return
-        holders = chain(self._slots.running.values(), self._slots.draining.values())
-        num_left = self.limits.prefill.num_positions(
-            self.costs, len(builder.rows), holders, builder.now_s
-        )
-        num_left = max(num_left, blocks.block_positions)
-        num_replayed_left = blocks.max_replayed
-        for request in sorted(prefilling, key=lambda each: not each.is_live):
-            start = request.table.num_computed
-            end = blocks.prefill_end(request, num_left, num_replayed_left)
-            if end <= start:
-                continue
-            builder.prefills.append(Prefill(slot_of(request), start, end))
-            self.stats.prefill_positions += end - start
-            blocks.prefill(request, end)
-            num_left -= end - start
-            num_replayed_left -= max(0, end - max(start, request.prompt.num_positions))
-            if request.table.is_prefilled:
-                prefilling.remove(request)
-                if request.may_run:
-                    builder.rows.append(request)
-
     def _append(self, builder: StepPlanBuilder) -> None:
         """Hand on text that has arrived; a request that starts gets all of it."""
         started = [self._slots.running.get(start.slot) for start in builder.starts]
@@ -296,7 +272,8 @@ class Scheduler:
     def _decode(self, builder: StepPlanBuilder) -> None:
         if self._chunks is None:
             return
-        requests = (*self._slots.running.values(), *self._slots.draining.values())
+        slots = self._slots
+        requests = _decoded(chain(slots.running.values(), slots.draining.values()))
         builder.codec_replays += self._chunks.replay(requests, self.limits.replay_frames)
         for request, chunk in self._chunks.plan(requests, len(builder.rows), builder.now_s):
             builder.codec_chunks.append(chunk)
@@ -308,16 +285,13 @@ class Scheduler:
             if request.num_frames_planned == request.max_frames:
                 self._slots.drain(request)
         for request in tuple(self._slots.draining.values()):
-            if self._is_all_planned(request):
+            if request.is_all_planned:
                 self._slots.free(request, Status.DRAINED)
-
-    def _is_all_planned(self, request: EngineRequest) -> bool:
-        return self._chunks is None or request.num_frames_undecoded <= 0
 
     def _take_frames(
         self, plan: StepPlan, output: StepOutput, rows: Sequence[EngineRequest], events: Events
     ) -> None:
-        frames, lengths, has_codec = output.frames, output.lengths, self._chunks is not None
+        frames, lengths = output.frames, output.lengths
         for slot, request in zip(plan.decode_slots, rows, strict=True):
             request.num_in_flight -= 1
             if request.finish_reason is not None or request.status is Status.ENDED:
@@ -329,7 +303,7 @@ class Scheduler:
                 continue
             made, frame = request.frames, frames[slot]
             made.append(frame)
-            if not has_codec:
+            if not request.has_codec:
                 events.append((request.id, FrameReady(frame)))
             if len(made) == request.max_frames or slot in lengths:
                 self._finish(request, "length", events)
@@ -360,9 +334,9 @@ class Scheduler:
             self._lengths.observe(request.prompt, request.num_frames)
         elif self._slots.blocks:
             self._slots.blocks.invalidate(request)
-        if reason == "error" or self._chunks is None or request.is_delivered:
+        if reason == "error" or request.is_delivered:
             self._end_with_event(request, events)
-        elif self._is_all_planned(request):
+        elif request.is_all_planned:
             self._slots.free(request, Status.DRAINED)
         elif request.status is Status.RUNNING:
             self._slots.drain(request)
@@ -396,3 +370,8 @@ class Scheduler:
         self.admission.expect(
             forecast(holders, num_streams, self._lengths, costs.mean_frame_s, now_s)
         )
+
+
+def _decoded(requests: Iterable[EngineRequest]) -> list[EngineRequest]:
+    """Return those whose frames the codec decodes."""
+    return [each for each in requests if each.has_codec]

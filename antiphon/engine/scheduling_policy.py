@@ -56,42 +56,6 @@ class PlaybackPolicy:
     largest_frames: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillPolicy:
-    """How much of prompts a step computes beside the frames of others.
-
-    A pass that reads the weights for some rows computes a few hundred positions in hardly more
-    time. More of them make every listener wait: as long as the nearest one can.
-
-    Attributes:
-        slack_share: of the nearest listener's slack, that prompts may take.
-        step_share: of the time of the step's rows, that they may take however small the slack is.
-        idle_s: that they may take while nobody has heard anything yet.
-        most_positions: in any step.
-    """
-
-    slack_share: float = 0.5
-    step_share: float = 0.25
-    idle_s: float = 0.1
-    most_positions: int = 4096
-
-    def num_positions(
-        self, costs: CostModel, num_rows: int, requests: Iterable[EngineRequest], now_s: float
-    ) -> int:
-        """Return how many positions a step may compute.
-
-        Args:
-            costs: of steps.
-            num_rows: slots that make a frame in it.
-            requests: that hold a slot.
-            now_s: the time.
-        """
-        slack_s = min((each.clock.deadline_s for each in requests), default=inf) - now_s
-        share_s = self.idle_s if slack_s == inf else slack_s * self.slack_share
-        allowed_s = max(share_s, costs.rows_s(max(1, num_rows)) * self.step_share)
-        return min(costs.positions_within(num_rows, allowed_s), self.most_positions)
-
-
 class ChunkPlanner:
     """Plans the codec chunks of all requests, and keeps their playback clocks."""
 

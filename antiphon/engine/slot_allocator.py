@@ -87,7 +87,6 @@ class SlotAllocator:
         self.blocks = BlockManager(cache, stats) if cache else None
         self._stats = stats
         self._num_slots = num_slots
-        self._has_codec = codec is not None
         self._frame_s = codec.frame_s if codec else 0.0
         self._free_slots = deque(range(num_slots))
         self._releases: list[int] = []
@@ -216,7 +215,7 @@ class SlotAllocator:
         slot = self._free_slots.popleft()
         num_decoded = min(request.num_frames_decoded, request.num_frames)
         builder.starts.append(Start(slot, request.prompt, tuple(request.frames), num_decoded))
-        request.start(slot, num_decoded if self._has_codec else 0)
+        request.start(slot, num_decoded if request.has_codec else 0)
         if request.status is Status.DRAINING:
             self.draining[slot] = request
             return

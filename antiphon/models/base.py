@@ -44,6 +44,8 @@ class Prompt:
             mapping of arrays, in a form that the decoder and its family agree on.
         first_chunk_frames: frames in the first chunk of audio; ``None`` leaves it to the decoder.
         num_positions: that are read before the first frame, if keys and values are paged.
+        is_decoded: whether a codec that shares the model's engine decodes the frames; if not, they
+            are handed over as they are, as text is.
         position_keys: a 64-bit number for each of these positions that says all that the model
             reads there, so that equal keys from position 0 on mean equal keys and values; they may
             cover the first positions only. Empty: never shared.
@@ -63,6 +65,7 @@ class Prompt:
     num_positions: int = 0
     position_keys: Sequence[int] = ()
     num_common_positions: int = 0
+    is_decoded: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
+from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
-from antiphon.engine.scheduling_policy import PrefillPolicy
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
 from tests.engine.simulator import (

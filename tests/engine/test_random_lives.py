@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from antiphon.engine.plan import CacheShape, CodecShape, StepPlan
+from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import Done
 from antiphon.engine.scheduler import EngineEvent, Scheduler, SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy, PrefillPolicy
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Piece
 from antiphon.types import AudioChunk, Ended, FrameReady
@@ -59,6 +60,7 @@ class World:
         self.open_text: dict[str, int] = {}
         self.sent: dict[str, list[Any]] = defaultdict(list)
         self.slow: dict[str, int] = {}
+        self.decoded: set[str] = set()
         self.in_flight: deque[tuple[StepPlan, Done]] = deque()
 
     def arrive(self) -> None:
@@ -71,15 +73,16 @@ class World:
         words = Words(name, positions, random.randint(0, 60), fails_at)
         limit = random.choice([None, 1, 7, 30, 200])
         allowed = random.choice([None, None, None, 0, 3])
+        made = prompt(
+            words,
+            max_frames=limit,
+            allowed=allowed,
+            keyed=random.random() < 0.9,
+            num_common=random.choice((0, min(num_alike, 7 + voice), min(num_alike, 17))),
+        )
         request = EngineRequest(
             name,
-            prompt(
-                words,
-                max_frames=limit,
-                allowed=allowed,
-                keyed=random.random() < 0.9,
-                num_common=random.choice((0, min(num_alike, 7 + voice), min(num_alike, 17))),
-            ),
+            replace(made, is_decoded=random.random() < 0.8),
             is_live=random.random() < 0.8,
         )
         try:
@@ -87,6 +90,8 @@ class World:
         except OverloadedError:
             return
         self.words[name], self.limits[name] = words, limit
+        if self.device.codec is not None and request.prompt.is_decoded:
+            self.decoded.add(name)
         if allowed is not None:
             self.open_text[name] = allowed
         if random.random() < 0.2:
@@ -138,6 +143,7 @@ class World:
             self.ends[name] = event
             self.open_text.pop(name, None)
             return
+        assert isinstance(event, AudioChunk if name in self.decoded else FrameReady)
         self.heard[name].append(event)
         num_frames = event.num_frames if isinstance(event, AudioChunk) else 1
         if name in self.slow:
@@ -151,10 +157,10 @@ class World:
         assert set(self.ends) == set(self.words)
         for name, words in self.words.items():
             events, end, limit = self.heard[name], self.ends[name].reason, self.limits[name]
-            if self.device.codec is None:
-                frames = [each.frame for each in events if isinstance(each, FrameReady)]
-            else:
+            if name in self.decoded:
                 frames = heard_values(events)
+            else:
+                frames = [each.frame for each in events if isinstance(each, FrameReady)]
             assert frames == [frame_value(name, number) for number in range(len(frames))]
             if end in ("stop", "length"):
                 is_cut = limit is not None and limit <= words.num_frames

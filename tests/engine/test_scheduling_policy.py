@@ -10,7 +10,6 @@ from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduling_policy import (
     ChunkPlanner,
     PlaybackPolicy,
-    PrefillPolicy,
     round_down,
     round_up,
 )
@@ -110,25 +109,3 @@ def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
         decoded.append(16 * len(chosen))
     assert max(decoded) <= 80, "a step decodes much more than it makes"
     assert sum(decoded[100:]) >= 64 * 95, "frames are left lying"
-
-
-@given(requests, st.integers(0, 256))
-def test_prompts_take_a_share_of_the_nearest_listeners_slack(
-    waiting: list[EngineRequest], num_rows: int
-) -> None:
-    policy, costs = PrefillPolicy(), CostModel()
-    num_positions = policy.num_positions(costs, num_rows, waiting, NOW_S)
-    assert 0 < num_positions <= policy.most_positions
-    slack_s = min((each.clock.deadline_s for each in waiting), default=inf) - NOW_S
-    least_s = policy.step_share * costs.rows_s(max(1, num_rows))
-    most_s = max(policy.idle_s if slack_s == inf else slack_s * policy.slack_share, least_s)
-    alone_s = 0.0 if num_rows else costs.prefill_s(0, 1)
-    assert costs.prefill_s(num_rows, num_positions) <= most_s + alone_s + 1e-9
-
-
-def test_while_nobody_listens_a_burst_of_prompts_is_one_step() -> None:
-    policy, costs = PrefillPolicy(), CostModel()
-    assert policy.num_positions(costs, 0, [request(inf)], NOW_S) == policy.most_positions
-    near = policy.num_positions(costs, 64, [request(0.01)], NOW_S)
-    far = policy.num_positions(costs, 64, [request(0.06)], NOW_S)
-    assert 0 < near < far < policy.most_positions

@@ -9,9 +9,9 @@ import pytest
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape
+from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.engine.scheduling_policy import PrefillPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Sampling

@@ -1,0 +1,44 @@
+"""Prompts take a share of what the nearest listener can wait."""
+
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.engine.cost_model import CostModel
+from antiphon.engine.prefill import PrefillPolicy
+from antiphon.engine.request import EngineRequest
+from antiphon.models.base import Prompt
+
+NOW_S = 100.0
+
+
+def request(slack_s: float) -> EngineRequest:
+    each = EngineRequest("r", Prompt(data=None, num_tokens=1, seed=0), is_live=True)
+    each.clock.deadline_s = NOW_S + slack_s
+    return each
+
+
+requests = st.lists(st.builds(request, st.one_of(st.floats(-1.0, 5.0), st.just(inf))), max_size=100)
+
+
+@given(requests, st.integers(0, 256))
+def test_prompts_take_a_share_of_the_nearest_listeners_slack(
+    waiting: list[EngineRequest], num_rows: int
+) -> None:
+    policy, costs = PrefillPolicy(), CostModel()
+    num_positions = policy.num_positions(costs, num_rows, waiting, NOW_S)
+    assert 0 < num_positions <= policy.most_positions
+    slack_s = min((each.clock.deadline_s for each in waiting), default=inf) - NOW_S
+    least_s = policy.step_share * costs.rows_s(max(1, num_rows))
+    most_s = max(policy.idle_s if slack_s == inf else slack_s * policy.slack_share, least_s)
+    alone_s = 0.0 if num_rows else costs.prefill_s(0, 1)
+    assert costs.prefill_s(num_rows, num_positions) <= most_s + alone_s + 1e-9
+
+
+def test_while_nobody_listens_a_burst_of_prompts_is_one_step() -> None:
+    policy, costs = PrefillPolicy(), CostModel()
+    assert policy.num_positions(costs, 0, [request(inf)], NOW_S) == policy.most_positions
+    near = policy.num_positions(costs, 64, [request(0.01)], NOW_S)
+    far = policy.num_positions(costs, 64, [request(0.06)], NOW_S)
+    assert 0 < near < far < policy.most_positions
