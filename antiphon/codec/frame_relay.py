@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from antiphon.codec.fused_runner import FusedRunner
-from antiphon.codec.protocol import StreamingDecoder
+from antiphon.codec.protocol import BoundedDecoder, StreamingDecoder
 from antiphon.engine.plan import CodecShape
 from antiphon.engine.runner import HostRunner
 from antiphon.models.base import Piece, Prompt
@@ -51,6 +51,9 @@ class CodecRunner(FusedRunner):
     """
 
     def __init__(self, decoder: StreamingDecoder, num_slots: int) -> None:
+        """Open the decoder with ``num_slots``, or with as many as it has room for."""
+        if isinstance(decoder, BoundedDecoder):
+            num_slots = min(num_slots, decoder.max_slots)
         super().__init__(FrameRelay(num_slots), decoder)
 
     @property

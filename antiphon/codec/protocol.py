@@ -113,6 +113,16 @@ class StreamingDecoder(Protocol):
 
 
 @runtime_checkable
+class BoundedDecoder(StreamingDecoder, Protocol):
+    """A decoder whose streams take so much memory that its device has room for a few only."""
+
+    @property
+    def max_slots(self) -> int:
+        """Slots that it can be opened with."""
+        ...
+
+
+@runtime_checkable
 class ElasticDecoder(StreamingDecoder, Protocol):
     """A decoder whose audio comes later than its frames, or of some frames not at all.
 

@@ -26,6 +26,32 @@ class StreamState:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamRows:
+    """States of many streams, a row each, that streams of equal length so far read as one batch.
+
+    Tensors stay where they are once a first state has been put, so that graphs can read them.
+
+    Attributes:
+        num_rows: that there are.
+        kept: as of `StreamState`, ``[num_rows, ...]``; nothing before the first state is put.
+    """
+
+    num_rows: int
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    def take(self, rows: Tensor) -> StreamState:
+        """Return a copy of the states of rows, int64 ``[n]``."""
+        return StreamState({name: each.index_select(0, rows) for name, each in self.kept.items()})
+
+    def put(self, rows: Tensor, state: StreamState) -> None:
+        """Make ``state``, of ``n`` streams, that of as many rows, int64 ``[n]``."""
+        for name, each in state.kept.items():
+            if name not in self.kept:
+                self.kept[name] = each.new_zeros((self.num_rows, *each.shape[1:]))
+            self.kept[name].index_copy_(0, rows, each)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamConv:
     """A convolution over columns ``[batch, channels, length]``.
 

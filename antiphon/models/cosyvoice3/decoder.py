@@ -4,9 +4,10 @@ Audio of a group depends on six tokens after it: three that the flow looks ahead
 mel frames the vocoder does. The flow's chunks end three tokens after a group does.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,90 +17,91 @@ from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
-from antiphon.models.cosyvoice3.flow import MelFlow, MelFlowState, Reference
+from antiphon.models.cosyvoice3.flow import LaterPass, MelFlow, Reference
+from antiphon.models.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
 from antiphon.models.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
+from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
 from antiphon.nn.stream_conv import StreamState
-from antiphon.types import Samples
+from antiphon.nn.weights import Progress
 
 _VOCODER_TOKENS = -(-LOOK_AHEAD_MEL_FRAMES // MEL_FRAMES_PER_TOKEN)
-
-
-@dataclass(slots=True, eq=False)
-class SpeechStream:
-    """A stream in a row.
-
-    Attributes:
-        flow: state of the flow; ``None`` after its end.
-        vocoder: state of the vocoder.
-        num_tokens: that have been taken in, of which the last few may be look-ahead.
-        num_decoded: tokens whose audio was returned.
-        num_mel_frames: that the vocoder was given.
-        is_ended: whether all that there is has been made.
-        samples: that are made and were not returned, ``[num_samples]``.
-    """
-
-    flow: MelFlowState | None
-    vocoder: StreamState
-    samples: Tensor
-    num_tokens: int = 0
-    num_decoded: int = 0
-    num_mel_frames: int = 0
-    is_ended: bool = False
-
-
-@dataclass(slots=True)
-class SpeechRows:
-    """The streams of all slots; ``None`` where none has begun."""
-
-    streams: list[SpeechStream | None]
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSpeech:
-    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way, by slot."""
-
-    downloads: dict[int, Download]
-
-    @property
-    def is_done(self) -> bool:
-        return all(each.is_done for each in self.downloads.values())
-
-    def wait(self) -> None:
-        for each in self.downloads.values():
-            each.wait()
-
-    def result(self) -> dict[int, Samples]:
-        # A view would keep the pinned memory as long.
-        return {slot: each.wait().numpy().copy() for slot, each in self.downloads.items()}
+_SIZES = (1, 2, 4, 6, 8, 12, 16)
+"""Rows of a batch: 16 chunks are 1600 frames with both passes, enough to keep a GPU busy."""
+_MAX_FIRST_FRAMES = 1200
+"""Mel frames of all rows of a pass over recordings."""
+_REST = "decoder.rest"
 
 
 class CosyVoice3Decoder:
-    """An `antiphon.codec.protocol.StreamingDecoder`; a frame is a speech token, ``[1]``.
+    """An `antiphon.codec.protocol.BoundedDecoder`; a frame is a speech token, ``[1]``.
 
-    Streams are computed one by one, so that none depends on its company. All of a stream is in its
-    row: a chunk costs the same wherever in the stream it is.
+    On a GPU, chunks of several streams are a batch, and all but a stream's first and last ones are
+    CUDA graphs; a row differs by its company by rounding at most. On the host a batch has one row.
     """
 
     def __init__(
-        self, flow: MelFlow, vocoder: Vocoder, *, sample_rate_hz: int, samples_per_frame: int
+        self,
+        flow: MelFlow,
+        vocoder: Vocoder,
+        *,
+        sample_rate_hz: int,
+        samples_per_frame: int,
+        max_slots: int,
+        is_batched: bool | None = None,
+        uses_graphs: bool = True,
+        progress: Progress | None = None,
     ) -> None:
+        """Wrap flow and vocoder.
+
+        Args:
+            flow: turns tokens into mel frames.
+            vocoder: turns these into samples.
+            sample_rate_hz: of the audio.
+            samples_per_frame: that a token becomes.
+            max_slots: streams that there is room for.
+            is_batched: whether a batch may have several rows; ``None``: on a GPU.
+            uses_graphs: on a GPU.
+            progress: called for every captured graph.
+        """
         self._flow = flow
         self._vocoder = vocoder
         self._device = flow.tokens.device
+        if is_batched is None:
+            is_batched = self._device.type == "cuda"
+        self._sizes = _SIZES if is_batched else (1,)
+        self._uses_graphs = uses_graphs
+        self._progress = progress
+        self.max_slots = max_slots
         self.sample_rate_hz = sample_rate_hz
         self.samples_per_frame = samples_per_frame
         self.group_frames = flow.config.chunk_tokens
         self.look_ahead_frames = flow.config.look_ahead_tokens + _VOCODER_TOKENS
         self.chunk_sizes = (self.group_frames,)
 
+    @torch.inference_mode()
     def open(self, num_slots: int) -> SpeechRows:
-        return SpeechRows([None] * num_slots)
+        """Return rows without streams, their graphs captured."""
+        config, device = self._flow.config, self._device
+        sizes = tuple(sorted({min(size, num_slots) for size in self._sizes}))
+        state = SpeechRows.fresh(
+            self._flow.open(num_slots),
+            Graphs(device, is_enabled=self._uses_graphs),
+            sizes,
+            (
+                (config.chunk_tokens + config.look_ahead_tokens,),
+                (config.chunk_frames, config.num_mels),
+            ),
+        )
+        if state.graphs.is_enabled:
+            torch.cuda.synchronize(device)
+            self._capture(state)
+            torch.cuda.synchronize(device)
+        return state
 
     def on_stream(self, state: SpeechRows) -> AbstractContextManager[object]:
-        device = self._device
-        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+        return state.graphs.on_stream()
 
     @torch.inference_mode()
     def reset(
@@ -107,89 +109,234 @@ class CosyVoice3Decoder:
     ) -> None:
         """Make a row fresh for a request of a voice; see `reference_arrays`."""
         assert conditioning is not None, "its family conditions each request"
-        state.streams[slot] = None  # its memory is free before the next one's is taken
         reference = Reference(
             tokens=upload(conditioning["tokens"], self._device),
             mel=upload(conditioning["mel"].astype(np.float32), self._device),
             speaker=upload(conditioning["speaker"].astype(np.float32), self._device),
         )
-        samples = torch.zeros(0, device=self._device)
-        state.streams[slot] = SpeechStream(self._flow.open(reference), StreamState(), samples)
+        state.streams[slot] = SpeechStream(slot, reference)
 
     def prime(self, state: SpeechRows, slot: int, frames: NDArray[Any]) -> None:
         raise AssertionError("the recording is in the conditioning")
 
+    @torch.inference_mode()
     def replay(
         self, state: SpeechRows, slot: int, frames: NDArray[Any], num_ahead: int = 0
     ) -> None:
         tokens = upload(np.asarray(frames)[:, 0], self._device)
-        self._decode(tokens, len(frames) - num_ahead, _stream(state, slot))
+        stream, num_frames = state.stream(slot), len(frames) - num_ahead
+        for start in range(0, num_frames, self.group_frames):
+            size = min(self.group_frames, num_frames - start)
+            window = tokens[start : start + size + self.look_ahead_frames]
+            self._decode([self._due(stream, window, size)], state)
 
+    @torch.inference_mode()
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: Any, state: SpeechRows
     ) -> PendingSpeech:
-        downloads = {}
-        for each in chunks:
-            read_to = each.start + each.num_frames + self.look_ahead_frames
-            if each.end is not None:
-                read_to = min(read_to, each.end)
-            num_frames = min(each.num_frames, read_to - each.start)
-            places = np.arange(each.start, read_to) % frame_store.shape[1]
-            if isinstance(frame_store, Tensor):
-                tokens = frame_store[each.slot, upload(places, self._device), 0]
-            else:
-                tokens = upload(frame_store[each.slot, places, 0], self._device)
-            downloads[each.slot] = Download(
-                self._decode(tokens, num_frames, _stream(state, each.slot))
-            )
-        return PendingSpeech(downloads)
+        """Begin to decode chunks; see the protocol."""
+        num_kept = frame_store.shape[1]
+        read = [self._num_read(each) for each in chunks]
+        places = np.zeros((len(chunks), max(read)), np.int64)
+        for row, (chunk, size) in enumerate(zip(chunks, read, strict=True)):
+            numbers = np.arange(chunk.start, chunk.start + size) % num_kept
+            places[row, :size] = chunk.slot * num_kept + numbers
+        if isinstance(frame_store, Tensor):
+            tokens = frame_store[..., 0].flatten()[upload(places, self._device)]
+        else:
+            tokens = upload(frame_store[..., 0].reshape(-1)[places], self._device)
+        dues = [
+            self._due(state.stream(chunk.slot), window[:size], min(chunk.num_frames, size))
+            for chunk, window, size in zip(chunks, tokens, read, strict=True)
+        ]
+        made = self._decode(dues, state)
+        return PendingSpeech([(slots, Download(samples)) for slots, samples in made])
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
 
-    @torch.inference_mode()
-    def _decode(self, tokens: Tensor, num_frames: int, stream: SpeechStream) -> Tensor:
-        """Return the samples of the next frames, ``[num_frames * samples_per_frame]``.
+    def _num_read(self, chunk: CodecChunk) -> int:
+        """Return how many tokens a chunk is made of, look-ahead included."""
+        size = chunk.num_frames + self.look_ahead_frames
+        return size if chunk.end is None else min(size, chunk.end - chunk.start)
 
-        Args:
-            tokens: of these frames and of their look-ahead, of which there is less at the end.
-            num_frames: without the look-ahead.
-            stream: of the row.
-        """
-        parts = []
-        for start in range(0, num_frames, self.group_frames):
-            size = min(self.group_frames, num_frames - start)
-            window = tokens[start : start + size + self.look_ahead_frames]
-            with exact_float32():
-                parts.append(self._decode_group(window, size, stream))
-        return torch.cat(parts) if parts else stream.samples[:0]
-
-    def _decode_group(self, tokens: Tensor, num_frames: int, stream: SpeechStream) -> Tensor:
-        new = tokens[stream.num_tokens - stream.num_decoded :]
-        stream.num_tokens += len(new)
+    def _due(self, stream: SpeechStream, tokens: Tensor, num_frames: int) -> Due:
+        """Note that a group of a stream becomes audio."""
+        is_end = len(tokens) - num_frames < self.look_ahead_frames
+        due = Due(stream, tokens, stream.num_decoded, num_frames, is_end, [])
+        stream.num_tokens = due.first + len(tokens)
         stream.num_decoded += num_frames
-        is_end = stream.num_tokens - stream.num_decoded < self.look_ahead_frames
-        if not stream.is_ended:
-            self._make(new, stream, is_end=is_end)
-        num_samples = num_frames * self.samples_per_frame
-        samples, rest = stream.samples[:num_samples], stream.samples[num_samples:]
-        stream.samples = rest.clone()
-        return samples
+        return due
 
-    def _make(self, tokens: Tensor, stream: SpeechStream, *, is_end: bool) -> None:
-        assert stream.flow is not None, "it has not ended"
-        ahead = self.group_frames + _VOCODER_TOKENS
-        mel = self._flow.decode(tokens, stream.flow, ahead, is_end=is_end)
-        first_frame = stream.num_mel_frames
-        made = self._vocoder.decode(mel.T[None], first_frame, stream.vocoder, is_end=is_end)
-        stream.num_mel_frames += len(mel)
-        stream.samples = torch.cat((stream.samples, made))
-        stream.is_ended = is_end
-        if is_end:  # what is kept of the voice takes the most room; a row waits for its next stream
-            stream.flow, stream.vocoder = None, StreamState()
+    def _decode(self, dues: Sequence[Due], state: SpeechRows) -> list[tuple[list[int], Tensor]]:
+        """Return slots and their samples, ``[len(slots), num_samples]``, for all that is due."""
+        made = []
+        with exact_float32():
+            going_on = [each for each in dues if each.stream.rest is None]
+            while ready := [each for each in going_on if self._num_taken(each)]:
+                firsts = [each for each in ready if not each.stream.num_in_chunks]
+                for group in _alike(firsts, _length, self._most_firsts):
+                    self._begin(group, state)
+                later = [each for each in ready if each not in firsts]
+                for start in range(0, len(later), state.sizes[-1]):
+                    self._go_on(later[start : start + state.sizes[-1]], state)
+            for group in _alike(going_on, _shape, lambda _: state.sizes[-1]):
+                made.append(([each.stream.slot for each in group], self._voice(group, state)))
+        size = self.samples_per_frame
+        for each in dues:
+            rest = each.stream.rest
+            if each not in going_on and rest is not None:
+                num_samples = each.num_frames * size
+                made.append(([each.stream.slot], rest[None, :num_samples]))
+                each.stream.rest = rest[num_samples:]
+        return made
+
+    def _num_taken(self, due: Due) -> int:
+        """Return how many tokens the next pass of the flow takes, 0 if it has to wait."""
+        stream, size = due.stream, self.group_frames
+        wanted = size if stream.num_in_chunks else size + _VOCODER_TOKENS
+        num_there = stream.num_tokens - stream.num_in_chunks
+        if num_there >= wanted + self._flow.config.look_ahead_tokens:
+            return wanted
+        return min(num_there, wanted) if due.is_end else 0
+
+    def _most_firsts(self, due: Due) -> int:
+        """Return how many first passes like this one are a batch."""
+        num_frames = MEL_FRAMES_PER_TOKEN * _length(due)[0] + _length(due)[1]
+        return min(self._sizes[-1], max(1, _MAX_FIRST_FRAMES // num_frames))
+
+    def _begin(self, dues: Sequence[Due], state: SpeechRows) -> None:
+        """Make the first pass of the flow over streams whose recordings are of one length."""
+        streams = [each.stream for each in dues]
+        tokens = [torch.cat((each.stream.reference.tokens, each.tokens)) for each in dues]
+        mel = self._flow.begin(
+            torch.stack(tokens),
+            [each.reference for each in streams],
+            [each.slot for each in streams],
+            state.flow,
+            ahead=self.group_frames + _VOCODER_TOKENS,
+        )
+        for each, frames in zip(dues, mel, strict=True):
+            each.stream.num_in_chunks += self._num_taken(each)
+            each.mel.append(frames)
+
+    def _go_on(self, dues: Sequence[Due], state: SpeechRows) -> None:
+        """Make a later pass of the flow over streams."""
+        size, width = round_up(len(dues), state.sizes), state.tokens.shape[1]
+        passes, windows = [], []
+        for each in dues:
+            stream, reference = each.stream, each.stream.reference
+            num_there = min(stream.num_tokens - stream.num_in_chunks, width)
+            start = len(reference.mel) + MEL_FRAMES_PER_TOKEN * stream.num_in_chunks
+            passes.append(LaterPass(stream.slot, start, len(reference.mel), num_there))
+            begin = stream.num_in_chunks - each.first
+            window = each.tokens[begin : begin + num_there]
+            windows.append(torch.nn.functional.pad(window, (0, width - num_there)))
+        numbers = [each.numbers for each in passes]
+        padding = (state.flow.num_slots, *numbers[0][1:])
+        numbers += [padding] * (size - len(dues))
+        state.passes[:size].copy_(upload(numbers, self._device))
+        state.tokens[: len(dues)].copy_(torch.stack(windows))
+        alone = passes[0] if size == 1 and not state.graphs.is_enabled else None
+        mel = state.graphs.run(("flow", size), partial(self._flow_pass, state, size, alone))
+        mel = mel[: len(dues)].clone()  # the next pass overwrites it
+        for each, frames in zip(dues, mel, strict=True):
+            num_taken = self._num_taken(each)
+            each.stream.num_in_chunks += num_taken
+            each.mel.append(frames[: MEL_FRAMES_PER_TOKEN * num_taken])
+
+    def _voice(self, dues: Sequence[Due], state: SpeechRows) -> Tensor:
+        """Return the samples of streams that are alike, ``[len(dues), num_samples]``."""
+        streams, is_end = [each.stream for each in dues], dues[0].is_end
+        mel = torch.stack([torch.cat(each.mel) for each in dues])
+        voiced = [(each.slot, each.num_mel_frames) for each in streams]
+        is_first = not streams[0].num_mel_frames
+        for each in streams:
+            each.num_mel_frames += mel.shape[1]
+        if not is_first and not is_end:
+            return self._voice_later(mel, voiced, state)
+        numbers = upload(voiced, self._device)
+        kept = StreamState() if is_first else state.vocoder.take(numbers[:, 0])
+        samples = self._samples(mel, numbers[:, 1], kept, is_end=is_end)
+        num_samples = dues[0].num_frames * self.samples_per_frame
+        if is_end:
+            for stream, each in zip(streams, samples, strict=True):
+                stream.rest = each[num_samples:].clone()
+        else:
+            kept.kept[_REST] = samples[:, num_samples:].clone()
+            state.vocoder.put(numbers[:, 0], kept)
+        return samples[:, :num_samples]
+
+    def _voice_later(
+        self, mel: Tensor, voiced: Sequence[tuple[int, int]], state: SpeechRows
+    ) -> Tensor:
+        """Return the samples of a whole chunk of streams, neither their first nor their last."""
+        size = round_up(len(mel), state.sizes)
+        numbers = [*voiced, *[(state.flow.num_slots, voiced[0][1])] * (size - len(mel))]
+        state.voiced[:size].copy_(upload(numbers, self._device))
+        state.mel[: len(mel)].copy_(mel)
+        made = state.graphs.run(("vocoder", size), partial(self._vocoder_pass, state, size))
+        return made[: len(mel)].clone()
+
+    def _samples(
+        self, mel: Tensor, first_frames: Tensor, kept: StreamState, *, is_end: bool
+    ) -> Tensor:
+        """Return samples that were kept and those of mel frames, ``[num_rows, num_samples]``."""
+        before = kept.kept.pop(_REST, None)
+        made = self._vocoder.decode(mel.transpose(1, 2), first_frames, kept, is_end=is_end)
+        return made if before is None else torch.cat((before, made), dim=1)
+
+    def _flow_pass(self, state: SpeechRows, size: int, alone: LaterPass | None = None) -> Tensor:
+        return self._flow.go_on(state.tokens[:size], state.passes[:size], state.flow, alone)
+
+    def _vocoder_pass(self, state: SpeechRows, size: int) -> Tensor:
+        slots, first_frames = state.voiced[:size].unbind(1)
+        kept = state.vocoder.take(slots)
+        samples = self._samples(state.mel[:size], first_frames, kept, is_end=False)
+        num_samples = self.group_frames * self.samples_per_frame
+        kept.kept[_REST] = samples[:, num_samples:].clone()
+        state.vocoder.put(slots, kept)
+        return samples[:, :num_samples]
+
+    def _capture(self, state: SpeechRows) -> None:
+        """Capture later passes, with what a first one leaves in slot 0; the next reset drops it."""
+        config = self._flow.config
+        speaker = torch.zeros(self._flow.speaker.weight.shape[1], device=self._device)
+        nothing = torch.zeros(0, dtype=torch.int64, device=self._device)
+        mel = torch.zeros(0, config.num_mels, device=self._device)
+        stream = SpeechStream(0, Reference(nothing, mel, speaker))
+        num_tokens = self.group_frames + self.look_ahead_frames
+        tokens = torch.zeros(num_tokens, dtype=torch.int64, device=self._device)
+        with exact_float32():
+            self._decode([self._due(stream, tokens, self.group_frames)], state)
+            start = MEL_FRAMES_PER_TOKEN * stream.num_in_chunks
+            numbers = LaterPass(state.flow.num_slots, start, 0, state.tokens.shape[1]).numbers
+            state.passes.copy_(upload(numbers, self._device))
+            state.voiced.copy_(upload((state.flow.num_slots, start), self._device))
+            torch.cuda.synchronize(self._device)
+            for number, size in enumerate(reversed(state.sizes), start=1):
+                state.graphs.capture(("flow", size), partial(self._flow_pass, state, size))
+                state.graphs.capture(("vocoder", size), partial(self._vocoder_pass, state, size))
+                if self._progress is not None:
+                    self._progress(number, len(state.sizes))
+        state.graphs.settle()
 
 
-def _stream(state: SpeechRows, slot: int) -> SpeechStream:
-    stream = state.streams[slot]
-    assert stream is not None, "a row is reset before it is decoded"
-    return stream
+def _length(due: Due) -> tuple[int, int]:
+    """Return tokens of the recording and of the speech."""
+    return len(due.stream.reference.tokens), len(due.tokens)
+
+
+def _shape(due: Due) -> tuple[int, int, bool, bool]:
+    """Return all that streams have in common whose samples are made as one batch."""
+    return (due.num_mel_frames, due.num_frames, due.is_end, not due.stream.num_mel_frames)
+
+
+def _alike(
+    dues: Sequence[Due], key: Callable[[Due], Any], most: Callable[[Due], int]
+) -> Iterator[Sequence[Due]]:
+    """Yield groups of those that are alike, of up to ``most`` of each kind."""
+    for _, group in groupby(sorted(dues, key=key), key):
+        members = [*group]
+        size = most(members[0])
+        yield from (members[start : start + size] for start in range(0, len(members), size))

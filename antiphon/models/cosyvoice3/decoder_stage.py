@@ -2,21 +2,28 @@
 
 import torch
 
-from antiphon.codec.protocol import StreamingDecoder
 from antiphon.models.cosyvoice3 import checkpoint_schema as schema
 from antiphon.models.cosyvoice3.config import load_config
 from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.models.cosyvoice3.flow import MelFlow
+from antiphon.models.cosyvoice3.stream_memory import slots_that_fit
 from antiphon.models.cosyvoice3.vocoder import Vocoder
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 
 
-def load_decoder(context: LoadContext) -> StreamingDecoder:
+def load_decoder(
+    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
+) -> CosyVoice3Decoder:
     """Load what turns speech tokens into 24 kHz audio.
 
     It computes in float32, but for attention on a GPU, whose keys and values are float16.
+
+    Args:
+        context: where and how.
+        is_batched: see `CosyVoice3Decoder`.
+        uses_graphs: likewise.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
@@ -50,4 +57,8 @@ def load_decoder(context: LoadContext) -> StreamingDecoder:
         vocoder,
         sample_rate_hz=config.sample_rate_hz,
         samples_per_frame=config.samples_per_token,
+        max_slots=slots_that_fit(context, config.flow, device),
+        is_batched=False if context.is_deterministic else is_batched,
+        uses_graphs=uses_graphs,
+        progress=context.progress_of("decoder's graphs"),
     )

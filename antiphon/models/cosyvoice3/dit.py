@@ -1,8 +1,8 @@
-"""The transformer of the flow: it is told a chunk's noisy mel frames, and says which way to go.
+"""The transformer of the flow: it is told chunks' noisy mel frames, and says which way to go.
 
 Every step of the solver sees a stream's earlier chunks by the keys and values that the same step
-left of them, so that a chunk is computed once. Two passes are batched, with the conditions and
-without them. Names of parameters are the checkpoint's.
+left of them, so that a chunk is computed once. Chunks of several streams are one batch, and each is
+there twice, with the conditions and without them. Names of parameters are the checkpoint's.
 """
 
 import math
@@ -29,53 +29,40 @@ NUM_PASSES = 2
 """With the conditions, and without them."""
 
 
-@dataclass(slots=True)
-class ContextCache:
-    """Keys and values of a stream: those of the prompt, and a ring of the latest frames.
-
-    Attributes:
-        keys_values: ``[NUM_STEPS, num_layers, 2, 2 passes, num_heads, capacity, head_dim]``.
-        num_pinned: frames at the beginning, which stay.
-        num_written: frames so far; the pinned ones fill their places first.
-    """
-
-    keys_values: Tensor
-    num_pinned: int
-    num_written: int = 0
-
-    def places(self, num_frames: int) -> Tensor:
-        """Return where the next frames are put, ``[num_frames]``."""
-        device = self.keys_values.device
-        numbers = torch.arange(self.num_written, self.num_written + num_frames, device=device)
-        ring = self.keys_values.shape[5] - self.num_pinned
-        return torch.where(
-            numbers < self.num_pinned,
-            numbers,
-            self.num_pinned + (numbers - self.num_pinned) % ring,
-        )
-
-    def num_seen(self, num_frames: int) -> int:
-        """Return how many places hold something after the next frames."""
-        return min(self.num_written + num_frames, self.keys_values.shape[5])
-
-
 @dataclass(frozen=True, slots=True)
 class DiTPass:
     """What is the same for all layers of a step: where frames are, and what they see.
 
     Attributes:
-        cos: of the rotary embedding, ``[num_frames, head_dim / 2]``.
+        cos: of the rotary embedding, ``[num_rows, 1, num_frames, head_dim / 2]``.
         sin: likewise.
-        places: in the cache.
-        num_seen: places of the cache that are attended to.
-        mask: which of them each frame sees, bool ``[num_frames, num_seen]``; ``None``: all.
+        slots: that the rows are in, int64 ``[num_rows]``; ``None``: they are all that there are.
+        places: in a step's and layer's part of the context, int64 ``[num_rows * NUM_PASSES *
+            num_frames]``.
+        num_seen: places of a slot, from the first, that are attended to.
+        mask: added to scores, ``[num_rows * NUM_PASSES, 1, num_frames, num_seen]``.
     """
 
     cos: Tensor
     sin: Tensor
+    slots: Tensor | None
     places: Tensor
     num_seen: int
-    mask: Tensor | None
+    mask: Tensor
+
+    def seen(self, context: Tensor) -> Tensor:
+        """Return the rows' keys and values of a step and layer.
+
+        Args:
+            context: ``[num_slots, NUM_PASSES, capacity, 2, num_heads, head_dim]``.
+
+        Returns:
+            ``[num_rows * NUM_PASSES, num_seen, 2, num_heads, head_dim]``.
+        """
+        seen = context[:, :, : self.num_seen]
+        if self.slots is not None:
+            seen = seen.index_select(0, self.slots)
+        return seen.flatten(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,36 +85,35 @@ class DiTBlock:
             config.num_heads,
         )
 
-    def __call__(self, states: Tensor, times: Tensor, cache: Tensor, where: DiTPass) -> Tensor:
-        """Return the states, ``[2, num_frames, hidden_size]``.
+    def __call__(self, states: Tensor, times: Tensor, context: Tensor, where: DiTPass) -> Tensor:
+        """Return the states, ``[num_rows, NUM_PASSES, num_frames, hidden_size]``.
 
         Args:
             states: likewise.
             times: shift, scale, gate of attention and of feed-forward, ``[6, hidden_size]``.
-            cache: keys and values, ``[2, 2 passes, num_heads, capacity, head_dim]``.
+            context: see `DiTPass.seen`; the frames become part of it.
             where: of the pass.
         """
         shift, scale, gate, later_shift, later_scale, later_gate = times.unbind(0)
         normed = _norm(states) * (1 + scale) + shift
-        states = states + gate * self._attend(normed, cache, where)
+        states = states + gate * self._attend(normed, context, where)
         normed = _norm(states) * (1 + later_scale) + later_shift
         return states + later_gate * self.narrow(F.gelu(self.widen(normed), approximate="tanh"))
 
-    def _attend(self, normed: Tensor, cache: Tensor, where: DiTPass) -> Tensor:
-        heads = torch.unflatten(self.query_key_value(normed), 2, (3, self.num_heads, -1))
-        queries, keys, values = heads.permute(2, 0, 3, 1, 4)
+    def _attend(self, normed: Tensor, context: Tensor, where: DiTPass) -> Tensor:
+        heads = torch.unflatten(self.query_key_value(normed), 3, (3, self.num_heads, -1))
         # The published code turns the first head alone: it does so before heads are parted.
-        for each in (queries, keys):
-            each[:, 0] = _rotated(each[:, 0], where)
-        cache[0].index_copy_(2, where.places, keys.to(cache.dtype))
-        cache[1].index_copy_(2, where.places, values.to(cache.dtype))
+        for part in range(2):
+            heads[..., part, 0, :] = _rotated(heads[..., part, 0, :], where)
+        kept = heads.to(context.dtype).flatten(0, 2)
+        context.view(-1, *context.shape[3:]).index_copy_(0, where.places, kept[:, 1:])
+        keys, values = where.seen(context).transpose(1, 3).unbind(2)
+        queries = torch.unflatten(kept[:, 0], 0, (len(keys), -1))
         attended = F.scaled_dot_product_attention(
-            queries.to(cache.dtype),
-            cache[0, :, :, : where.num_seen],
-            cache[1, :, :, : where.num_seen],
-            attn_mask=where.mask,
+            queries.transpose(1, 2), keys, values, attn_mask=where.mask
         )
-        return self.output(attended.transpose(1, 2).flatten(2).to(normed.dtype))
+        merged = attended.transpose(1, 2).flatten(2)
+        return self.output(merged.view(*normed.shape[:3], -1).to(normed.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,68 +166,59 @@ class DiT:
             spans=tuple(after - before for before, after in pairwise(instants.tolist())),
         )
 
-    def open_cache(self, num_pinned: int, ring: int, dtype: torch.dtype) -> ContextCache:
-        """Return an empty cache for ``num_pinned`` frames and the ``ring`` latest of the others."""
-        config = self.config
-        shape = (
-            *(NUM_STEPS, config.num_layers, 2, NUM_PASSES, config.num_heads),
-            *(num_pinned + ring, config.head_dim),
-        )
-        device = self.last.weight.device
-        return ContextCache(torch.empty(shape, dtype=dtype, device=device), num_pinned)
-
     def solve(
         self,
         noise: Tensor,
         conditions: Tensor,
-        cache: ContextCache,
-        state: StreamState,
-        mask: Tensor | None = None,
+        context: Tensor,
+        convs: StreamState,
+        where: DiTPass,
     ) -> Tensor:
-        """Return the next mel frames of a stream, ``[num_frames, num_mels]``.
+        """Return the next mel frames of streams, ``[num_rows, num_frames, num_mels]``.
 
         Args:
             noise: where the solver starts, likewise.
-            conditions: prompt frames, token states and speaker, ``[num_frames, 3 * num_mels]``.
-            cache: of the stream; the frames become part of it.
-            state: of the stream.
-            mask: which places of the cache each frame sees; ``None``: all.
+            conditions: prompt frames, token states and speaker, ``[num_rows, num_frames,
+                3 * num_mels]``.
+            context: keys and values, ``[NUM_STEPS, num_layers, num_slots, NUM_PASSES, capacity, 2,
+                num_heads, head_dim]``; the frames become part of it.
+            convs: of the rows, each `NUM_PASSES` times.
+            where: of the pass.
         """
-        num_frames = len(noise)
-        start, head_dim = cache.num_written, self.config.head_dim
-        positions = torch.arange(start, start + num_frames, device=noise.device)
-        halves = torch.arange(0, head_dim, 2, device=noise.device).float()
-        angles = positions[:, None] / _ROPE_BASE ** (halves / head_dim)
-        num_seen = cache.num_seen(num_frames)
-        where = DiTPass(angles.cos(), angles.sin(), cache.places(num_frames), num_seen, mask)
-        both = torch.stack((conditions, torch.zeros_like(conditions)))
+        both = torch.stack((conditions, torch.zeros_like(conditions)), dim=1)
         told = self.of_conditions(both)
         frames = noise
         for step, span in enumerate(self.spans):
-            velocity = self._velocity(step, frames, told, cache, state, where)
+            velocity = self._velocity(step, frames, told, context[step], convs, where)
             frames = frames + span * velocity
-        cache.num_written += num_frames
         return frames
+
+    def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines of positions, ``[num_rows, 1, num_frames, head_dim / 2]``."""
+        head_dim = self.config.head_dim
+        halves = torch.arange(0, head_dim, 2, device=positions.device).float()
+        angles = positions[:, None, :, None] / _ROPE_BASE ** (halves / head_dim)
+        return angles.cos(), angles.sin()
 
     def _velocity(
         self,
         step: int,
         frames: Tensor,
         told: Tensor,
-        cache: ContextCache,
-        state: StreamState,
+        context: Tensor,
+        convs: StreamState,
         where: DiTPass,
     ) -> Tensor:
         """Return the direction of a step, guided away from that without conditions."""
-        states = told + self.of_noise(frames)
-        columns = states.transpose(1, 2)
+        states = told + self.of_noise(frames)[:, None]
+        columns = states.flatten(0, 1).transpose(1, 2)
         for conv in self.position[step]:
-            columns = F.mish(conv(columns, state))
-        states = states + columns.transpose(1, 2)
+            columns = F.mish(conv(columns, convs))
+        states = states + columns.transpose(1, 2).view_as(states)
         for layer, block in enumerate(self.blocks):
-            states = block(states, self.times[step, layer], cache.keys_values[step, layer], where)
+            states = block(states, self.times[step, layer], context[layer], where)
         scale, shift = self.last_times[step].unbind(0)
-        guided, free = self.last(_norm(states) * (1 + scale) + shift).unbind(0)
+        guided, free = self.last(_norm(states) * (1 + scale) + shift).unbind(1)
         guidance = self.config.guidance
         return (1 + guidance) * guided - guidance * free
 
@@ -274,7 +251,7 @@ def _norm(states: Tensor) -> Tensor:
 
 
 def _rotated(states: Tensor, where: DiTPass) -> Tensor:
-    """Turn neighbouring numbers as pairs, ``[2, num_frames, head_dim]``."""
+    """Turn neighbours as pairs, ``[num_rows, NUM_PASSES, num_frames, head_dim]``."""
     even, odd = states[..., ::2], states[..., 1::2]
     turned = (even * where.cos - odd * where.sin, odd * where.cos + even * where.sin)
     return torch.stack(turned, dim=-1).flatten(-2)

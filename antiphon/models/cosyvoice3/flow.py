@@ -1,19 +1,24 @@
 """Speech tokens to mel frames, a chunk at a time: flow matching, conditioned on a recording.
 
-Chunks lie where frame numbers say, however many tokens a call brings. A chunk sees all chunks of
-the recording, and of those made before it what is within `CONTEXT_FRAMES`.
+A stream's first pass is over the recording and its first chunk, those after it over a chunk each.
+Later passes have equal shapes, in any stream and wherever in it they are, so that a CUDA graph can
+hold one. A chunk sees all of the recording, and of the chunks before it `CONTEXT_FRAMES`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
+from antiphon.models.cosyvoice3.bounds import MAX_REFERENCE_TOKENS
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
-from antiphon.models.cosyvoice3.dit import ContextCache, DiT
+from antiphon.models.cosyvoice3.dit import NUM_PASSES, NUM_STEPS, DiT, DiTPass
+from antiphon.nn.host_device import upload
 from antiphon.nn.layers import Linear, Weights
-from antiphon.nn.stream_conv import StreamConv, StreamState
+from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
 
 CONTEXT_FRAMES = 200
 """Mel frames before a chunk, of those that were made, that it sees; the recording it sees whole."""
@@ -21,6 +26,7 @@ CONTEXT_FRAMES = 200
 _NOISE_FRAMES = 15_000  # five minutes; then they come again
 _NOISE_SEED = 0
 _LEAKY_SLOPE = 0.01
+_ALIGNED = 16  # places; masks that are not are copied by attention on a GPU
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,25 +44,56 @@ class Reference:
     speaker: Tensor
 
 
-@dataclass(slots=True, eq=False)
-class MelFlowState:
-    """A stream.
+@dataclass(frozen=True, slots=True)
+class MelFlowRows:
+    """What all streams keep.
 
     Attributes:
-        reference: that it is conditioned on.
-        speaker: as the transformer is told it, ``[num_mels]``.
-        cache: keys and values.
-        convs: what convolutions keep.
-        tokens: that have come and are in no chunk yet; those of the recording come first.
-        num_done: tokens in chunks, with those of the recording.
+        context: keys and values, see `DiT.solve`. A slot's first places hold the recording, those
+            after them a ring of the latest frames; the last place is of nothing.
+        speakers: as the transformer is told them, ``[num_slots + 1, num_mels]``: here and below is
+            a row more, for padding.
+        tokens: of the convolution over tokens.
+        convs: of the transformer's convolutions, `NUM_PASSES` rows a slot.
     """
 
-    reference: Reference
-    speaker: Tensor
-    cache: ContextCache
-    convs: StreamState
-    tokens: Tensor
-    num_done: int = 0
+    context: Tensor
+    speakers: Tensor
+    tokens: StreamRows
+    convs: StreamRows
+
+    @property
+    def num_slots(self) -> int:
+        return self.context.shape[2]
+
+    @property
+    def capacity(self) -> int:
+        """Places of a slot."""
+        return self.context.shape[4]
+
+
+@dataclass(frozen=True, slots=True)
+class LaterPass:
+    """A chunk of a stream after its first one.
+
+    Attributes:
+        slot: of the stream; the number of slots for a row that pads a batch.
+        start: number of its first mel frame, with those of the recording.
+        num_pinned: mel frames of the recording.
+        num_tokens: that are there, look-ahead included.
+    """
+
+    NUM_NUMBERS = 4
+
+    slot: int
+    start: int
+    num_pinned: int
+    num_tokens: int
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What `MelFlow.go_on` is told of it, `NUM_NUMBERS` of them."""
+        return (self.slot, self.start, self.num_pinned, self.num_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +105,7 @@ class MelFlow:
         look_ahead: two convolutions over tokens; the first one sees later tokens.
         noise: where the solver starts, by frame, ``[_NOISE_FRAMES, num_mels]``.
         cache_dtype: of keys and values.
+        context_frames: see `CONTEXT_FRAMES`.
     """
 
     config: MelFlowConfig
@@ -77,6 +115,7 @@ class MelFlow:
     transformer: DiT
     noise: Tensor
     cache_dtype: torch.dtype
+    context_frames: int = CONTEXT_FRAMES
 
     @classmethod
     def of(cls, weights: Weights, config: MelFlowConfig) -> "MelFlow":
@@ -96,87 +135,174 @@ class MelFlow:
             cache_dtype=cache_dtype(table.device),
         )
 
-    def open(self, reference: Reference) -> MelFlowState:
-        """Begin a stream."""
-        ring = CONTEXT_FRAMES + self.config.chunk_frames
-        pinned = len(reference.mel)
-        return MelFlowState(
-            reference=reference,
-            speaker=self.speaker(F.normalize(reference.speaker, dim=0)),
-            cache=self.transformer.open_cache(pinned, ring, self.cache_dtype),
-            convs=StreamState(),
-            tokens=reference.tokens,
+    def open(self, num_slots: int) -> MelFlowRows:
+        """Make room for as many streams with recordings of any length."""
+        config, device = self.config, self.tokens.device
+        shape = (
+            *(NUM_STEPS, config.num_layers, num_slots, NUM_PASSES),
+            *(slot_frames(config, self.context_frames), 2, config.num_heads, config.head_dim),
+        )
+        if device.type == "cpu":  # NumPy's zeros take memory when they are first written
+            context = torch.from_numpy(np.zeros(shape, np.float32))
+        else:
+            context = torch.zeros(shape, dtype=self.cache_dtype, device=device)
+        return MelFlowRows(
+            context=context,
+            speakers=self.tokens.new_zeros(num_slots + 1, config.num_mels),
+            tokens=StreamRows(num_slots + 1),
+            convs=StreamRows(NUM_PASSES * (num_slots + 1)),
         )
 
-    def decode(self, tokens: Tensor, state: MelFlowState, ahead: int, *, is_end: bool) -> Tensor:
-        """Return the mel frames of the chunks that are whole by now, without the recording's.
+    def begin(
+        self,
+        tokens: Tensor,
+        references: Sequence[Reference],
+        slots: Sequence[int],
+        rows: MelFlowRows,
+        *,
+        ahead: int,
+    ) -> Tensor:
+        """Make the mel frames of streams' first passes, without those of their recordings.
 
         Args:
-            tokens: that come next, int64 ``[num_tokens]``.
-            state: of the stream.
-            ahead: new tokens after the recording's in which the first chunk ends.
-            is_end: whether no tokens follow: what is left is a chunk too.
+            tokens: of a recording, then of speech, int64 ``[num_rows, n]``: those of the pass and
+                their look-ahead, of which less is there at the end.
+            references: of the streams, with equally many tokens.
+            slots: that the streams are in, whatever was there before.
+            rows: of all slots.
+            ahead: tokens of speech in the pass, unless the end comes first.
 
         Returns:
-            f32 ``[num_frames, num_mels]``.
+            f32 ``[num_rows, num_frames, num_mels]``.
         """
-        config = self.config
-        state.tokens = torch.cat((state.tokens, tokens))
-        num_reference = len(state.reference.tokens)
-        phase = (num_reference + ahead) % config.chunk_tokens
-        made = []
-        while num_taken := self._next_chunk(state, phase, num_reference + ahead, is_end=is_end):
-            made.append(self._chunk(num_taken, state, phase, is_end=is_end))
-        if not made:
-            return self.noise[:0]
-        frames = torch.cat(made)
-        num_old = max(
-            0, MEL_FRAMES_PER_TOKEN * num_reference - state.cache.num_written + len(frames)
+        config, number = self.config, len(slots)
+        index, passes, convs = upload(slots, tokens.device), StreamState(), StreamState()
+        last = len(references[0].tokens) + ahead
+        num_taken = min(last, tokens.shape[1])
+        missing = num_taken + config.look_ahead_tokens - tokens.shape[1]
+        embedded = F.pad(F.embedding(tokens, self.tokens), (0, 0, 0, missing))
+        told = self._token_states(embedded, passes)
+        rows.tokens.put(index, passes)
+        speakers = self.speaker(
+            F.normalize(torch.stack([each.speaker for each in references]), dim=1)
         )
-        return frames[num_old:]
+        rows.speakers.index_copy_(0, index, speakers)
+        num_frames, num_pinned = told.shape[1], len(references[0].mel)
+        mel = torch.stack([each.mel for each in references])
+        mel = F.pad(mel, (0, 0, 0, num_frames - num_pinned))
+        conditions = torch.cat((mel, told, speakers[:, None].expand_as(told)), dim=2)
+        frames = torch.arange(num_frames, device=tokens.device)
+        phase = MEL_FRAMES_PER_TOKEN * (last % config.chunk_tokens)
+        chunks = ((frames - phase) // config.chunk_frames).clamp(min=0)
+        # A short first chunk is part of the second.
+        seen = (chunks[None, :] <= chunks[:, None])[None]
+        numbers = frames.expand(number, -1)
+        alone = slots[0] if number == 1 else None
+        where, context = self._where(numbers, numbers, seen, (rows, index, alone))
+        noise = self.noise[numbers % len(self.noise)]
+        made = self.transformer.solve(noise, conditions, context, convs, where)
+        rows.convs.put(_doubled(index), convs)
+        return made[:, num_pinned:]
 
-    def _next_chunk(self, state: MelFlowState, phase: int, first: int, *, is_end: bool) -> int:
-        """Return how many tokens the next pass takes, 0 if it has to wait.
+    def go_on(
+        self, tokens: Tensor, numbers: Tensor, rows: MelFlowRows, alone: LaterPass | None = None
+    ) -> Tensor:
+        """Make the mel frames of later passes; a CUDA graph can hold it.
 
-        The first one takes all chunks up to ``first``, the recording's with it.
+        Args:
+            tokens: of the passes and their look-ahead, int64 ``[num_rows, chunk_tokens +
+                look_ahead_tokens]``; any, where less is there.
+            numbers: `LaterPass.numbers` of each, int64 ``[num_rows, 4]``.
+            rows: of all slots.
+            alone: the pass, if it is one that the host knows.
+
+        Returns:
+            f32 ``[num_rows, chunk_frames, num_mels]``; those after a stream's end mean nothing.
         """
-        size, num_there = self.config.chunk_tokens, len(state.tokens)
-        wanted = first if state.num_done == 0 else size - (state.num_done - phase) % size
-        if num_there >= wanted + self.config.look_ahead_tokens:
-            return wanted
-        return min(num_there, wanted) if is_end else 0
+        config, device = self.config, tokens.device
+        index, start, num_pinned, num_tokens = numbers[:, :, None].unbind(1)
+        embedded = F.embedding(tokens, self.tokens)
+        is_there = torch.arange(tokens.shape[1], device=device) < num_tokens
+        passes = rows.tokens.take(index[:, 0])
+        told = self._token_states(torch.where(is_there[..., None], embedded, 0.0), passes)
+        rows.tokens.put(index[:, 0], passes)
+        speakers = rows.speakers.index_select(0, index[:, 0])[:, None].expand_as(told)
+        conditions = torch.cat((torch.zeros_like(told), told, speakers), dim=2)
+        frames = start + torch.arange(config.chunk_frames, device=device)
+        ring = self.context_frames + config.chunk_frames
+        places = num_pinned + (frames - num_pinned) % ring
+        # Rows of padding write where nobody looks.
+        places = torch.where(index < rows.num_slots, places, rows.capacity - 1)
+        num_seen = rows.capacity if alone is None else alone.num_pinned + ring
+        offsets = torch.arange(num_seen, device=device) - num_pinned
+        newest = frames[:, -1:] - num_pinned
+        held = newest - (newest - offsets) % ring
+        num_taken = num_tokens.clamp(max=config.chunk_tokens)
+        is_made = held < start + MEL_FRAMES_PER_TOKEN * num_taken - num_pinned
+        seen = (offsets < 0) | ((offsets < ring) & (held >= 0) & is_made)
+        slot = None if alone is None else alone.slot
+        where, context = self._where(frames, places, seen[:, None], (rows, index[:, 0], slot))
+        convs = rows.convs.take(_doubled(index[:, 0]))
+        noise = self.noise[frames % len(self.noise)]
+        made = self.transformer.solve(noise, conditions, context, convs, where)
+        rows.convs.put(_doubled(index[:, 0]), convs)
+        return made
 
-    def _chunk(self, num_taken: int, state: MelFlowState, phase: int, *, is_end: bool) -> Tensor:
-        """Make the mel frames of the next ``num_taken`` tokens."""
-        told = self._token_states(num_taken, state, is_end=is_end)
-        start, num_frames = state.cache.num_written, len(told)
-        mel = told.new_zeros(num_frames, self.config.num_mels)
-        known = state.reference.mel[start : start + num_frames]
-        mel[: len(known)] = known
-        conditions = torch.cat((mel, told, state.speaker.expand_as(told)), dim=1)
-        places = torch.arange(start, start + num_frames, device=told.device)
-        mask = None
-        if start == 0:
-            chunks = (places - MEL_FRAMES_PER_TOKEN * phase) // self.config.chunk_frames
-            chunks = chunks.clamp(min=0)  # a short first one is part of the second
-            mask = chunks[None, :] <= chunks[:, None]
-        noise = self.noise[places % len(self.noise)]
-        state.num_done += num_taken
-        state.tokens = state.tokens[num_taken:]
-        return self.transformer.solve(noise, conditions, state.cache, state.convs, mask)
+    def _where(
+        self,
+        frames: Tensor,
+        places: Tensor,
+        seen: Tensor,
+        kept: tuple[MelFlowRows, Tensor, int | None],
+    ) -> tuple[DiTPass, Tensor]:
+        """Return what a pass is told of its frames, and the context that it is about.
 
-    def _token_states(self, num_taken: int, state: MelFlowState, *, is_end: bool) -> Tensor:
-        """Return what the transformer is told of tokens, two frames each."""
+        Args:
+            frames: their numbers, int64 ``[num_rows, num_frames]``.
+            places: where keys and values of each are put, likewise.
+            seen: places that each sees, bool ``[num_rows or 1, num_frames or 1, num_places]``.
+            kept: rows, the slots of the pass, and which one it is, if it is one.
+        """
+        rows, index, alone = kept
+        context, slots = rows.context, index.clamp(max=rows.num_slots - 1)
+        if alone is not None:
+            context, slots = context[:, :, alone : alone + 1], torch.zeros_like(index)
+        halves = _doubled(slots).view(-1, NUM_PASSES, 1)
+        cos, sin = self.transformer.rotation(frames)
+        mask = torch.zeros(seen.shape, dtype=self.cache_dtype, device=seen.device)
+        mask = mask.masked_fill(~seen, float("-inf"))[:, None]
+        where = DiTPass(
+            cos=cos,
+            sin=sin,
+            slots=None if alone is not None else slots,
+            places=(halves * rows.capacity + places[:, None]).flatten(),
+            num_seen=seen.shape[2],
+            mask=mask.repeat_interleave(NUM_PASSES, dim=0) if len(mask) > 1 else mask,
+        )
+        return where, context
+
+    def _token_states(self, embedded: Tensor, passes: StreamState) -> Tensor:
+        """Return what the transformer is told of tokens, two frames each, without look-ahead.
+
+        Args:
+            embedded: tokens and their look-ahead, ``[num_rows, n + look_ahead_tokens, num_mels]``.
+            passes: of the convolution over what was made of tokens; updated.
+
+        Returns:
+            ``[num_rows, 2 * n, num_mels]``.
+        """
         first, second = self.look_ahead
-        ahead = num_taken + self.config.look_ahead_tokens
-        is_last = is_end and len(state.tokens) < ahead
-        embedded = F.embedding(state.tokens[:ahead], self.tokens).T[None]
-        missing = ahead - embedded.shape[2]
-        assert is_last or not missing, "a chunk has its look-ahead, or is the last"
-        hidden = F.conv1d(F.pad(embedded, (0, missing)), first.weight, first.bias)
-        hidden = second(F.leaky_relu(hidden, _LEAKY_SLOPE), state.convs)
-        states = hidden + embedded[:, :, :num_taken]
-        return states[0].T.repeat_interleave(MEL_FRAMES_PER_TOKEN, dim=0)
+        columns = embedded.transpose(1, 2)
+        hidden = F.conv1d(columns, first.weight, first.bias)
+        hidden = second(F.leaky_relu(hidden, _LEAKY_SLOPE), passes)
+        states = hidden + columns[:, :, : hidden.shape[2]]
+        return states.transpose(1, 2).repeat_interleave(MEL_FRAMES_PER_TOKEN, dim=1)
+
+
+def slot_frames(config: MelFlowConfig, context_frames: int = CONTEXT_FRAMES) -> int:
+    """Return for how many mel frames a stream has room: its recording's and those of its ring."""
+    frames = MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS + context_frames + config.chunk_frames
+    return -(-(frames + 1) // _ALIGNED) * _ALIGNED  # one is of no frame
 
 
 def cache_dtype(device: torch.device) -> torch.dtype:
@@ -190,3 +316,9 @@ def solver_noise(num_mels: int) -> Tensor:
         (num_mels, _NOISE_FRAMES), generator=torch.Generator().manual_seed(_NOISE_SEED)
     )
     return drawn.T.contiguous()
+
+
+def _doubled(index: Tensor) -> Tensor:
+    """Return the rows of both passes, int64 ``[NUM_PASSES * n]``, of slots' numbers."""
+    passes = torch.arange(NUM_PASSES, device=index.device)
+    return (NUM_PASSES * index[:, None] + passes).flatten()

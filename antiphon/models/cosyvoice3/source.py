@@ -36,35 +36,47 @@ class ToneSource:
         return cls(config, Linear.of(weights, "m_source.l_linear"))
 
     def __call__(self, pitch_hz: Tensor, noise: Tensor, state: StreamState) -> Tensor:
-        """Return the samples of the next mel frames.
+        """Return the samples of the next mel frames of each row.
 
         Args:
-            pitch_hz: f32 ``[num_frames]``.
+            pitch_hz: f32 ``[num_rows, num_frames]``.
             noise: of `source_noise`.
-            state: of the stream.
+            state: of the streams.
 
         Returns:
-            f32 ``[num_frames * samples_per_mel_frame]``.
+            f32 ``[num_rows, num_frames * samples_per_mel_frame]``.
         """
         config = self.config
         num_tones = config.num_overtones + 1
         multiples = torch.arange(1, num_tones + 1, device=pitch_hz.device)
-        turns = (pitch_hz[:, None] * multiples / config.sample_rate_hz) % 1  # a sample
+        turns = (pitch_hz[:, :, None] * multiples / config.sample_rate_hz) % 1  # a sample
         turns = turns.double() * config.samples_per_mel_frame
-        before = state.kept.get(_TURNS, turns.new_zeros(1, num_tones))
-        phases = (before + turns.cumsum(0)) % 1
-        if len(phases):
-            state.kept[_TURNS] = phases[-1:].clone()
-        is_voiced = (pitch_hz > config.min_voiced_hz)[:, None]
+        before = state.kept.get(_TURNS)
+        if before is None:
+            before = turns.new_zeros(len(turns), 1, num_tones)
+        phases = (before + turns.cumsum(1)) % 1
+        state.kept[_TURNS] = phases[:, -1:].clone() if phases.shape[1] else before
+        is_voiced = (pitch_hz > config.min_voiced_hz)[:, :, None]
         tones = torch.sin(phases * (2 * math.pi)).float() * config.sine_level
         level = torch.where(is_voiced, config.voiced_noise, config.sine_level / 3)
-        mixed = torch.where(is_voiced, tones, 0.0)[:, :, None] + level[:, :, None] * noise
-        return torch.tanh(self.mix(mixed.transpose(1, 2))).flatten()
+        mixed = torch.where(is_voiced, tones, 0.0)[..., None] + level[..., None] * noise
+        return torch.tanh(self.mix(mixed.transpose(2, 3))).flatten(1)
 
 
-def source_noise(first_frame: int, num_frames: int, config: VocoderConfig, like: Tensor) -> Tensor:
-    """Return the noise of mel frames, f32 ``[num_frames, num_tones, samples_per_mel_frame]``."""
-    frames = torch.arange(first_frame, first_frame + num_frames, device=like.device)
-    seeds = torch.full((num_frames, 2), _NOISE_SEED, device=like.device)
-    tones = torch.arange(config.num_overtones + 1, device=like.device)
-    return uniform_noise(seeds, frames, tones, config.samples_per_mel_frame)
+def source_noise(first_frames: Tensor, num_frames: int, config: VocoderConfig) -> Tensor:
+    """Return the noise of mel frames, ``num_frames`` from each of ``first_frames`` on.
+
+    Args:
+        first_frames: int64 ``[num_rows]``.
+        num_frames: of each row.
+        config: of the vocoder.
+
+    Returns:
+        f32 ``[num_rows, num_frames, num_tones, samples_per_mel_frame]``.
+    """
+    device = first_frames.device
+    frames = (first_frames[:, None] + torch.arange(num_frames, device=device)).flatten()
+    seeds = torch.full((len(frames), 2), _NOISE_SEED, device=device)
+    tones = torch.arange(config.num_overtones + 1, device=device)
+    noise = uniform_noise(seeds, frames, tones, config.samples_per_mel_frame)
+    return noise.view(len(first_frames), num_frames, *noise.shape[1:])

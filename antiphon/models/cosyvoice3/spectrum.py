@@ -7,7 +7,7 @@ from torch import Tensor
 
 from antiphon.nn.stream_conv import StreamState
 
-_SAMPLES, _SUMS, _SKIPPED = "spectrum.samples", "spectrum.sums", "spectrum.skipped"
+_SAMPLES, _SUMS = "spectrum.samples", "spectrum.sums"
 _MAX_MAGNITUDE = 100.0
 
 
@@ -15,13 +15,34 @@ _MAX_MAGNITUDE = 100.0
 class StreamSpectrum:
     """Spectra whose windows are centered on every ``hop``-th sample; the ends are mirrored.
 
+    They are small enough for a matrix product, which can be in a CUDA graph like all else.
+
     Attributes:
         window: Hann's, ``[4 * hop]``.
         hop: samples.
+        analysis: windowed waves, ``[size, size + 2]``: of real parts, then of imaginary ones.
+        synthesis: the inverse, windowed too, ``[size + 2, size]``.
     """
 
     window: Tensor
     hop: int
+    analysis: Tensor
+    synthesis: Tensor
+
+    @classmethod
+    def of(cls, window: Tensor, hop: int) -> "StreamSpectrum":
+        """Take a window, f32 ``[4 * hop]``."""
+        size = len(window)
+        eye = torch.eye(size, dtype=torch.float64)
+        waves = torch.fft.rfft(eye * window.double().cpu()[:, None])
+        parts = torch.eye(size // 2 + 1, dtype=torch.complex128)
+        inverse = torch.cat((torch.fft.irfft(parts, n=size), torch.fft.irfft(1j * parts, n=size)))
+        return cls(
+            window,
+            hop,
+            torch.cat((waves.real, waves.imag), dim=1).to(window),
+            (inverse * window.double().cpu()).to(window),
+        )
 
     @property
     def size(self) -> int:
@@ -30,52 +51,55 @@ class StreamSpectrum:
     def analyze(
         self, samples: Tensor, num_frames: int | None, state: StreamState, *, is_end: bool
     ) -> Tensor:
-        """Return the next spectra: real parts, then imaginary ones, ``[1, size + 2, frames]``.
+        """Return the next spectra of each row: real parts, then imaginary ones.
 
         Args:
-            samples: that come next, ``[num_samples]``; of the first ones, more than half a window.
+            samples: that come next, ``[num_rows, num_samples]``; of the first ones, more than half
+                a window.
             num_frames: spectra that are wanted now, for which samples are there; ``None``: all.
-            state: of the stream.
+            state: of the streams.
             is_end: whether no samples follow.
+
+        Returns:
+            ``[num_rows, size + 2, frames]``.
         """
         half = self.size // 2
         kept = state.kept.get(_SAMPLES)
         if kept is None:
-            samples = torch.cat((samples[1 : half + 1].flip(0), samples))
-        else:
-            samples = torch.cat((kept, samples))
+            kept = samples[:, 1 : half + 1].flip(1)
+        samples = torch.cat((kept, samples), dim=1)
         if is_end:
-            samples = torch.cat((samples, samples[-half - 1 : -1].flip(0)))
-        windows = samples.unfold(0, self.size, self.hop)[:num_frames]
-        state.kept[_SAMPLES] = samples[len(windows) * self.hop :].clone()
-        spectra = torch.fft.rfft(windows * self.window)
-        return torch.cat((spectra.real, spectra.imag), dim=1).T[None]
+            samples = torch.cat((samples, samples[:, -half - 1 : -1].flip(1)), dim=1)
+        windows = samples.unfold(1, self.size, self.hop)[:, :num_frames]
+        state.kept[_SAMPLES] = samples[:, windows.shape[1] * self.hop :].clone()
+        return (windows @ self.analysis).transpose(1, 2)
 
     def synthesize(
         self, log_magnitudes: Tensor, phases: Tensor, state: StreamState, *, is_end: bool
     ) -> Tensor:
-        """Return the samples that no later spectrum changes, ``[num_samples]``.
+        """Return the samples that no later spectrum changes, ``[num_rows, num_samples]``.
 
         Args:
-            log_magnitudes: of the next spectra, ``[frames, size / 2 + 1]``; first, at least two.
+            log_magnitudes: of the next spectra, ``[num_rows, frames, size / 2 + 1]``; first, at
+                least two.
             phases: likewise.
-            state: of the stream.
+            state: of the streams.
             is_end: whether no spectra follow.
         """
         magnitudes = log_magnitudes.exp().clamp(max=_MAX_MAGNITUDE)
-        waves = torch.fft.irfft(torch.polar(magnitudes, phases), n=self.size) * self.window
+        parts = (magnitudes * phases.cos(), magnitudes * phases.sin())
+        waves = torch.cat(parts, dim=2) @ self.synthesis
         squares = self.window.square().expand_as(waves)
-        parts = torch.unflatten(torch.stack((waves, squares)), 2, (4, self.hop))
-        num_frames = parts.shape[1]
-        sums = parts.new_zeros(2, num_frames + 3, self.hop)
-        if (kept := state.kept.get(_SUMS)) is not None:
-            sums[:, :3] = kept
+        pieces = torch.unflatten(torch.stack((waves, squares), dim=1), 3, (4, self.hop))
+        num_rows, num_frames = waves.shape[:2]
+        sums = waves.new_zeros(num_rows, 2, num_frames + 3, self.hop)
+        kept = state.kept.get(_SUMS)
+        if kept is not None:
+            sums[:, :, :3] = kept
         for part in range(4):
-            sums[:, part : part + num_frames] += parts[:, :, part]
+            sums[:, :, part : part + num_frames] += pieces[:, :, :, part]
         num_done = num_frames + 3 if is_end else num_frames
-        state.kept[_SUMS] = sums[:, num_done:].clone()
-        is_first = _SKIPPED not in state.kept
-        state.kept[_SKIPPED] = sums.new_empty(0)
+        state.kept[_SUMS] = sums[:, :, num_done:].clone()
         # The first and the last two hops are of the mirrored ends.
-        done = sums[:, 2 if is_first else 0 : num_done - (2 if is_end else 0)]
-        return (done[0] / done[1]).flatten()
+        done = sums[:, :, 2 if kept is None else 0 : num_done - (2 if is_end else 0)]
+        return (done[:, 0] / done[:, 1]).flatten(1)

@@ -5,10 +5,9 @@ import os
 
 import torch
 
-from antiphon.models.cosyvoice3.bounds import MAX_REFERENCE_TOKENS
-from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
+from antiphon.models.cosyvoice3.config import MelFlowConfig
 from antiphon.models.cosyvoice3.dit import NUM_PASSES, NUM_STEPS
-from antiphon.models.cosyvoice3.flow import CONTEXT_FRAMES, cache_dtype
+from antiphon.models.cosyvoice3.flow import cache_dtype, slot_frames
 from antiphon.models.spec import LoadContext
 
 _log = logging.getLogger(__name__)
@@ -20,15 +19,15 @@ _NETWORKS = 1.5  # in their files' sizes: the language model's cache beside them
 
 def stream_bytes(config: MelFlowConfig, device: torch.device) -> int:
     """Return what the keys and values of the longest recording and its speech take."""
-    frames = MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS + CONTEXT_FRAMES + config.chunk_frames
     numbers = 2 * NUM_STEPS * NUM_PASSES * config.num_layers * config.num_heads * config.head_dim
-    return frames * numbers * cache_dtype(device).itemsize
+    return slot_frames(config) * numbers * cache_dtype(device).itemsize
 
 
 def slots_that_fit(context: LoadContext, config: MelFlowConfig, device: torch.device) -> int:
     """Return how many streams may run at once: as many as settings say, if they fit.
 
-    Nobody's speech is then lost to a stream for which there is no memory left.
+    Nobody's speech is then lost to a stream for which there is no memory left. Language model and
+    decoder reckon alike, whether they share a device or each has one.
     """
     size = stream_bytes(config, device)
     assert context.path is not None, "the family needs a checkpoint"

@@ -46,11 +46,11 @@ class PitchNetwork:
         return cls((first, *rest), Linear.of(precise, "f0_predictor.classifier"))
 
     def __call__(self, mel: Tensor, state: StreamState, *, is_end: bool) -> Tensor:
-        """Return f32 ``[num_frames]`` for mel frames ``[1, num_mels, num_frames]``."""
+        """Return f32 ``[num_rows, n]`` for mel frames ``[num_rows, num_mels, num_frames]``."""
         hidden = mel.double()
         for conv in self.convs:
             hidden = F.elu(conv(hidden, state, is_end=is_end))
-        return self.last(hidden[0].T).abs().float()[:, 0]
+        return self.last(hidden.transpose(1, 2)).abs().float()[..., 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class VocoderStage:
 
 @dataclass(frozen=True, slots=True)
 class Vocoder:
-    """The network. A stream's state is a `StreamState` and the number of its mel frames so far."""
+    """The network, and what it keeps of streams in a `StreamState`."""
 
     config: VocoderConfig
     pitch: PitchNetwork
@@ -131,32 +131,33 @@ class Vocoder:
             config=config,
             pitch=PitchNetwork.of(weights),
             source=ToneSource.of(weights, config),
-            spectrum=StreamSpectrum(window, config.hop_samples),
+            spectrum=StreamSpectrum.of(window, config.hop_samples),
             first=StreamConv.of(weights, "conv_pre", look_ahead=config.look_ahead_frames),
             stages=_stages(weights, config),
             last=StreamConv.of(weights, "conv_post"),
         )
 
-    def decode(self, mel: Tensor, first_frame: int, state: StreamState, *, is_end: bool) -> Tensor:
-        """Return the samples that can be made by now.
+    def decode(
+        self, mel: Tensor, first_frames: Tensor, state: StreamState, *, is_end: bool
+    ) -> Tensor:
+        """Return the samples of streams that can be made by now.
 
         Args:
-            mel: the next mel frames, f32 ``[1, num_mels, num_frames]``.
-            first_frame: number of the first of them; of a stream's first call, 0, with more frames
-                than `LOOK_AHEAD_MEL_FRAMES`, or all.
-            state: of the stream.
+            mel: the next mel frames, f32 ``[num_rows, num_mels, num_frames]``; in a stream's first
+                call, more than `LOOK_AHEAD_MEL_FRAMES`, or all.
+            first_frames: number of the first of them in each stream, int64 ``[num_rows]``.
+            state: of the streams: of all a fresh one, or of none.
             is_end: whether no frames follow.
 
         Returns:
-            f32 ``[num_samples]``.
+            f32 ``[num_rows, num_samples]``.
         """
-        config = self.config
+        config, is_first = self.config, not state.kept
         pitch_hz = self.pitch(mel, state, is_end=is_end)
-        first_pitch = max(0, first_frame - PITCH_LOOK_AHEAD)
-        noise = source_noise(first_pitch, len(pitch_hz), config, mel)
+        first_pitches = (first_frames - PITCH_LOOK_AHEAD).clamp(min=0)
+        noise = source_noise(first_pitches, pitch_hz.shape[1], config)
         source = self.source(pitch_hz, noise, state)
         columns = self.first(mel, state, is_end=is_end)
-        is_first = first_frame == 0
         num_spectra = columns.shape[2] * (config.samples_per_mel_frame // config.hop_samples)
         spectra = self.spectrum.analyze(source, num_spectra + is_first, state, is_end=is_end)
         for index, stage in enumerate(self.stages):
@@ -164,8 +165,8 @@ class Vocoder:
             columns = F.leaky_relu(columns, config.slope)
             columns = stage(columns, spectra, state, is_mirrored=is_mirrored)
         columns = self.last(F.leaky_relu(columns, _LAST_SLOPE), state)
-        magnitudes, phases = columns[0].T.tensor_split((config.fft_size // 2 + 1,), dim=1)
-        samples = self.spectrum.synthesize(magnitudes, torch.sin(phases), state, is_end=is_end)
+        parts = columns.transpose(1, 2).tensor_split((config.fft_size // 2 + 1,), dim=2)
+        samples = self.spectrum.synthesize(parts[0], torch.sin(parts[1]), state, is_end=is_end)
         return samples.clamp(-config.max_level, config.max_level)
 
 

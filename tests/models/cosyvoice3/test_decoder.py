@@ -1,65 +1,43 @@
 """Tokens to samples: each once, the same in any company, and the same wherever the end is known."""
 
-from collections.abc import Callable, Sequence
+import operator
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
-from antiphon.models.cosyvoice3.conditioning import reference_arrays
-from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder, SpeechRows
+from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.models.cosyvoice3.decoder_stage import load_decoder
+from antiphon.models.cosyvoice3.speech_rows import SpeechRows
 from antiphon.models.spec import LoadContext
 from antiphon.types import Samples
+from tests.models.cosyvoice3.speech import (
+    AHEAD,
+    GROUP,
+    TOKENS,
+    audio_of,
+    chunks_of,
+    store_of,
+    voice,
+)
 
-GROUP, AHEAD, RATIO = 25, 6, 960
-TOKENS = np.random.default_rng(0).integers(0, 6561, 400)
+RATIO = 960
 
 
 @pytest.fixture(scope="module")
 def decoder(base: Path) -> CosyVoice3Decoder:
-    made = load_decoder(LoadContext(base, device="cpu"))
-    assert isinstance(made, CosyVoice3Decoder)
-    return made
+    return load_decoder(LoadContext(base, device="cpu"))
 
 
-def voice(num_tokens: int, seed: int = 0) -> dict[str, NDArray[Any]]:
-    random = np.random.default_rng(seed)
-    return reference_arrays(
-        random.integers(0, 6561, num_tokens),
-        random.standard_normal((2 * num_tokens, 80), np.float32),
-        random.standard_normal(192, np.float32),
-    )
-
-
-def store_of(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a store in which all tokens have a place of their own."""
-    return np.resize(tokens, (1, 1000))[:, :, None].repeat(2, axis=0)
-
-
-def chunks_of(num_tokens: int, knows: Callable[[int], bool], slot: int = 0) -> list[CodecChunk]:
-    """Plan chunks; ``knows`` tells whether the end is known when one begins."""
-    starts = range(0, num_tokens, GROUP)
-    return [
-        CodecChunk(slot, start, GROUP, num_tokens if knows(start) else None) for start in starts
-    ]
-
-
-def said(
-    decoder: CosyVoice3Decoder,
-    num_tokens: int,
-    reference: dict[str, Any],
-    *,
-    is_early: bool = False,
-) -> Samples:
-    rows, store = decoder.open(1), store_of(TOKENS)
-    decoder.reset(rows, 0, reference)
-    chunks = chunks_of(num_tokens, lambda start: is_early or start + GROUP + AHEAD > num_tokens)
-    return np.concatenate([decoder.launch([each], store, rows).result()[0] for each in chunks])
+@pytest.fixture(scope="module")
+def batched(base: Path) -> CosyVoice3Decoder:
+    """A decoder that takes several streams at once, as on a GPU."""
+    return load_decoder(LoadContext(base, device="cpu"), is_batched=True)
 
 
 def test_shape(decoder: CosyVoice3Decoder) -> None:
@@ -76,22 +54,22 @@ def test_the_end_may_be_known_early_or_late(
     decoder: CosyVoice3Decoder, num_tokens: int, num_reference: int
 ) -> None:
     reference = voice(num_reference)
-    late = said(decoder, num_tokens, reference)
+    late = audio_of(decoder, num_tokens, reference)
     assert len(late) == num_tokens * RATIO
     assert np.isfinite(late).all()
     assert late.std() > 1e-4
-    np.testing.assert_array_equal(said(decoder, num_tokens, reference, is_early=True), late)
+    np.testing.assert_array_equal(audio_of(decoder, num_tokens, reference, is_early=True), late)
 
 
 def test_later_tokens_change_nothing_before_them(decoder: CosyVoice3Decoder) -> None:
-    short, long = (said(decoder, number, voice(10)) for number in (81, 110))
+    short, long = (audio_of(decoder, number, voice(10)) for number in (81, 110))
     np.testing.assert_array_equal(short[: 50 * RATIO], long[: 50 * RATIO])
     assert not np.array_equal(short[75 * RATIO :], long[75 * RATIO : 81 * RATIO])
 
 
 def test_rows_are_independent_and_reset(decoder: CosyVoice3Decoder) -> None:
     voices = [voice(12, seed=1), voice(40, seed=2)]
-    alone = [said(decoder, 60, each) for each in voices]
+    alone = [audio_of(decoder, 60, each) for each in voices]
     assert not np.array_equal(alone[0], alone[1])
     rows, store = decoder.open(2), store_of(TOKENS)
     decoder.reset(rows, 1, voice(3))
@@ -105,8 +83,39 @@ def test_rows_are_independent_and_reset(decoder: CosyVoice3Decoder) -> None:
         np.testing.assert_array_equal(together, alone[slot])
 
 
+@torch.inference_mode()
+def test_streams_in_one_batch_are_each_alone(
+    decoder: CosyVoice3Decoder, batched: CosyVoice3Decoder
+) -> None:
+    """Of many lengths, two with recordings of one length; others' slots are not touched."""
+    lengths, voices = (
+        (60, 110, 56, 110, 81),
+        [voice(each, seed=each) for each in (12, 0, 30, 12, 3)],
+    )
+    alone = [audio_of(decoder, *each) for each in zip(lengths, voices, strict=True)]
+    rows, store = batched.open(8), np.resize(TOKENS, (1, 1000))[:, :, None].repeat(8, axis=0)
+    slots = (5, 0, 7, 2, 3)
+    for slot, each in zip(slots, voices, strict=True):
+        batched.reset(rows, slot, each)
+    for slot in (1, 4, 6):  # what is in them is not touched
+        rows.flow.context[:, :, slot] = torch.nan
+    parts: list[list[Samples]] = [[] for _ in slots]
+    plans = [
+        chunks_of(length, partial(operator.lt, length - GROUP - AHEAD), slot)
+        for length, slot in zip(lengths, slots, strict=True)
+    ]
+    for chunks in zip_longest(*plans):
+        made = batched.launch([each for each in chunks if each], store, rows).result()
+        for part, slot in zip(parts, slots, strict=True):
+            part += [made[slot]] if slot in made else []
+    assert rows.flow.context[:, :, [1, 4, 6]].isnan().all()
+    for part, wanted in zip(parts, alone, strict=True):
+        found = np.concatenate(part)
+        np.testing.assert_allclose(found, wanted, atol=1e-3 * wanted.std())
+
+
 def test_a_replayed_row_goes_on_as_the_one_that_was_given_up(decoder: CosyVoice3Decoder) -> None:
-    whole, store = said(decoder, 90, voice(8)), store_of(TOKENS)
+    whole, store = audio_of(decoder, 90, voice(8)), store_of(TOKENS)
     rows = decoder.open(1)
     decoder.reset(rows, 0, voice(8))
     decoder.replay(rows, 0, TOKENS[: 25 + AHEAD, None], AHEAD)
@@ -116,39 +125,32 @@ def test_a_replayed_row_goes_on_as_the_one_that_was_given_up(decoder: CosyVoice3
 
 
 def test_a_chunk_costs_the_same_anywhere(decoder: CosyVoice3Decoder) -> None:
-    rows, store = decoder.open(1), store_of(TOKENS)
+    rows, store, shapes = decoder.open(1), store_of(TOKENS), []
     decoder.reset(rows, 0, voice(20))
-    taken: list[int] = []
     for chunk in chunks_of(400, lambda start: start + GROUP + AHEAD > 400)[:-1]:
         decoder.launch([chunk], store, rows).result()
-        taken.append(num_bytes(rows))
-    assert len(set(taken)) == 1
+        shapes.append(shapes_of(rows))
+    assert all(each == shapes[0] for each in shapes)
     decoder.launch([CodecChunk(0, 375, GROUP, 400)], store, rows).result()
-    assert num_bytes(rows) < taken[0] / 100  # nothing is kept for a stream that has ended
+    assert shapes_of(rows) == shapes[0]
 
 
-def num_bytes(rows: SpeechRows) -> int:
-    """Add up what a row keeps, of which it attends to a part that has an end too."""
-    (stream,) = rows.streams
-    assert stream is not None
-    kept: Sequence[torch.Tensor] = (stream.samples, *stream.vocoder.kept.values())
-    if stream.flow is not None:
-        cache = stream.flow.cache
-        assert cache.num_seen(50) <= cache.keys_values.shape[5]
-        kept = (*kept, cache.keys_values, stream.flow.tokens, *stream.flow.convs.kept.values())
-    return sum(each.nbytes for each in kept)
+def shapes_of(rows: SpeechRows) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """Return where what all rows keep is, and how large."""
+    flow = rows.flow
+    kept = {**flow.tokens.kept, **flow.convs.kept, **rows.vocoder.kept, "context": flow.context}
+    return {name: (each.data_ptr(), tuple(each.shape)) for name, each in kept.items()}
 
 
 def test_float32_is_not_rounded_to_tf32(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoder, seen = load_decoder(LoadContext(base, device="cpu")), []
-    assert isinstance(decoder, CosyVoice3Decoder)
-    decode = CosyVoice3Decoder._decode_group
+    decode = CosyVoice3Decoder._voice
 
     def watched(*arguments: Any) -> Any:
         seen.append(torch.backends.cudnn.allow_tf32)
         return decode(*arguments)
 
-    monkeypatch.setattr(CosyVoice3Decoder, "_decode_group", watched)
+    monkeypatch.setattr(CosyVoice3Decoder, "_voice", watched)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     state = decoder.open(1)
     decoder.reset(state, 0, voice(3))

@@ -1,7 +1,9 @@
 """On a GPU: kernels make the tokens that PyTorch lines make, and audio is that of the CPU."""
 
+import operator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,16 @@ from antiphon.nn import kernels
 from antiphon.types import Samples
 from tests.kernels import why_not_here
 from tests.models.cosyvoice3.oracle.cases import reference, speech_tokens
-from tests.models.cosyvoice3.speech import GREEDY, prompt_of, tokens_of
+from tests.models.cosyvoice3.speech import (
+    AHEAD,
+    GREEDY,
+    GROUP,
+    TOKENS,
+    chunks_of,
+    prompt_of,
+    tokens_of,
+    voice,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -55,3 +66,35 @@ def test_audio_is_that_of_the_cpu_and_repeats(base: Path) -> None:
     # Phases of the source move with rounding; how loud it is does not.
     assert len(found) == len(wanted)
     np.testing.assert_allclose(found.std(), wanted.std(), rtol=0.05)
+
+
+@pytest.mark.parametrize("uses_graphs", [True, False], ids=["graphs", "eager"])
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_audio_in_company_is_that_alone(base: Path, uses_graphs: bool) -> None:
+    decoder = load_decoder(LoadContext(base, device="cuda"), uses_graphs=uses_graphs)
+    lengths, voices = (81, 110, 60), [voice(number, seed=number) for number in (12, 0, 30)]
+    store = torch.from_numpy(np.resize(TOKENS, 128))[None, :, None].repeat(4, 1, 1).cuda()
+    alone = []
+    for length, each in zip(lengths, voices, strict=True):
+        rows = decoder.open(1)
+        decoder.reset(rows, 0, each)
+        chunks = chunks_of(length, partial(operator.lt, length - GROUP - AHEAD))
+        parts = [decoder.launch([chunk], store, rows).result()[0] for chunk in chunks]
+        alone.append(np.concatenate(parts))
+    rows = decoder.open(4)
+    for slot, each in enumerate(voices, start=1):
+        decoder.reset(rows, slot, each)
+    together: dict[int, list[Samples]] = {1: [], 2: [], 3: []}
+    for start in range(0, max(lengths), GROUP):
+        chunks = [
+            CodecChunk(slot, start, GROUP, length if start + GROUP + AHEAD > length else None)
+            for slot, length in enumerate(lengths, start=1)
+            if start < length
+        ]
+        for slot, samples in decoder.launch(chunks, store, rows).result().items():
+            together[slot].append(samples)
+    for slot, wanted in enumerate(alone, start=1):
+        found = np.concatenate(together[slot])
+        assert found.shape == wanted.shape
+        # Keys and values have 16 bits, and phases of the source move with rounding.
+        assert np.corrcoef(found, wanted)[0, 1] > 0.98

@@ -17,6 +17,7 @@ from antiphon.models.cosyvoice3.vocoder import PitchNetwork, Vocoder
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.nn.stream_conv import StreamState
 from tests.models.cosyvoice3.oracle import cases
+from tests.models.cosyvoice3.speech import mel_of
 
 LIKE = torch.empty(0)
 
@@ -40,9 +41,9 @@ def test_mel_frames(base: Path, recorded: Mapping[str, Any]) -> None:
     flow = MelFlow.of(weights, config)
     np.testing.assert_array_equal(flow.noise[[0, 1, 777, 14_999]], recorded["solver_noise"])
     tokens, mel, speaker = map(torch.from_numpy, cases.reference())
-    state = flow.open(Reference(tokens, mel, speaker))
     # Chunks end where those of the published code do: after every 25 tokens, with the recording's.
-    made = flow.decode(torch.from_numpy(cases.speech_tokens()), state, 28, is_end=True)
+    speech = torch.from_numpy(cases.speech_tokens())
+    made = mel_of(flow, speech, Reference(tokens, mel, speaker), 28)
     assert recorded["mel"].std() > 0.5
     np.testing.assert_allclose(made, recorded["mel"], atol=2e-5)
 
@@ -52,8 +53,9 @@ def test_samples_and_pitch(base: Path, recorded: Mapping[str, Any]) -> None:
     vocoder, weights = vocoder_of(base)
     mel = torch.from_numpy(cases.vocoder_mel()).T[None]
     pitch = PitchNetwork.of(weights)(mel, StreamState(), is_end=True)
-    np.testing.assert_allclose(pitch, recorded["pitch"], rtol=1e-6)
-    samples = vocoder.decode(mel, 0, StreamState(), is_end=True)
+    np.testing.assert_allclose(pitch[0], recorded["pitch"], rtol=1e-6)
+    first = torch.zeros(1, dtype=torch.int64)
+    samples = vocoder.decode(mel, first, StreamState(), is_end=True)[0]
     level = recorded["samples"].std()
     assert level > 1e-3
     # The published code adds phases up in float32.

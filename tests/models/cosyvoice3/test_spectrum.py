@@ -13,8 +13,8 @@ SAMPLES = torch.randn(480, generator=torch.Generator().manual_seed(0))
 
 @pytest.mark.parametrize("sizes", [[480], [100, 380], [40, 40, 400]])
 def test_analysis(sizes: list[int]) -> None:
-    spectrum, state = StreamSpectrum(WINDOW, HOP), StreamState()
-    *pieces, last = torch.split(SAMPLES, sizes)
+    spectrum, state = StreamSpectrum.of(WINDOW, HOP), StreamState()
+    *pieces, last = torch.split(SAMPLES[None], sizes, dim=1)
     made = [spectrum.analyze(each, None, state, is_end=False) for each in pieces]
     found = torch.cat([*made, spectrum.analyze(last, None, state, is_end=True)], dim=2)
     wanted = torch.stft(SAMPLES, 4 * HOP, HOP, window=WINDOW, return_complex=True)
@@ -23,12 +23,12 @@ def test_analysis(sizes: list[int]) -> None:
 
 @pytest.mark.parametrize("sizes", [[121], [2, 119], [40, 41, 40]])
 def test_synthesis(sizes: list[int]) -> None:
-    spectrum, state = StreamSpectrum(WINDOW, HOP), StreamState()
+    spectrum, state = StreamSpectrum.of(WINDOW, HOP), StreamState()
     generator = torch.Generator().manual_seed(1)
-    logs, phases = (torch.randn(121, 2 * HOP + 1, generator=generator) for _ in range(2))
-    *pieces, last = zip(torch.split(logs, sizes), torch.split(phases, sizes), strict=True)
-    made = [spectrum.synthesize(*each, state, is_end=False) for each in pieces]
-    found = torch.cat([*made, spectrum.synthesize(*last, state, is_end=True)])
-    complete = torch.polar(logs.exp(), phases).T
+    given = torch.randn(2, 1, 121, 2 * HOP + 1, generator=generator)  # magnitudes' logs, phases
+    *pieces, last = torch.split(given, sizes, dim=2)
+    made = [spectrum.synthesize(each[0], each[1], state, is_end=False) for each in pieces]
+    made.append(spectrum.synthesize(last[0], last[1], state, is_end=True))
+    complete = torch.polar(given[0, 0].exp(), given[1, 0]).T
     wanted = torch.istft(complete, 4 * HOP, HOP, window=WINDOW)
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(torch.cat(made, dim=1)[0], wanted, atol=1e-5, rtol=1e-4)

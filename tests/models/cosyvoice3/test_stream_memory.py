@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 def test_a_stream_takes_what_its_cache_does(base: Path) -> None:
     config = load_config(base).flow
-    assert stream_bytes(config, CPU) == 750 * 2 * 2 * 10 * 2 * 32 * 4
+    assert stream_bytes(config, CPU) == 752 * 2 * 2 * 10 * 2 * 32 * 4
     sizes = SIZES["0.5b"]
     full = replace(
         config,

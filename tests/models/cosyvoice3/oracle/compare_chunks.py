@@ -7,6 +7,7 @@ each with all tokens before it, and a last one that sees everything.
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,13 +17,13 @@ import torch
 from torch import Tensor
 
 from antiphon.models.cosyvoice3 import checkpoint_schema as schema
-from antiphon.models.cosyvoice3 import flow as flow_module
 from antiphon.models.cosyvoice3.config import load_config
 from antiphon.models.cosyvoice3.flow import MelFlow, Reference
 from antiphon.models.cosyvoice3.random_checkpoint import make_checkpoint
 from antiphon.models.cosyvoice3.weights import read_tensors
 from tests.models.cosyvoice3.oracle import cases
 from tests.models.cosyvoice3.oracle.record import published_flow, replace_modules
+from tests.models.cosyvoice3.speech import mel_of
 
 NUM_TOKENS = 400
 HOP, MAX_HOP, AHEAD = 25, 100, 3
@@ -57,9 +58,9 @@ def published_stream(flow: Any, tokens: Tensor, given: Reference) -> Tensor:
 def own_mel(path: Path, tokens: Tensor, given: Reference, context_frames: int) -> Tensor:
     config = load_config(path).flow
     layout = schema.flow_layout(config)
-    flow_module.CONTEXT_FRAMES = context_frames
     flow = MelFlow.of(read_tensors(path / schema.FLOW_FILE, layout, like=torch.empty(0)), config)
-    return flow.decode(tokens, flow.open(given), HOP + AHEAD, is_end=True)
+    flow = replace(flow, context_frames=context_frames)
+    return mel_of(flow, tokens, given, HOP + AHEAD)
 
 
 def decibels(one: Tensor, other: Tensor) -> float:

@@ -143,7 +143,7 @@ def published_vocoder(path: Path, num_frames: int) -> Any:
     )
     vocoder.load_state_dict(torch.load(path / "hift.pt", weights_only=True))
     vocoder.eval()
-    noise = source_noise(0, num_frames, config, torch.empty(0))
+    noise = source_noise(torch.zeros(1, dtype=torch.int64), num_frames, config)[0]
     vocoder.m_source.l_sin_gen.sine_waves = noise.transpose(1, 2).flatten(0, 1)[None]
     return vocoder
 

@@ -1,0 +1,145 @@
+"""What the decoder keeps of its streams: numbers on the host, and tensors of all slots."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.models.cosyvoice3.flow import LaterPass, MelFlowRows, Reference
+from antiphon.nn.graphs import Graphs
+from antiphon.nn.host_device import Download
+from antiphon.nn.stream_conv import StreamRows
+from antiphon.types import Samples
+
+
+@dataclass(slots=True, eq=False)
+class SpeechStream:
+    """How far a stream has come.
+
+    Attributes:
+        slot: that it is in.
+        reference: what it is conditioned on.
+        num_tokens: that have been taken in, of which the last few may be look-ahead.
+        num_in_chunks: tokens that the flow has made mel frames of.
+        num_decoded: tokens whose audio was returned.
+        num_mel_frames: that the vocoder was given.
+        rest: of a stream all of which has been made, samples that were not returned; ``None``: it
+            goes on.
+    """
+
+    slot: int
+    reference: Reference
+    num_tokens: int = 0
+    num_in_chunks: int = 0
+    num_decoded: int = 0
+    num_mel_frames: int = 0
+    rest: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechRows:
+    """The streams of all slots, and the buffers that graphs read.
+
+    Attributes:
+        streams: of each slot; ``None`` where none has begun.
+        flow: what the flow keeps of them.
+        vocoder: likewise, and samples that were not returned; with a row for padding.
+        graphs: of later passes of the flow and of the vocoder, by numbers of rows.
+        sizes: these numbers, ascending.
+        tokens: of a pass of the flow, int64 ``[n, chunk_tokens + look_ahead_tokens]``, as many as
+            the largest has.
+        passes: `LaterPass.numbers` of each, int64 ``[n, 4]``.
+        mel: of a pass of the vocoder, f32 ``[n, chunk_frames, num_mels]``.
+        voiced: its slots, and the numbers of their first mel frames, int64 ``[n, 2]``.
+    """
+
+    streams: list[SpeechStream | None]
+    flow: MelFlowRows
+    vocoder: StreamRows
+    graphs: Graphs
+    sizes: tuple[int, ...]
+    tokens: Tensor
+    passes: Tensor
+    mel: Tensor
+    voiced: Tensor
+
+    @classmethod
+    def fresh(
+        cls,
+        flow: MelFlowRows,
+        graphs: Graphs,
+        sizes: tuple[int, ...],
+        shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    ) -> "SpeechRows":
+        """Return rows without streams; ``shapes``: of a pass' tokens and mel frames of one row."""
+        device, most, num_slots = flow.speakers.device, sizes[-1], flow.num_slots
+        return cls(
+            streams=[None] * num_slots,
+            flow=flow,
+            vocoder=StreamRows(num_slots + 1),
+            graphs=graphs,
+            sizes=sizes,
+            tokens=torch.zeros(most, *shapes[0], dtype=torch.int64, device=device),
+            passes=torch.zeros(most, LaterPass.NUM_NUMBERS, dtype=torch.int64, device=device),
+            mel=torch.zeros(most, *shapes[1], device=device),
+            voiced=torch.zeros(most, 2, dtype=torch.int64, device=device),
+        )
+
+    def stream(self, slot: int) -> SpeechStream:
+        """Return the stream of a slot that has been reset."""
+        stream = self.streams[slot]
+        assert stream is not None, "a row is reset before it is decoded"
+        return stream
+
+
+@dataclass(slots=True, eq=False)
+class Due:
+    """A group of tokens that becomes audio now.
+
+    Attributes:
+        stream: of the row.
+        tokens: of the group and its look-ahead, int64 ``[n]``.
+        first: number of the first of them.
+        num_frames: tokens without the look-ahead.
+        is_end: whether no tokens follow.
+        mel: made of it so far, ``[num_frames, num_mels]`` each.
+    """
+
+    stream: SpeechStream
+    tokens: Tensor
+    first: int
+    num_frames: int
+    is_end: bool
+    mel: list[Tensor]
+
+    @property
+    def num_mel_frames(self) -> int:
+        return sum(map(len, self.mel))
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSpeech:
+    """An `antiphon.codec.protocol.PendingAudio`: copies to the host under way.
+
+    Attributes:
+        downloads: slots, and the samples of each, ``[len(slots), num_samples]``.
+    """
+
+    downloads: list[tuple[list[int], Download]]
+
+    @property
+    def is_done(self) -> bool:
+        return all(each.is_done for _, each in self.downloads)
+
+    def wait(self) -> None:
+        for _, each in self.downloads:
+            each.wait()
+
+    def result(self) -> dict[int, Samples]:
+        chunks: dict[int, Samples] = {}
+        for slots, download in self.downloads:
+            samples = download.wait().numpy()
+            # A view would keep the pinned memory of all of them as long.
+            chunks.update((slot, np.copy(samples[row])) for row, slot in enumerate(slots))
+        return chunks
