@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
-from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._config import DEFAULT_TIMEOUT_CONFIG, create_ssl_context
 
 from antiphon.config import ModelSettings, Settings
 from tests import faulty
@@ -23,6 +24,10 @@ hypothesis.settings.load_profile("untimed")
 # httpx waits for five seconds unless a call says otherwise: less than a busy machine may need.
 DEFAULT_TIMEOUT_CONFIG.connect = DEFAULT_TIMEOUT_CONFIG.pool = DEADLINE_S
 DEFAULT_TIMEOUT_CONFIG.read = DEFAULT_TIMEOUT_CONFIG.write = DEADLINE_S
+
+# Each client reads all certificates anew, and each of httpx's functions makes one: 20 ms, more than
+# most requests to a server of the tests take, which has no TLS. All clients share one context.
+vars(httpx_transports)["create_ssl_context"] = cache(create_ssl_context)
 
 
 LONGEST_FIRST = (
