@@ -108,8 +108,13 @@ class Prefiller(Generic[RequestT]):
             by_block: block by block, so that a position's values do not depend by rounding on how
                 its prompt is split, as long as spans begin and end where blocks do.
         """
+        if by_block:
+            for each in _blocks(spans):
+                piece = (each.slot, each.start, each.end - each.start)
+                self._run(self._model.embed_prompts([each]), [piece])
+            return
         states = self._model.embed_prompts(spans)
-        for first, pieces in _blocks(spans) if by_block else _passes(spans, self._sizes[-1]):
+        for first, pieces in _passes(spans, self._sizes[-1]):
             self._run(states[first : first + _num_tokens(pieces)], pieces)
             self._keep(spans, pieces, 0)
 
@@ -259,18 +264,18 @@ def _passes(spans: Sequence[PromptSpan[Any]], most: int) -> Iterator[tuple[int, 
         yield first, pieces
 
 
-def _blocks(spans: Sequence[PromptSpan[Any]]) -> Iterator[tuple[int, list[_Piece]]]:
-    """Yield the same of passes over a block of one slot each.
+def _blocks(spans: Sequence[PromptSpan[RequestT]]) -> Iterator[PromptSpan[RequestT]]:
+    """Yield spans within a block, of one slot each.
 
-    Matrix products add in an order that depends on their shape: so all passes have the same.
+    Matrix products add in an order that depends on their shape: so a block is embedded and computed
+    in the same shape whatever is computed before and after it.
     """
-    first = 0
     for each in spans:
-        start, end = each.start, each.end
-        while start < end:
-            count = min(BLOCK_POSITIONS - start % BLOCK_POSITIONS, end - start)
-            yield first, [(each.slot, start, count)]
-            first, start = first + count, start + count
+        start = each.start
+        while start < each.end:
+            end = min(start + BLOCK_POSITIONS - start % BLOCK_POSITIONS, each.end)
+            yield replace(each, start=start, end=end)
+            start = end
 
 
 def _places(pieces: Sequence[_Piece]) -> NDArray[np.int64]:

@@ -1,15 +1,17 @@
 """Prompts and rows of a step go through the layers in one pass, and make the same frames so."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from antiphon.engine.model_runner import prefill
+from antiphon.engine.model_runner.ar_model import PromptSpan
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.engine.plan import Start
+from antiphon.engine.plan import Prefill, Start, StepPlan
 from antiphon.engine.runner import TOKEN_BUCKETS, token_buckets
 from antiphon.nn.attention import Attend
 from tests.engine.drive import Drive
@@ -23,11 +25,16 @@ from tests.engine.model_runner.test_model_runner import (
 
 
 class CountingModel(TwoStackModel):
-    """Notes how many tokens each pass over the layers has."""
+    """Notes how many tokens each pass over the layers has, and which positions are embedded."""
 
     def __init__(self) -> None:
         super().__init__()
         self.passes: list[int] = []
+        self.embedded: list[list[tuple[int, int]]] = []
+
+    def embed_prompts(self, spans: Sequence[PromptSpan[OneCodeRequest]]) -> Tensor:
+        self.embedded.append([(each.start, each.end) for each in spans])
+        return super().embed_prompts(spans)
 
     def forward(
         self, states: Tensor, slots: Tensor, positions: Tensor, attends: Sequence[Attend]
@@ -85,6 +92,21 @@ def test_rows_and_prompts_of_frames_made_before_share_a_pass() -> None:
     output = drive.step((2, 1), starts=[Start(1, PROMPTS[2], (made, second))])
     assert passes == [PROMPTS[2].num_positions + 2 + 2]
     assert torch.equal(*(torch.as_tensor(output.frames[slot]) for slot in (1, 2)))
+
+
+def test_one_by_one_a_prompt_is_parted_where_its_blocks_and_what_is_common_end() -> None:
+    model = CountingModel()
+    runner = ModelRunner(model, KVBudget(NUM_SLOTS, MAX_POSITIONS), is_batched=False)
+    prompt = replace(PROMPTS[1], num_common_positions=21)
+    assert prompt.num_positions == 32
+    Drive(runner).step((2,), starts=[Start(2, prompt)])
+    expected = [[(0, 16)], [(16, 21)], [(21, 32)]]
+    assert model.embedded == expected
+    model.embedded.clear()
+    blocks = tuple(range(4))
+    prefills = (Prefill(1, 21, 32),)
+    runner.launch(StepPlan(starts=(Start(1, prompt),), blocks={1: blocks}, prefills=prefills))
+    assert model.embedded == expected[2:]
 
 
 @pytest.mark.parametrize("num_slots", [1, 8, 256, 1600])
