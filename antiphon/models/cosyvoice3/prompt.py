@@ -126,6 +126,7 @@ class CosyVoice3Prompter:
             ),
             num_positions=len(ids) - 1,
             position_keys=ids[:-1],
+            num_common_positions=1 + len(lead),
         )
 
     def prepare_voice(

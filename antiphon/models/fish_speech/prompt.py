@@ -112,7 +112,7 @@ class FishSpeechPrompter:
         self.check(request)
         imitated = self._imitated(read_options(FishSpeechOptions, request.options))
         text = request.input.strip()
-        ids = self._layout.lay_out(text, imitated)
+        ids, num_common = self._layout.lay_out(text, imitated)
         budget = _MIN_BUDGET_FRAMES + _FRAMES_A_BYTE * len(text.encode("utf-8", "replace"))
         nothing = np.empty((0, self._config.num_codebooks), np.int64)
         codes = nothing if imitated is None else imitated.codes
@@ -125,6 +125,7 @@ class FishSpeechPrompter:
             sampling=request.sampling.with_defaults(_SAMPLING[self._config.layout]),
             num_positions=len(ids) - 1,
             position_keys=data.position_keys,
+            num_common_positions=num_common,
         )
 
     def prepare_voice(

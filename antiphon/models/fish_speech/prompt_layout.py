@@ -62,12 +62,20 @@ class PromptLayout:
         self._encode = encode
         self._ids = tokens.ids
 
-    def lay_out(self, text: str, voice: Imitated | None) -> Codes:
-        """Return the ids of a prompt, `FRAME` for each frame of the voice; the last is no frame."""
-        lay_out = self._conversation if self._layout is Layout.S2 else self._interleaved
-        return np.array(lay_out(text, voice), np.int64)
+    def lay_out(self, text: str, voice: Imitated | None) -> tuple[Codes, int]:
+        """Lay a prompt out.
 
-    def _conversation(self, text: str, voice: Imitated | None) -> list[int]:
+        Returns:
+            Its ids, `FRAME` for each frame of the voice; the last is no frame. And how many of the
+            first ones do not depend on the text.
+        """
+        if self._layout is Layout.S2:
+            before, after = self._conversation(voice), self._end_of_turn
+        else:
+            before, after = self._interleaved(voice), []
+        return np.array([*before, *self._encode(text), *after], np.int64), len(before)
+
+    def _conversation(self, voice: Imitated | None) -> list[int]:
         if voice is None:
             system = self._encode(_ASKED)
         else:
@@ -79,22 +87,21 @@ class PromptLayout:
                 *self._encode("\n\nSpeech:\n"),
                 *[FRAME] * len(voice.codes),
             ]
-        return [
-            *self._turn("system", system),
-            *self._turn("user", self._encode(text)),
-            self._ids[IM_START],
-            *self._encode("assistant\n"),
-            self._ids[VOICE],
-        ]
+        end = [self._ids[IM_END], *self._encode("\n")]
+        return [*self._begun("system"), *system, *end, *self._begun("user")]
 
-    def _turn(self, role: str, ids: list[int]) -> list[int]:
-        start, end = self._ids[IM_START], self._ids[IM_END]
-        return [start, *self._encode(f"{role}\n"), *ids, end, *self._encode("\n")]
+    @property
+    def _end_of_turn(self) -> list[int]:
+        end = [self._ids[IM_END], *self._encode("\n")]
+        return [*end, *self._begun("assistant"), self._ids[VOICE]]
 
-    def _interleaved(self, text: str, voice: Imitated | None) -> list[int]:
+    def _begun(self, role: str) -> list[int]:
+        return [self._ids[IM_START], *self._encode(f"{role}\n")]
+
+    def _interleaved(self, voice: Imitated | None) -> list[int]:
         speaker = self._encode(_FIRST_SPEAKER)
         ids = [self._ids[INTERLEAVE]]
         if voice is not None:
             ids += [*speaker, *self._encode(voice.text), *[FRAME] * len(voice.codes)]
             ids.append(self._ids[IM_END])
-        return [*ids, *speaker, *self._encode(text)]
+        return [*ids, *speaker]

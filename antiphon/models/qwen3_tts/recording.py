@@ -7,8 +7,8 @@ import numpy as np
 
 from antiphon.types import Samples
 
-Part: TypeAlias = Literal["speaker", "codes"]
-PARTS: tuple[Part, ...] = ("speaker", "codes")
+Wanted: TypeAlias = Literal["speaker", "codes"]
+WANTED: tuple[Wanted, ...] = ("speaker", "codes")
 _RATE_HZ = 24_000
 
 
@@ -18,15 +18,15 @@ class Recording:
 
     Attributes:
         samples: mono at the codec's rate, float32 ``[num_samples]``.
-        wanted: of the voice: the speaker vector, the codes, or both.
+        wanted: the speaker vector, or the codes.
     """
 
     samples: Samples
-    wanted: tuple[Part, ...]
+    wanted: Wanted
 
 
-def noise(duration_s: float) -> Recording:
+def noise(duration_s: float, wanted: Wanted) -> Recording:
     """Return what encoders are warmed with; the same every time."""
     size = round(duration_s * _RATE_HZ)
     samples = np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
-    return Recording(samples, PARTS)
+    return Recording(samples, wanted)

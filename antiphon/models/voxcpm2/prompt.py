@@ -131,6 +131,7 @@ class VoxCPM2Prompter:
             context_frames=context,
             num_positions=len(data.ids) - 1,
             position_keys=data.position_keys(),
+            num_common_positions=data.num_reference_positions,
         )
 
     def _max_frames(self, num_ids: int) -> int:

@@ -74,6 +74,12 @@ class VoxCPM2Prompt:
         ids = np.array((*said, *[PATCH] * len(spoken)), np.int64)
         return cls(ids, patches, (1, 1 + num_referred, len(said)), flow, max_frames)
 
+    @property
+    def num_reference_positions(self) -> int:
+        """Positions that say how the voice sounds, which are the first; 0 without any."""
+        _, end, _ = self.bounds
+        return end + 1 if self.ids[0] == REFERENCE_START else 0
+
     def position_keys(self) -> tuple[int, ...]:
         """See `antiphon.models.base.Prompt`; that of the last position is not among them."""
         patches = iter(self.patches)

@@ -13,11 +13,14 @@ from torch import Tensor
 from antiphon.engine.model_runner.ar_model import Frames, Inputs
 from antiphon.models.cosyvoice3 import language_model
 from antiphon.models.cosyvoice3.language_model import draw_nucleus
+from antiphon.models.cosyvoice3.prompt import CosyVoice3Prompter
 from antiphon.models.cosyvoice3.runner import CosyVoice3Runner, load_runner
+from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import LoadContext
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
-from antiphon.types import Sampling
+from antiphon.types import Sampling, SpeechRequest, Voice
 from tests.asking import step_asking_nothing
+from tests.engine.copying import assert_copies_exactly
 from tests.models.cosyvoice3.oracle import cases
 from tests.models.cosyvoice3.speech import GREEDY, prompt_of, tokens_of
 
@@ -131,3 +134,26 @@ def test_greedy_rows_take_the_likeliest() -> None:
 
 def test_a_step_asks_nothing_of_the_device(runner: CosyVoice3Runner) -> None:
     step_asking_nothing(runner._model)
+
+
+def test_copies_of_what_is_before_the_text_change_nothing(
+    base: Path, runner: CosyVoice3Runner
+) -> None:
+    prompter = CosyVoice3Prompter(LoadContext(base))
+    voice = PreparedVoice(
+        name="Ann",
+        family="cosyvoice3",
+        ref_text="So it is.",
+        speaker_embedding=np.ones(192, np.float32),
+        ref_codes=np.arange(20)[:, None],
+        ref_features=np.zeros((40, 80), np.float32),
+    )
+    one, other = (
+        prompter.build(
+            SpeechRequest(text, sampling=Sampling(max_frames=3), options={"ref_audio": voice}),
+            Voice(id="reference", name="Reference"),
+            1,
+        )
+        for text in ("Good day.", "A second one.")
+    )
+    assert_copies_exactly(runner, one, other)

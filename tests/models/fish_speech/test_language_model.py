@@ -8,11 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.models.fish_speech.language_model import WINDOW_FRAMES
+from antiphon.models.fish_speech.prompt import FishSpeechPrompter
 from antiphon.models.fish_speech.request import FRAME
 from antiphon.models.fish_speech.runner import FishSpeechRunner, load_runner
 from antiphon.models.spec import LoadContext
-from antiphon.types import Sampling
+from antiphon.types import Sampling, SpeechRequest
 from tests.asking import step_asking_nothing
+from tests.engine.copying import assert_copies_exactly
 from tests.models.fish_speech.spoken import hear, made_prompt
 
 NUM_CODES = 160
@@ -22,9 +24,18 @@ S1 = pytest.param("s1", marks=pytest.mark.slow)  # twice the time; its codes are
 
 
 @pytest.fixture(scope="module", params=["s2", S1])
-def runner(request: pytest.FixtureRequest, made: Callable[[str], Path]) -> FishSpeechRunner:
-    context = LoadContext(path=made(request.param), device="cpu", max_slots=4)
+def context(request: pytest.FixtureRequest, made: Callable[[str], Path]) -> LoadContext:
+    return LoadContext(path=made(request.param), device="cpu", max_slots=4)
+
+
+@pytest.fixture(scope="module")
+def runner(context: LoadContext) -> FishSpeechRunner:
     return load_runner(context, max_positions=256)
+
+
+@pytest.fixture
+def prompter(context: LoadContext) -> FishSpeechPrompter:
+    return FishSpeechPrompter(context)
 
 
 def ids_of(seed: int, count: int = 9) -> NDArray[np.int64]:
@@ -108,3 +119,22 @@ def test_what_was_just_said_is_said_less_often(runner: FishSpeechRunner) -> None
 
 def test_a_step_asks_nothing_of_the_device(runner: FishSpeechRunner) -> None:
     step_asking_nothing(runner._model)
+
+
+def test_copies_of_a_voice_change_nothing(
+    runner: FishSpeechRunner, prompter: FishSpeechPrompter
+) -> None:
+    prompter.use_encoder(lambda samples: reference_of(7, 12))
+    recording = np.zeros(6000, np.float32)
+    for options in ({}, {"ref_audio": recording, "ref_text": "So it was."}):
+        one, other = (
+            prompter.build(
+                SpeechRequest(text, sampling=Sampling(max_frames=3), options=options),
+                prompter.capabilities.voices[0],
+                1,
+            )
+            for text in ("Good day.", "A second one.")
+        )
+        num_common = other.num_common_positions
+        assert one.position_keys[num_common] != other.position_keys[num_common]
+        assert_copies_exactly(runner, one, other)

@@ -42,7 +42,7 @@ def test_prompts_are_read_and_frames_said_as_officially(
     path = made(case.task)
     config, codes = load_config(path), case.reference
     layout = PromptLayout(config.layout, load_tokenizer(path).encode, config.tokens)
-    ids = layout.lay_out(case.text, None if codes is None else Imitated(case.ref_text, codes))
+    ids, _ = layout.lay_out(case.text, None if codes is None else Imitated(case.ref_text, codes))
     official = recorded()[f"{case.name}.ids"]
     is_frame = ids == FRAME
     assert ids[~is_frame].tolist() == official[0, ~is_frame].tolist()

@@ -5,7 +5,7 @@ Not even by rounding: on a CPU, where requests are computed one by one, and on a
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,20 +13,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from antiphon.engine.core import EngineCore
-from antiphon.engine.request import EngineRequest
 from antiphon.models.base import Prompt
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
 from antiphon.models.qwen3_tts.runner import Qwen3TTSRunner, load_runner
 from antiphon.models.spec import LoadContext
-from antiphon.types import Ended, FrameReady, Sampling, SpeechRequest, Voice
+from antiphon.types import Sampling, SpeechRequest, Voice
+from tests.engine.copying import BLOCK, CopyingEngine, assert_copies_exactly
 
 NUM_FRAMES = 3
-BLOCK = 16
 FIRST, OTHER = "Good morning to you all.", "Well, hello there."
 
 Build: TypeAlias = Callable[[str], Prompt]
@@ -98,80 +95,6 @@ def checkpoints(
         each.runner.close()
 
 
-@dataclass(slots=True)
-class Engine:
-    """An engine whose listeners read all at once.
-
-    Attributes:
-        frames: that were made, by name.
-        kept: keys and values of the positions that were prefilled, by name.
-        prompts: by name.
-    """
-
-    runner: Qwen3TTSRunner
-    core: EngineCore
-    frames: dict[str, list[list[int]]] = field(default_factory=dict)
-    kept: dict[str, Tensor] = field(default_factory=dict)
-    prompts: dict[str, Prompt] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, runner: Qwen3TTSRunner, *, copies: bool) -> "Engine":
-        """Begin with an empty prefix cache, over memory in which nothing is left."""
-        with torch.inference_mode():
-            for stack in runner._caches.stacks:
-                stack.tensor.fill_(torch.nan)
-        core = EngineCore(runner)
-        shape = runner.cache
-        assert shape.copies_blocks, "it is exact"
-        if not copies:
-            runner.cache = replace(shape, copies_blocks=False)
-            core = EngineCore(runner)
-            runner.cache = shape
-        return cls(runner, core)
-
-    def add(self, name: str, prompt: Prompt) -> None:
-        self.frames[name], self.prompts[name] = [], prompt
-        self.core.scheduler.add(EngineRequest(name, prompt))
-
-    def step(self) -> None:
-        slots = {each.id: slot for slot, each in self.core.scheduler._slots.running.items()}
-        for name, event in self.core.step():
-            if isinstance(event, FrameReady):
-                self.frames[name].append(np.asarray(event.frame).tolist())
-                self.core.scheduler.read(name, 1)
-                if name in slots:
-                    self.kept[name] = self.held(slots[name], name)
-            else:
-                assert isinstance(event, Ended)
-                assert event.reason in ("length", "stop")
-        self.core.wake()
-        self.core.scheduler.check_integrity()
-
-    def speak(self, *prompts: Prompt) -> list[list[list[int]]]:
-        """Speak all at once; return their frames."""
-        names = [f"{len(self.frames) + number}" for number in range(len(prompts))]
-        for name, prompt in zip(names, prompts, strict=True):
-            self.add(name, prompt)
-        while self.core.has_work:
-            self.step()
-        return [self.frames[name] for name in names]
-
-    def held(self, slot: int, name: str) -> Tensor:
-        """Return keys and values of a slot's prompt, ``[layers, 2, positions, heads, size]``."""
-        (cache,) = self.runner._caches.stacks
-        num_positions = self.prompts[name].num_positions
-        index = torch.tensor([slot], device=cache.tensor.device)
-        layers = [
-            torch.cat(cache.of_slots(layer, index, num_positions))
-            for layer in range(len(cache.tensor))
-        ]
-        return torch.stack(layers)[:, :, :num_positions].clone()
-
-    @property
-    def num_hits(self) -> int:
-        return self.core.scheduler.snapshot().prefix_cache_hits
-
-
 def prompts_of(
     checkpoints: Callable[[CheckpointTask], Checkpoint], layout: str
 ) -> tuple[Checkpoint, Build]:
@@ -185,18 +108,7 @@ def test_what_is_copied_changes_nothing(
     checkpoints: Callable[[CheckpointTask], Checkpoint], layout: str
 ) -> None:
     loaded, built = prompts_of(checkpoints, layout)
-    first, other = built(FIRST), built(OTHER)
-    num_common = other.num_common_positions
-    assert num_common % BLOCK
-    assert first.position_keys[:num_common] == other.position_keys[:num_common]
-    without = Engine.of(loaded.runner, copies=False)
-    expected = [*without.speak(first), *without.speak(other)]
-    copying = Engine.of(loaded.runner, copies=True)
-    assert [*copying.speak(first), *copying.speak(other)] == expected
-    assert all(expected)
-    assert copying.num_hits == num_common
-    assert without.num_hits == num_common // BLOCK * BLOCK
-    assert torch.equal(copying.kept["1"], without.kept["1"])
+    assert_copies_exactly(loaded.runner, built(FIRST), built(OTHER))
 
 
 @pytest.mark.parametrize("layout", ["custom", "speaker vector"])
@@ -205,8 +117,10 @@ def test_many_copy_at_once(
 ) -> None:
     loaded, built = prompts_of(checkpoints, layout)
     texts = ["One.", "Two, then.", "And three of them.", "Four makes the whole of it."]
-    expected = [Engine.of(loaded.runner, copies=False).speak(built(text))[0] for text in texts]
-    engine = Engine.of(loaded.runner, copies=True)
+    expected = [
+        CopyingEngine.of(loaded.runner, copies=False).speak(built(text))[0] for text in texts
+    ]
+    engine = CopyingEngine.of(loaded.runner, copies=True)
     engine.speak(built(FIRST))
     assert engine.speak(*map(built, texts)) == expected
     assert engine.num_hits == len(texts) * built(FIRST).num_common_positions
@@ -216,7 +130,7 @@ def test_a_prompt_that_is_common_as_a_whole_is_not_read(
     checkpoints: Callable[[CheckpointTask], Checkpoint],
 ) -> None:
     loaded, built = prompts_of(checkpoints, "speaker vector")
-    engine = Engine.of(loaded.runner, copies=True)
+    engine = CopyingEngine.of(loaded.runner, copies=True)
     engine.speak(built(FIRST))
     num_read = engine.core.scheduler.snapshot().prefill_positions
     engine.speak(built(OTHER))
@@ -228,12 +142,12 @@ def test_a_voice_of_the_same_name_has_positions_of_its_own(
     checkpoints: Callable[[CheckpointTask], Checkpoint],
 ) -> None:
     loaded = checkpoints(CheckpointTask.BASE)
-    engine = Engine.of(loaded.runner, copies=True)
+    engine = CopyingEngine.of(loaded.runner, copies=True)
     for one, other in ((voice_of(1), voice_of(3)), (voice_of(2, 20), voice_of(4, 20))):
         assert one.name == other.name
         mode = {"x_vector_only_mode": one.ref_codes is None}
         prompts = [build(loaded.prompter, OTHER, ref_audio=each, **mode) for each in (one, other)]
-        (expected,) = Engine.of(loaded.runner, copies=False).speak(prompts[1])
+        (expected,) = CopyingEngine.of(loaded.runner, copies=False).speak(prompts[1])
         num_hits = engine.num_hits
         engine.speak(prompts[0])
         assert engine.speak(prompts[1]) == [expected]
@@ -244,10 +158,10 @@ def test_what_is_evicted_is_computed_again(
     checkpoints: Callable[[CheckpointTask], Checkpoint],
 ) -> None:
     loaded, built = prompts_of(checkpoints, "custom")
-    (expected,) = Engine.of(loaded.runner, copies=False).speak(built(OTHER))
+    (expected,) = CopyingEngine.of(loaded.runner, copies=False).speak(built(OTHER))
     shape = loaded.runner.cache
     loaded.runner.cache = replace(shape, num_blocks=4)
-    engine = Engine.of(loaded.runner, copies=True)
+    engine = CopyingEngine.of(loaded.runner, copies=True)
     loaded.runner.cache = shape
     assert engine.speak(built(FIRST), built(OTHER))[1] == expected
     filling = build(loaded.prompter, OTHER + FIRST, language="english")
@@ -264,8 +178,8 @@ def test_a_request_that_is_cancelled_leaves_what_is_common(
     checkpoints: Callable[[CheckpointTask], Checkpoint],
 ) -> None:
     loaded, built = prompts_of(checkpoints, "custom")
-    (expected,) = Engine.of(loaded.runner, copies=False).speak(built(OTHER))
-    engine = Engine.of(loaded.runner, copies=True)
+    (expected,) = CopyingEngine.of(loaded.runner, copies=False).speak(built(OTHER))
+    engine = CopyingEngine.of(loaded.runner, copies=True)
     engine.add("gone", built(FIRST))
     for _ in range(2):  # the plan after that which computes it caches it
         engine.step()

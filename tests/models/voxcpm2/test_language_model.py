@@ -1,6 +1,7 @@
 """A request's frames depend on it alone: not on its company, its slot, or what befell it before."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.runner import VoxCPM2Runner
+from antiphon.types import Sampling
 from tests.asking import step_asking_nothing
+from tests.engine.copying import assert_copies_exactly
 from tests.models.voxcpm2.oracle.cases import continued, reference
 from tests.models.voxcpm2.speaking import Spoken, ask, speak
 
@@ -120,3 +123,15 @@ def test_numbers_gone_bad_end_their_own_request_only(
 
 def test_a_step_asks_nothing_of_the_device(together: VoxCPM2Runner) -> None:
     step_asking_nothing(together._model)
+
+
+def test_copies_of_a_reference_change_nothing(
+    alone: VoxCPM2Runner, prompter: VoxCPM2Prompter
+) -> None:
+    one, other = (
+        replace(ask(prompter, text, 1, ref_audio=reference()), sampling=Sampling(max_frames=3))
+        for text in ("Good day.", "A second one.")
+    )
+    assert one.num_common_positions == len(one.data.patches) + 2
+    assert_copies_exactly(alone, one, other)
+    assert ask(prompter, "Hi").num_common_positions == 0

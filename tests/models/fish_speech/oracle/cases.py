@@ -77,7 +77,7 @@ def interleaved(path: Path, case: Spoken) -> NDArray[np.int64]:
     layout = PromptLayout(config.layout, load_tokenizer(path).encode, config.tokens)
     codes = case.reference
     voice = None if codes is None else Imitated(case.ref_text, codes)
-    ids = layout.lay_out(case.text, voice)
+    ids, _ = layout.lay_out(case.text, voice)
     values = np.zeros((1 + NUM_CODEBOOKS, len(ids)), np.int64)
     values[0] = ids
     if codes is not None:
