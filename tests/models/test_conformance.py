@@ -1,9 +1,13 @@
-"""What every family owes its users, on each: exact, repeatable, cleanly cancelled."""
+"""What every family owes its users, on each: exact, repeatable, cleanly cancelled.
+
+A model is loaded once for all tests of its name, which `parametrize` runs one after another
+(``scope="module"``): what one test leaves behind, the next would meet.
+"""
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -61,8 +65,7 @@ def _random_checkpoints(tmp_path_factory: pytest.TempPathFactory) -> None:
         make(made[name])
 
 
-@asynccontextmanager
-async def loaded(name: str, *, is_colocated: bool = True) -> AsyncGenerator[Speech, None]:
+async def load(name: str, is_colocated: bool) -> Speech:
     source = str(made[name]) if name in made else name
     settings = ModelSettings(
         source=source,
@@ -72,21 +75,56 @@ async def loaded(name: str, *, is_colocated: bool = True) -> AsyncGenerator[Spee
         trust_remote_code=True,  # ours: written by the makers of checkpoints
     )
     model = await SpeechModel.load(settings)
-    speech = Speech({model.name: model}, SpeechSettings())
-    try:
-        yield speech
-    finally:
-        assert model.fabric.num_open == 0
-        speech.close()
-        await model.close()
+    return Speech({model.name: model}, SpeechSettings())
 
 
-def on(name: str, body: Callable[[Speech], Awaitable[T]], *, is_colocated: bool = True) -> T:
-    async def main() -> T:
-        async with loaded(name, is_colocated=is_colocated) as speech:
-            return await body(speech)
+class LoadedModels:
+    """The models of one name, which its tests share, in one event loop."""
 
-    return asyncio.run(main())
+    def __init__(self) -> None:
+        self._name = ""
+        self._speeches: dict[bool, Speech] = {}
+        self._runner = asyncio.Runner()
+
+    def run(
+        self, name: str, is_colocated: bool, body: Callable[[Speech], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Run a test's body on a model that is loaded if it is not yet; others are closed."""
+        if name != self._name:
+            self.drop()
+            self._name = name
+        if is_colocated not in self._speeches:
+            self._speeches[is_colocated] = self._runner.run(load(name, is_colocated))
+        speech = self._speeches[is_colocated]
+        result = self._runner.run(body(speech))
+        assert speech.model(None).fabric.num_open == 0
+        return result
+
+    def drop(self) -> None:
+        while self._speeches:
+            _, speech = self._speeches.popitem()
+            model = speech.model(None)
+            speech.close()
+            self._runner.run(model.close())
+
+    def close(self) -> None:
+        self.drop()
+        self._runner.close()
+
+
+loaded_models = LoadedModels()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _close_models() -> Generator[None, None, None]:
+    yield
+    loaded_models.close()
+
+
+def on(
+    name: str, body: Callable[[Speech], Coroutine[Any, Any, T]], *, is_colocated: bool = True
+) -> T:
+    return loaded_models.run(name, is_colocated, body)
 
 
 def ask(text: str = TEXT, seed: int = 1, **more: Any) -> SpeechRequest:
@@ -128,7 +166,7 @@ def test_every_registry_line_names_its_own_family() -> None:
     assert [family.name for family in families()] == list(FAMILIES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_a_stream_is_chunks_then_one_end(name: str) -> None:
     async def body(speech: Speech) -> None:
         events = [event async for event in speech.stream(ask())]
@@ -150,7 +188,7 @@ def test_a_stream_is_chunks_then_one_end(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_seed_repeats_and_another_seed_differs(name: str) -> None:
     async def body(speech: Speech) -> None:
         first, again, other = [await say(speech, seed=seed) for seed in (1, 1, 2)]
@@ -160,7 +198,7 @@ def test_seed_repeats_and_another_seed_differs(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", slow_unless_ready(NAMES))
+@pytest.mark.parametrize("name", slow_unless_ready(NAMES), scope="module")
 def test_alone_equals_in_a_crowd(name: str) -> None:
     texts = [f"Sentence {n} is here, and then it ends." for n in range(6)]
 
@@ -173,7 +211,7 @@ def test_alone_equals_in_a_crowd(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
     async def body(speech: Speech) -> None:
         live, whole = await asyncio.gather(say(speech), say(speech, is_live=False))
@@ -183,7 +221,7 @@ def test_a_listener_and_a_whole_file_get_the_same(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", slow_unless_ready(IN_STAGES))
+@pytest.mark.parametrize("name", slow_unless_ready(IN_STAGES), scope="module")
 def test_stages_together_equal_stages_apart(name: str) -> None:
     async def body(speech: Speech) -> list[Audio]:
         return await asyncio.gather(*(say(speech, seed=seed) for seed in range(4)))
@@ -195,7 +233,7 @@ def test_stages_together_equal_stages_apart(name: str) -> None:
 
 
 @pytest.mark.parametrize("is_colocated", [True, False], ids=["together", "apart"])
-@pytest.mark.parametrize("name", IN_STAGES)
+@pytest.mark.parametrize("name", IN_STAGES, scope="module")
 def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: bool) -> None:
     async def body(speech: Speech) -> None:
         model = speech.model(None)
@@ -214,7 +252,7 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
 
 
 @pytest.mark.parametrize("is_colocated", [True, False], ids=["together", "apart"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
     async def body(speech: Speech) -> None:
         for _ in range(3):
@@ -231,7 +269,7 @@ def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
     on(name, body, is_colocated=is_colocated)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", READY, scope="module")
 def test_long_text_is_spoken_to_its_end(name: str) -> None:
     async def body(speech: Speech) -> None:
         limit = speech.model(None).capabilities.max_segment_characters
@@ -248,7 +286,7 @@ def test_long_text_is_spoken_to_its_end(name: str) -> None:
 
 
 @pytest.mark.slow  # each voice in each language
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_every_declared_voice_and_language_speaks(name: str) -> None:
     async def body(speech: Speech) -> None:
         capabilities = speech.model(None).capabilities
@@ -263,7 +301,7 @@ def test_every_declared_voice_and_language_speaks(name: str) -> None:
     on(name, body)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -288,7 +326,7 @@ def test_wrong_requests_name_their_field(name: str, fields: dict[str, Any], para
     on(name, body)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 @pytest.mark.parametrize(
     ("speed", "rate_hz"),
     [
