@@ -112,6 +112,7 @@ class Prefiller(Generic[RequestT]):
             for each in _blocks(spans):
                 piece = (each.slot, each.start, each.end - each.start)
                 self._run(self._model.embed_prompts([each]), [piece])
+                self._keep([each], [piece], 0)
             return
         states = self._model.embed_prompts(spans)
         for first, pieces in _passes(spans, self._sizes[-1]):
