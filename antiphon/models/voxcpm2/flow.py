@@ -135,6 +135,8 @@ class Flow:
             num_steps: of each row's schedule, int64 ``[rows]``.
             most_steps: at least the largest of these; the number of passes follows from it.
         """
+        if self.input.backend.has_kernels:
+            return self._make_fused(noise, conditions, previous, guidance, num_steps, most_steps)
         num_rows, dtype = len(noise), conditions.dtype
         given = torch.cat((conditions, torch.zeros_like(conditions)))
         before = self.previous(previous.to(dtype)).repeat(2, 1, 1)
@@ -151,6 +153,36 @@ class Flow:
             # A row whose schedule has ended stays, whatever is computed for it.
             moved = patch - lengths[:, number, None, None] * velocity
             patch = torch.where(lengths[:, number, None, None] != 0, moved, patch)
+        return patch
+
+    def _make_fused(
+        self,
+        noise: Tensor,
+        conditions: Tensor,
+        previous: Tensor,
+        guidance: Tensor,
+        num_steps: Tensor,
+        most_steps: int,
+    ) -> Tensor:
+        """Make patches by a kernel between two passes; see `make`."""
+        from antiphon.nn.kernels.flow_step import FlowRows, FlowTables, embed_patch, take_step
+
+        assert self.input.bias is not None
+        num_rows, width = len(noise), conditions.shape[2]
+        states = conditions.new_empty(2 * num_rows, self.transformer.num_positions, width)
+        states[:num_rows, :_NUM_CONDITIONS] = conditions
+        states[num_rows:, :_NUM_CONDITIONS] = 0
+        before = states.view(2, num_rows, -1, width)[:, :, _NUM_CONDITIONS + 1 : self.num_first]
+        before.copy_(self.previous(previous.to(conditions.dtype)))
+        tables = FlowTables(
+            self.schedules.times, self.schedules.lengths, self.input.weight, self.input.bias
+        )
+        rows = FlowRows(states, _NUM_CONDITIONS, num_steps, guidance)
+        patch = noise.contiguous()
+        embed_patch(patch, rows, tables)
+        for number in range(num_passes_of(most_steps)):
+            velocities = self.output(self.transformer(states)[:, self.num_first :])
+            patch = take_step(patch, velocities, rows, tables, number)
         return patch
 
 
