@@ -210,8 +210,10 @@ class VoicePreparing(Protocol):
         ...
 
 
-Encode: TypeAlias = Callable[[Any], NDArray[Any]]
+Encode: TypeAlias = Callable[[Any], Any]
 """Encodes data in the task's encoder stage; blocks, so it is called in worker threads.
+
+Returns the data of the stage's `Latents`: an array, or arrays by name.
 
 Raises `InvalidRequestError` for data that will not do, and `OverloadedError` if too much waits.
 """

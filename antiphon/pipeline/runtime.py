@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
-from numpy.typing import NDArray
-
 from antiphon.concurrency import LoopCalls, run_with_producer
 from antiphon.config import ModelSettings
 from antiphon.config.diffusion import DiffusionSettings
@@ -177,7 +175,7 @@ class LoadedTask:
                 is_open = piece.num_frames_allowed is not None
         assert not is_open, "the last piece closes the text"
 
-    async def _encode(self, data: Any) -> NDArray[Any]:
+    async def _encode(self, data: Any) -> Any:
         """Encode what a request has brought; see `Encode`."""
         request = StageRequest(new_request_id(), Prompt(data=data, num_tokens=1, seed=0))
         async with (
@@ -186,8 +184,7 @@ class LoadedTask:
         ):
             async for item in items:
                 if isinstance(item, Latents):
-                    encoded: NDArray[Any] = item.data
-                    return encoded
+                    return item.data
         raise EngineError("The encoder made nothing.")
 
     def sample_prompt(self) -> Prompt:

@@ -18,6 +18,11 @@ class SingleFlightLRU(Generic[K, V]):
         self._entries: OrderedDict[K, Future[V]] = OrderedDict()
         self._lock = Lock()
 
+    def __contains__(self, key: K) -> bool:
+        """Whether there is a result of this key, or somebody is making it."""
+        with self._lock:
+            return key in self._entries
+
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Return the result of ``make()``, or the one that it gave for this key before.
 

@@ -21,6 +21,8 @@ def test_the_least_recently_used_is_forgotten() -> None:
 
     assert [get(key) for key in "abaccab"] == list("ABACCAB")
     assert made == ["a", "b", "c", "b"]
+    assert "b" in recent
+    assert "c" not in recent
 
 
 def test_what_many_ask_for_at_once_is_made_once() -> None:

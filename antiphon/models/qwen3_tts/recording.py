@@ -7,8 +7,8 @@ import numpy as np
 
 from antiphon.types import Samples
 
-Wanted: TypeAlias = Literal["speaker", "codes"]
-WANTED: tuple[Wanted, ...] = ("speaker", "codes")
+Part: TypeAlias = Literal["speaker", "codes"]
+PARTS: tuple[Part, ...] = ("speaker", "codes")
 _RATE_HZ = 24_000
 
 
@@ -18,15 +18,15 @@ class Recording:
 
     Attributes:
         samples: mono at the codec's rate, float32 ``[num_samples]``.
-        wanted: the speaker vector, or the codes.
+        wanted: of the voice: the speaker vector, the codes, or both.
     """
 
     samples: Samples
-    wanted: Wanted
+    wanted: tuple[Part, ...]
 
 
-def noise(duration_s: float, wanted: Wanted) -> Recording:
+def noise(duration_s: float) -> Recording:
     """Return what encoders are warmed with; the same every time."""
     size = round(duration_s * _RATE_HZ)
     samples = np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
-    return Recording(samples, wanted)
+    return Recording(samples, PARTS)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
-from antiphon.models.qwen3_tts.recording import WANTED, Wanted
+from antiphon.models.qwen3_tts.recording import PARTS, Part
 from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.mel import HOP_SAMPLES, log_mel_rows, mel_filters
@@ -92,30 +92,38 @@ class VoiceBatches:
         return self._max_rows[length]
 
     @torch.inference_mode()
-    def encode(self, wanted: Wanted, recordings: Sequence[Samples]) -> list[NDArray[Any]]:
+    def encode(
+        self, wanted: Sequence[Part], recordings: Sequence[Samples]
+    ) -> list[dict[Part, NDArray[Any]]]:
         """Encode recordings that are padded to the same length, at most `num_rows`.
 
         Returns:
-            Of each the speaker vector, float32 ``[D]``, or codes, int64 ``[num_frames, Q]``.
+            Of each what is wanted, by name: the speaker vector, float32 ``[D]``, and the codes,
+            int64 ``[num_frames, Q]``.
         """
         (length,) = {self.length_of(len(each)) for each in recordings}
         shape = self._shapes[length]
         with self._graphs.on_stream():
             self._upload(shape, recordings)
-            if wanted == "speaker":
+            if "speaker" in wanted:
                 with exact_float32():
                     self._hear(shape)
-            key = wanted, length
-            if self._graphs.is_enabled:
-                made = self._graphs.run(key, self._pass(*key)).cpu()
-            else:
-                with exact_float32():
-                    made = self._pass(*key)()
-        rows = made.numpy()[: len(recordings)]
-        if wanted == "speaker":
-            return [row.copy() for row in rows]
-        num_frames = (-(-len(each) // self._frame) for each in recordings)
-        return [row[:number].copy() for row, number in zip(rows, num_frames, strict=True)]
+            running = {part: self._run(part, length) for part in wanted}
+            made = {part: each.cpu().numpy() for part, each in running.items()}
+        return [
+            {part: self._row(made[part][row], part, len(recording)) for part in wanted}
+            for row, recording in enumerate(recordings)
+        ]
+
+    def _run(self, part: Part, length: int) -> Tensor:
+        if self._graphs.is_enabled:
+            return self._graphs.run((part, length), self._pass(part, length))
+        with exact_float32():
+            return self._pass(part, length)()
+
+    def _row(self, row: NDArray[Any], part: Part, num_samples: int) -> NDArray[Any]:
+        """Return a copy of what is a recording's own."""
+        return row.copy() if part == "speaker" else row[: -(-num_samples // self._frame)].copy()
 
     def _upload(self, shape: _Shape, recordings: Sequence[Samples]) -> None:
         """Fill the inputs; rows without a recording hear silence."""
@@ -131,8 +139,8 @@ class VoiceBatches:
         """Compute the spectrograms: a few kernels, whose plans cuFFT keeps outside of graphs."""
         shape.mels.copy_(log_mel_rows(shape.samples, RowLengths(shape.lengths), self._filters))
 
-    def _pass(self, wanted: Wanted, length: int) -> "partial[Tensor]":
-        return partial(self._vectors if wanted == "speaker" else self._codes, self._shapes[length])
+    def _pass(self, part: Part, length: int) -> "partial[Tensor]":
+        return partial(self._vectors if part == "speaker" else self._codes, self._shapes[length])
 
     def _vectors(self, shape: _Shape) -> Tensor:
         """Return the speaker vectors of a batch, ``[num_rows, D]``."""
@@ -149,11 +157,11 @@ class VoiceBatches:
         torch.cuda.synchronize(self._device)  # weights and inputs were made on another stream
         for length in reversed(self._lengths):
             noise = np.random.default_rng(0).normal(0, 0.1, length).astype(np.float32)
-            for wanted in WANTED:
-                with exact_float32(), self._graphs.on_stream():
-                    self._upload(self._shapes[length], [noise])
-                    self._hear(self._shapes[length])
-                    self._graphs.capture((wanted, length), self._pass(wanted, length))
+            with exact_float32(), self._graphs.on_stream():
+                self._upload(self._shapes[length], [noise])
+                self._hear(self._shapes[length])
+                for part in PARTS:
+                    self._graphs.capture((part, length), self._pass(part, length))
         self._graphs.settle()
 
     def _shape(self, length: int) -> _Shape:

@@ -1,14 +1,16 @@
 """The stage that encodes recordings of voices: into a speaker vector, and into codes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import EncodingBatch
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
-from antiphon.models.qwen3_tts.recording import WANTED, Recording, noise
+from antiphon.models.qwen3_tts.recording import Part, Recording, noise
 from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
 from antiphon.models.qwen3_tts.voice_batches import VoiceBatches
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
@@ -56,8 +58,7 @@ class VoiceEncoder:
         if self._device.type == "cuda" if pads is None else pads:
             frame = config.codec.samples_per_frame
             self._batches = VoiceBatches(self._speaker, self._codec, frame)
-        for wanted in WANTED:
-            self.encode(noise(_WARM_UP_S, wanted))
+        self.encode(noise(_WARM_UP_S))
 
     def batch_of(self, data: Recording) -> EncodingBatch:
         """Return which others a recording is encoded with: those of about its length.
@@ -72,23 +73,22 @@ class VoiceEncoder:
                 " are allowed.",
                 param="ref_audio",
             )
-        if data.wanted == "speaker":
+        if "speaker" in data.wanted:
             self._speaker.check(num_samples)
-        else:
-            self._codec.check(num_samples)
+        self._codec.check(num_samples)
         if batches is None or num_samples > batches.max_samples:
             return EncodingBatch((data.wanted, None))
         length = batches.length_of(num_samples)
         return EncodingBatch((data.wanted, length), batches.num_rows(length))
 
     def encode_batch(self, batch: Sequence[Recording]) -> list[Latents]:
-        """Return what is wanted of each recording of a batch; see `batch_of`.
+        """Return what is wanted of each recording of a batch, by name; see `batch_of`.
 
         The speaker vector is float32 ``[D]``, codes are int64 ``[num_frames, Q]``.
         """
         wanted, batches = batch[0].wanted, self._batches
         if batches is None or len(batch[0].samples) > batches.max_samples:
-            return [self._alone(each) for each in batch]
+            return [Latents({part: self._alone(each, part) for part in wanted}) for each in batch]
         return [Latents(each) for each in batches.encode(wanted, [each.samples for each in batch])]
 
     def encode(self, recording: Recording) -> Latents:
@@ -101,12 +101,12 @@ class VoiceEncoder:
         return self.encode_batch([recording])[0]
 
     @torch.inference_mode()
-    def _alone(self, recording: Recording) -> Latents:
+    def _alone(self, recording: Recording, part: Part) -> NDArray[Any]:
         with exact_float32():
             samples = torch.tensor(recording.samples, device=self._device)
-            if recording.wanted == "speaker":
-                return Latents(self._speaker.embed(samples).cpu().numpy())
-            return Latents(self._codec.encode(samples).cpu().numpy())
+            encode = self._speaker.embed if part == "speaker" else self._codec.encode
+            made: NDArray[Any] = encode(samples).cpu().numpy()
+            return made
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

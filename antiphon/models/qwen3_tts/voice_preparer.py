@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from antiphon.models.base import Encode
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.options import FAMILY_NAME
-from antiphon.models.qwen3_tts.recording import WANTED, Recording, noise
+from antiphon.models.qwen3_tts.recording import PARTS, Recording, noise
 from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 
@@ -29,8 +29,7 @@ class VoicePreparer:
 
     def warm_up(self) -> None:
         """Encode some noise, which is not kept; blocks."""
-        for wanted in WANTED:
-            self._encode(noise(1.0, wanted))
+        self._encode(noise(1.0))
 
     def prepare(
         self, samples: Samples, *, name: str, ref_text: str | None, with_codes: bool = True
@@ -49,10 +48,10 @@ class VoicePreparer:
             EngineError: the encoder failed.
         """
         key = hashlib.sha256(samples.tobytes()).digest()
-        speaker = self._speakers.get(key, lambda: self._encode(Recording(samples, "speaker")))
-        codes: NDArray[np.int64] | None = None
-        if with_codes:
-            codes = self._codes.get(key, lambda: self._encode(Recording(samples, "codes")))
+        codes = self._codes.get(key, lambda: self._hear(key, samples)) if with_codes else None
+        speaker = self._speakers.get(
+            key, lambda: self._encode(Recording(samples, ("speaker",)))["speaker"]
+        )
         return PreparedVoice(
             name=name,
             family=FAMILY_NAME,
@@ -60,3 +59,16 @@ class VoicePreparer:
             speaker_embedding=speaker,
             ref_codes=codes,
         )
+
+    def _hear(self, key: bytes, samples: Samples) -> NDArray[np.int64]:
+        """Return the codes; the speaker vector comes with them, unless it is there or on its way.
+
+        Recordings are large beside what is made of them: they go to the stage once.
+        """
+        if key in self._speakers:
+            codes: NDArray[np.int64] = self._encode(Recording(samples, ("codes",)))["codes"]
+            return codes
+        made = self._encode(Recording(samples, PARTS))
+        self._speakers.get(key, lambda: made["speaker"])
+        codes = made["codes"]
+        return codes

@@ -16,7 +16,7 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
 from antiphon.models.qwen3_tts import FAMILY
 from antiphon.models.qwen3_tts.config import CheckpointTask
-from antiphon.models.qwen3_tts.recording import WANTED, Recording, Wanted
+from antiphon.models.qwen3_tts.recording import PARTS, Part, Recording
 from antiphon.models.qwen3_tts.voice_encoder import VoiceEncoder
 from antiphon.models.spec import LoadContext
 from antiphon.pipeline.encoder_stage import EncoderStage
@@ -50,14 +50,12 @@ def recording(num_samples: int) -> Samples:
     return samples.astype(np.float32)
 
 
-def heard(
-    encoder: VoiceEncoder, wanted: Wanted, recordings: Sequence[Samples]
-) -> list[NDArray[Any]]:
+def heard(encoder: VoiceEncoder, part: Part, recordings: Sequence[Samples]) -> list[NDArray[Any]]:
     """Encode recordings in one batch."""
-    batch = [Recording(samples, wanted) for samples in recordings]
+    batch = [Recording(samples, (part,)) for samples in recordings]
     (fitting,) = {encoder.batch_of(each) for each in batch}
     assert len(batch) <= fitting.max_size
-    return [each.data for each in encoder.encode_batch(batch)]
+    return [each.data[part] for each in encoder.encode_batch(batch)]
 
 
 # One frame and less, whole frames, and one sample more: of every stride a part is left somewhere.
@@ -78,12 +76,12 @@ def test_in_a_batch_recordings_are_as_alone(alone: VoiceEncoder, padding: VoiceE
 
 def check_company(encoder: VoiceEncoder, lengths: Sequence[int], others: Sequence[int]) -> None:
     """Assert that what is made of recordings is the same, to the bit, whatever is beside them."""
-    for wanted in WANTED:
+    for part in PARTS:
         recordings = [recording(each) for each in lengths]
-        together = heard(encoder, wanted, recordings)
-        turned = heard(encoder, wanted, [*map(recording, others), *recordings[::-1]])[::-1]
+        together = heard(encoder, part, recordings)
+        turned = heard(encoder, part, [*map(recording, others), *recordings[::-1]])[::-1]
         for index, samples in enumerate(recordings):
-            (by_itself,) = heard(encoder, wanted, [samples])
+            (by_itself,) = heard(encoder, part, [samples])
             np.testing.assert_array_equal(together[index], by_itself)
             np.testing.assert_array_equal(turned[index], by_itself)
 
@@ -94,17 +92,17 @@ def test_company_changes_nothing_to_the_bit(padding: VoiceEncoder) -> None:
 
 def test_what_will_not_do_is_refused_before_it_joins_a_batch(padding: VoiceEncoder) -> None:
     with pytest.raises(InvalidRequestError, match="shorter than"):
-        padding.batch_of(Recording(recording(100), "speaker"))
+        padding.batch_of(Recording(recording(100), ("speaker",)))
     with pytest.raises(InvalidRequestError, match="empty"):
-        padding.batch_of(Recording(recording(0), "codes"))
+        padding.batch_of(Recording(recording(0), ("codes",)))
     with pytest.raises(InvalidRequestError, match="at most 312 seconds"):
-        padding.batch_of(Recording(np.zeros(330 * RATE_HZ, np.float32), "codes"))
+        padding.batch_of(Recording(np.zeros(330 * RATE_HZ, np.float32), ("codes",)))
 
 
 def test_batches_are_of_about_one_length_and_bounded(padding: VoiceEncoder) -> None:
-    def fitting(duration_s: float, wanted: Wanted = "codes") -> tuple[Any, int]:
+    def fitting(duration_s: float, part: Part = "codes") -> tuple[Any, int]:
         samples = np.zeros(round(duration_s * RATE_HZ), np.float32)
-        batch = padding.batch_of(Recording(samples, wanted))
+        batch = padding.batch_of(Recording(samples, (part,)))
         return batch.key, batch.max_size
 
     assert fitting(4.5) == fitting(6.0)
@@ -121,9 +119,9 @@ async def stage_outcomes(encoder: VoiceEncoder, recordings: Sequence[Samples]) -
     stage = EncoderStage(encoder, encoder_spec, LoadContext(), lambda status: None)
 
     async def encode(number: int, samples: Samples) -> Any:
-        prompt = Prompt(data=Recording(samples, "codes"), num_tokens=1, seed=0)
+        prompt = Prompt(data=Recording(samples, ("codes",)), num_tokens=1, seed=0)
         async with aclosing(stage.open(StageRequest(f"{number}", prompt), None)) as items:
-            return [item.data async for item in items if isinstance(item, Latents)]
+            return [item.data["codes"] async for item in items if isinstance(item, Latents)]
 
     made = await asyncio.gather(
         *(encode(number, each) for number, each in enumerate(recordings)), return_exceptions=True

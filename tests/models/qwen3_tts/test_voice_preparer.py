@@ -100,6 +100,22 @@ def test_warming_hears_all_that_recordings_are_heard_by_and_keeps_nothing(
     assert heard == ["speaker", "codes"] * 2
 
 
+def test_a_recording_goes_to_the_encoder_once(path: Path) -> None:
+    encoder = VoiceEncoder(LoadContext(path, "cpu"))
+    sent: list[Recording] = []
+
+    def encode(recording: Recording) -> object:
+        sent.append(recording)
+        return encoder.encode(recording).data
+
+    preparer = VoicePreparer(encode)
+    preparer.prepare(recording(), name="a", ref_text="One.")
+    assert [each.wanted for each in sent] == [("speaker", "codes")]
+    preparer.prepare(recording(1), name="b", ref_text=None, with_codes=False)
+    preparer.prepare(recording(1), name="b", ref_text="Two.")
+    assert [each.wanted for each in sent[1:]] == [("speaker",), ("codes",)]
+
+
 def test_codes_are_made_when_they_are_wanted(preparer: VoicePreparer, heard: list[str]) -> None:
     vector = preparer.prepare(recording(), name="a", ref_text=None, with_codes=False)
     assert vector.ref_codes is None
@@ -175,5 +191,5 @@ def test_what_no_prompt_could_hold_is_not_encoded(path: Path) -> None:
     encoder = VoiceEncoder(LoadContext(path, "cpu", "float32"))
     long = np.zeros(330 * 24_000, np.float32)
     with pytest.raises(InvalidRequestError, match="at most 312 seconds") as caught:
-        encoder.encode(Recording(long, "speaker"))
+        encoder.encode(Recording(long, ("speaker",)))
     assert caught.value.param == "ref_audio"
