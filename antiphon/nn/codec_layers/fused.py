@@ -5,7 +5,7 @@ the kernels. Factors are half precision and sums float32; what float16 cannot ho
 its largest number.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -49,6 +49,12 @@ class KernelLayout:
         kernel = conv.weight[:, :, 0].permute(2, 1, 0)
         return self.weights(kernel.flatten(0, 1), conv.bias, kernel.shape[0], conv.dilation)
 
+    def exact_conv(self, conv: CausalConv) -> ConvWeights:
+        """Lay out a convolution whose factors stay float32."""
+        laid = self.conv(conv)
+        exact = conv.weight[:, :, 0].permute(2, 1, 0).flatten(0, 1).float().contiguous()
+        return replace(laid, weight=exact)
+
     def transposed(self, conv: CausalTransposedConv) -> ConvWeights:
         return self.weights(conv.linear.weight.T, conv.linear.bias, conv.num_taps, 1)
 
@@ -65,8 +71,13 @@ class KernelLayout:
     def depthwise(self, conv: CausalConv) -> ConvWeights:
         kernel = conv.weight[:, 0, 0].T
         num_taps, width = kernel.shape
-        room = self._room(num_taps - 1, width)
-        return ConvWeights(kernel.to(self._dtype).contiguous(), conv.bias.float(), offset=room)
+        return ConvWeights(
+            weight=kernel.to(self._dtype).contiguous(),
+            bias=conv.bias.float(),
+            num_taps=num_taps,
+            dilation=conv.dilation,
+            offset=self._room((num_taps - 1) * conv.dilation, width),
+        )
 
     def _room(self, num_before: int, num_in: int) -> int:
         return self.state.add(2, num_before, num_in).offset if num_before else 0

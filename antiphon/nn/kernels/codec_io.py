@@ -1,5 +1,7 @@
 """The codec's small kernels: sums of code vectors, depthwise convolution with norm, samples."""
 
+from typing import Literal, TypeAlias
+
 import torch
 import triton
 import triton.language as tl
@@ -18,6 +20,9 @@ from antiphon.nn.kernels.causal_conv import (
 )
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed
+
+Bound: TypeAlias = Literal["clamp", "tanh"]
+"""How samples are kept in [-1, 1]."""
 
 _SAMPLES = 64  # of a program
 _SAMPLE_CHANNELS = 32  # that are multiplied at a time
@@ -92,13 +97,14 @@ def depthwise_norm(
     return result
 
 
-def samples(x: Tensor, conv: ConvWeights, rows: Rows) -> Tensor:
-    """Convolve to one channel and clamp to [-1, 1]; keep the last columns for the next call.
+def samples(x: Tensor, conv: ConvWeights, rows: Rows, bound: Bound = "clamp") -> Tensor:
+    """Convolve to one channel, bounded to [-1, 1]; keep the last columns for the next call.
 
     Args:
         x: ``[num_frames * rate, channels]``.
         conv: weight float32 ``[num_taps * channels, 1]``, undilated.
         rows: of ``x``.
+        bound: how samples are bounded.
 
     Returns:
         float32 ``[num_frames * rate]``.
@@ -113,7 +119,7 @@ def samples(x: Tensor, conv: ConvWeights, rows: Rows) -> Tensor:
         x, rows.memory, rows.table, conv.weight, conv.bias, result, num_columns,
         num_columns // rows.num_frames, rows.table.stride(0), rows.memory.stride(0), conv.offset,
         WIDTH=width, BEFORE=conv.num_before, COLUMNS=_SAMPLES, CHANNELS=_SAMPLE_CHANNELS,
-        KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
+        BOUND=bound, KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
         launch_pdl=is_early, num_warps=4,
     )  # fmt: skip
     return result
@@ -197,7 +203,7 @@ def _depthwise_norm(
 def _samples(
     x, memory, table, weight, bias, result, num_columns, rate, size, row_size, offset,
     WIDTH: tl.constexpr, BEFORE: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
-    KEPT: tl.constexpr, OVERLAPS: tl.constexpr,
+    BOUND: tl.constexpr, KEPT: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     await_others(OVERLAPS)
     program = tl.program_id(0)
@@ -226,5 +232,8 @@ def _samples(
                 value = tl.load(places, mask=inside[None, :], other=0.0).to(tl.float32)
                 total += value * factor[None, :]
         sample = tl.sum(total, axis=1) + tl.load(bias)
-        sample = tl.minimum(tl.maximum(sample, -1.0), 1.0)
+        if BOUND == "tanh":
+            sample = 2.0 / (1.0 + tl.exp(-2.0 * sample)) - 1.0
+        else:
+            sample = tl.minimum(tl.maximum(sample, -1.0), 1.0)
         tl.store(result + columns, sample, mask=is_column)
