@@ -10,7 +10,7 @@ from torch import Tensor
 _Padding: TypeAlias = tuple[int, int, int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowLengths:
     """How many columns of each row of a batch ``[B, C, t]`` are its own, all of them the first.
 

@@ -12,11 +12,12 @@ from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.recording import Part, Recording, noise
 from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
-from antiphon.models.qwen3_tts.voice_batches import VoiceBatches
+from antiphon.models.qwen3_tts.voice_passes import voice_passes
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.ecapa import EcapaEncoder
+from antiphon.nn.padded_batches import PaddedBatches
 from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents
 
@@ -54,10 +55,15 @@ class VoiceEncoder:
             self._codec = CodecEncoder.of(
                 weights, config.codec.encoder, config.codec.num_quantizers
             )
-        self._batches: VoiceBatches | None = None
+        self._frame = config.codec.samples_per_frame
+        self._batches: PaddedBatches | None = None
         if self._device.type == "cuda" if pads is None else pads:
-            frame = config.codec.samples_per_frame
-            self._batches = VoiceBatches(self._speaker, self._codec, frame)
+            self._batches = PaddedBatches(
+                voice_passes(self._speaker, self._codec),
+                self._device,
+                sample_rate_hz=self._rate_hz,
+                samples_per_frame=self._frame,
+            )
         self.encode(noise(_WARM_UP_S))
 
     def batch_of(self, data: Recording) -> EncodingBatch:
@@ -89,7 +95,11 @@ class VoiceEncoder:
         wanted, batches = batch[0].wanted, self._batches
         if batches is None or len(batch[0].samples) > batches.max_samples:
             return [Latents({part: self._alone(each, part) for part in wanted}) for each in batch]
-        return [Latents(each) for each in batches.encode(wanted, [each.samples for each in batch])]
+        made = batches.encode(wanted, [each.samples for each in batch])
+        for recording, parts in zip(batch, made, strict=True):
+            if "codes" in parts:
+                parts["codes"] = parts["codes"][: -(-len(recording.samples) // self._frame)]
+        return [Latents(parts) for parts in made]
 
     def encode(self, recording: Recording) -> Latents:
         """Encode one recording; see `encode_batch`.

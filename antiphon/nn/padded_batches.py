@@ -1,0 +1,180 @@
+"""Recordings encoded several at a time, padded to a few lengths, on a GPU in CUDA graphs.
+
+On a GPU the order in which a kernel adds depends on the shape of a batch, and now and then an order
+turns a code. So all recordings up to the same length are encoded in one shape, one recording alone
+too: what is made of a recording does not depend on its company.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.nn.graphs import Graphs, round_up
+from antiphon.nn.precision import exact_float32
+from antiphon.types import Samples
+
+_LENGTHS_S = (2, 4, 6, 8, 12, 16, 24)
+_BATCH_S = 24  # of audio in a batch, padding included: its activations take about 1 GB
+_MAX_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedPass:
+    """Something that is made of recordings, in float32.
+
+    Attributes:
+        encode: maps what was prepared, and the rows' lengths in samples, int64 ``[B]``, to
+            ``[B, ...]``. A row depends on the first samples of its own recording only, as many as
+            its length says.
+        prepare: maps samples, float32 ``[B, t]`` with zeros behind the rows' own, and the lengths
+            to what ``encode`` gets; it is not captured. ``None``: that gets the samples.
+    """
+
+    encode: Callable[[Tensor, Tensor], Tensor]
+    prepare: Callable[[Tensor, Tensor], Tensor] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The inputs of the batches of one length, which stay where they are.
+
+    Attributes:
+        samples: float32 ``[num_rows, t]``, zeros behind the rows' own.
+        lengths: of the rows, int64 ``[num_rows]``.
+        host_samples: as ``samples``, where the device can copy from.
+        host_lengths: as ``lengths``.
+        prepared: what passes prepare, by their names.
+    """
+
+    samples: Tensor
+    lengths: Tensor
+    host_samples: Tensor
+    host_lengths: Tensor
+    prepared: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, num_rows: int, length: int, device: torch.device) -> "_Shape":
+        pinned = device.type == "cuda"
+        samples = torch.zeros(num_rows, length, pin_memory=pinned)
+        lengths = torch.full((num_rows,), length, dtype=torch.int64, pin_memory=pinned)
+        inputs = samples.to(device, copy=True), lengths.to(device, copy=True)
+        return cls(*inputs, samples, lengths, {})
+
+    def upload(self, recordings: Sequence[Samples]) -> None:
+        """Fill the inputs; rows without a recording have silence of full length."""
+        samples, lengths = self.host_samples.numpy(), self.host_lengths.numpy()
+        samples[:], lengths[:] = 0.0, samples.shape[1]
+        for row, recording in enumerate(recordings):
+            samples[row, : len(recording)] = recording
+            lengths[row] = len(recording)
+        self.samples.copy_(self.host_samples, non_blocking=True)
+        self.lengths.copy_(self.host_lengths, non_blocking=True)
+
+
+class PaddedBatches:
+    """Passes over recordings of about one length, on a stream of their own; for one thread.
+
+    Attributes:
+        max_samples: of the longest recording that a batch can hold.
+    """
+
+    def __init__(
+        self,
+        passes: Mapping[str, PaddedPass],
+        device: torch.device,
+        *,
+        sample_rate_hz: int,
+        samples_per_frame: int,
+        captures: bool = True,
+    ) -> None:
+        """Allocate inputs; on a GPU, run every pass once in each shape, or capture it.
+
+        Args:
+            passes: by name.
+            device: of the passes.
+            sample_rate_hz: of the recordings.
+            samples_per_frame: lengths are multiples of it.
+            captures: whether passes become CUDA graphs on a GPU.
+        """
+        self._passes, self._device = passes, device
+        self._graphs = Graphs(device, is_enabled=captures)
+        self._shapes: dict[int, _Shape] = {}
+        for length_s in _LENGTHS_S:
+            length = -(-length_s * sample_rate_hz // samples_per_frame) * samples_per_frame
+            num_rows = max(1, min(_BATCH_S // length_s, _MAX_ROWS))
+            self._shapes[length] = _Shape.of(num_rows, length, device)
+        self.max_samples = max(self._shapes)
+        if device.type == "cuda":
+            self._warm_up()
+
+    def length_of(self, num_samples: int) -> int:
+        """Return the length that a recording of up to `max_samples` is padded to."""
+        return round_up(num_samples, tuple(self._shapes))
+
+    def num_rows(self, length: int) -> int:
+        """Return how many recordings of a length are encoded at once."""
+        return len(self._shapes[length].samples)
+
+    @torch.inference_mode()
+    def encode(
+        self, names: Sequence[str], recordings: Sequence[Samples]
+    ) -> list[dict[str, NDArray[Any]]]:
+        """Run passes over recordings that are padded to the same length, at most `num_rows`.
+
+        Returns:
+            Of each recording what the passes made of its row, by their names.
+        """
+        (length,) = {self.length_of(len(each)) for each in recordings}
+        shape = self._shapes[length]
+        with self._graphs.on_stream():
+            shape.upload(recordings)
+            running = {name: self._run(name, length) for name in names}
+            made = {name: each.cpu().numpy() for name, each in running.items()}
+        return [
+            {name: rows[row].copy() for name, rows in made.items()}
+            for row in range(len(recordings))
+        ]
+
+    def _run(self, name: str, length: int) -> Tensor:
+        self._prepare(name, self._shapes[length])
+        function = partial(self._encode, name, self._shapes[length])
+        if (name, length) in self._graphs:
+            return self._graphs.run((name, length), function)
+        with exact_float32():
+            return function()
+
+    def _prepare(self, name: str, shape: _Shape) -> None:
+        if (prepare := self._passes[name].prepare) is None:
+            return
+        with exact_float32():
+            prepared = prepare(shape.samples, shape.lengths)
+        if name in shape.prepared:
+            shape.prepared[name].copy_(prepared)
+        else:
+            shape.prepared[name] = prepared.clone()
+
+    def _encode(self, name: str, shape: _Shape) -> Tensor:
+        return self._passes[name].encode(shape.prepared.get(name, shape.samples), shape.lengths)
+
+    @torch.inference_mode()
+    def _warm_up(self) -> None:
+        """Run or capture all passes, the longest first: the shorter ones fit into its memory."""
+        torch.cuda.synchronize(self._device)  # weights and inputs were made on another stream
+        for length, shape in sorted(self._shapes.items(), reverse=True):
+            noise = np.random.default_rng(0).normal(0, 0.1, length).astype(np.float32)
+            with exact_float32(), self._graphs.on_stream():
+                shape.upload([noise])
+                for name in self._passes:
+                    self._prepare(name, shape)
+                    if self._graphs.is_enabled:
+                        function = partial(self._encode, name, shape)
+                        self._graphs.capture((name, length), function)
+                    else:
+                        self._encode(name, shape)
+        self._graphs.settle()
