@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -130,6 +130,7 @@ class ModelRunner(Generic[RequestT]):
         *,
         is_batched: bool | None = None,
         is_deterministic: bool = False,
+        copies_common: bool | None = None,
         uses_graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
@@ -143,6 +144,8 @@ class ModelRunner(Generic[RequestT]):
                 codes do not depend on the others even by rounding.
                 Default: together on a GPU, one by one on the CPU.
             is_deterministic: whether the model is exact in a batch too.
+            copies_common: whether common positions are copied where they can be; if a step is not
+                exact, others' are computed in a pass of their own. Default: where it is exact.
             uses_graphs: on a GPU; without them a step is exact in its shapes, and slow.
             progress: called for every graph that has been captured.
         """
@@ -171,8 +174,9 @@ class ModelRunner(Generic[RequestT]):
             BLOCK_POSITIONS,
             budget.max_positions,
             replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
-            copies_blocks=self._is_exact,
+            copies_blocks=self._is_exact if copies_common is None else copies_common,
         )
+        self._is_parted = not is_batched or (self.cache.copies_blocks and not self._is_exact)
         self._slots: dict[int, _Slot[RequestT]] = {}
         self._num_prompt_positions = np.zeros(self.num_slots, np.int64)
         self._num_frames = np.zeros(self.num_slots, np.int64)  # made before, and launched since
@@ -198,7 +202,7 @@ class ModelRunner(Generic[RequestT]):
             self._upload(plan)
             work = [self._to_prefill(group) for group in self._groups(plan.prefills)]
             if self._is_batched and work and plan.decode_slots and not work[0].replays:
-                return self._step(plan.decode_slots, work[0].spans)
+                return self._step(plan.decode_slots, self._without_common(work[0].spans))
             for each in work:
                 self._prefill(each)
             return self._step(plan.decode_slots)
@@ -310,17 +314,28 @@ class ModelRunner(Generic[RequestT]):
                 if each.end > (start := max(each.start, end)):
                     replays[each.slot] = range(start, each.end)
             borders = [each.start, end]
-            if not self._is_batched and each.start < state.num_common_positions < end:
+            if self._is_parted and each.start < state.num_common_positions < end:
                 borders.insert(1, state.num_common_positions)  # as if what is common were copied
             for first, last in pairwise(borders):
                 if first < last:
                     spans.append(PromptSpan(each.slot, state.request, first, last))
         return _ToPrefill(spans, replays)
 
+    def _without_common(
+        self, spans: Sequence[PromptSpan[RequestT]]
+    ) -> Sequence[PromptSpan[RequestT]]:
+        """Compute common positions in a pass of their own if need be; return the other spans."""
+        if not (self._is_batched and self._is_parted):
+            return spans
+        is_common = [each.end <= self._slots[each.slot].num_common_positions for each in spans]
+        if common := [*compress(spans, is_common)]:
+            self._prefiller.prefill(common)
+        return [each for each, is_one in zip(spans, is_common, strict=True) if not is_one]
+
     def _prefill(self, work: _ToPrefill[RequestT]) -> None:
         """Compute positions in passes of their own."""
-        if work.spans:
-            self._prefiller.prefill(work.spans, by_block=not self._is_batched)
+        if spans := self._without_common(work.spans):
+            self._prefiller.prefill(spans, by_block=not self._is_batched)
         replays = work.replays
         for number in range(max(map(len, replays.values()), default=0)):
             self._replay(

@@ -23,6 +23,7 @@ def load_runner(
     context: LoadContext,
     *,
     is_batched: bool | None = None,
+    copies_common: bool | None = None,
     uses_graphs: bool = True,
     max_positions: int = MAX_POSITIONS,
     cache_bytes: int | None = None,
@@ -33,6 +34,7 @@ def load_runner(
         context: where and how.
         is_batched: see `ModelRunner`.
         uses_graphs: likewise.
+        copies_common: likewise.
         max_positions: of a request, prompt and frames together.
         cache_bytes: for keys and values; by default what the slots usually need.
 
@@ -49,6 +51,7 @@ def load_runner(
         ),
         is_batched=is_batched,
         is_deterministic=context.is_deterministic,
+        copies_common=copies_common,
         uses_graphs=uses_graphs,
         progress=context.progress_of("graphs"),
     )

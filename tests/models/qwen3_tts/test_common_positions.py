@@ -5,6 +5,7 @@ Not even by rounding: on a CPU, where requests are computed one by one, and on a
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -187,3 +188,27 @@ def test_a_request_that_is_cancelled_leaves_what_is_common(
     assert engine.speak(built(OTHER)) == [expected]
     assert engine.num_hits == built(OTHER).num_common_positions
     assert engine.core.scheduler.snapshot().kv_cache_usage == 0
+
+
+@pytest.mark.parametrize("layout", ["custom", "speaker vector", "recording"])
+def test_in_a_batch_what_is_copied_changes_nothing_alone(
+    checkpoints: Callable[[CheckpointTask], Checkpoint],
+    checkpoint: Callable[..., Path],
+    layout: str,
+) -> None:
+    loaded, built = prompts_of(checkpoints, layout)
+    path = checkpoint("tiny", LAYOUTS[layout][0])
+    context = LoadContext(path, loaded.runner.frame_store.device.type, "float32", 4)
+    with closing(
+        load_runner(context, is_batched=True, copies_common=True, max_positions=128)
+    ) as runner:
+        cold, warm = (CopyingEngine.of(runner, copies=True) for _ in range(2))
+        expected = cold.speak(built(OTHER))
+        (computed,) = cold.kept["0"]
+        warm.speak(built(FIRST))
+        assert warm.speak(built(OTHER)) == expected
+        assert warm.num_hits == built(OTHER).num_common_positions
+        assert torch.equal(warm.kept["1"][0], computed)
+        texts = ["One.", "Two, then.", "And three of them."]
+        alone = [cold.speak(built(text))[0] for text in texts]
+        assert warm.speak(*map(built, texts)) == alone
