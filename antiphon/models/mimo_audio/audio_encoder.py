@@ -72,7 +72,7 @@ class AudioEncoder:
         states = mels.T[None]
         for (weight, bias), stride in zip(self.convolutions, (1, self.config.stride), strict=True):
             states = F.gelu(F.conv1d(states, weight, bias, stride, padding=1))
-        states = self._attended(states[0].T)
+        states = self._attended(states.transpose(1, 2))[0]
         if self.pooling is not None and self.pooled_norm is not None:
             missing = -len(states) % self.config.pooling
             padded = F.pad(states, (0, 0, 0, missing)).T[None]
@@ -87,7 +87,7 @@ class AudioEncoder:
         return torch.stack(codes, dim=1)
 
     def _attended(self, states: Tensor) -> Tensor:
-        count, net = len(states), self.config.encoder
+        count, net = states.shape[1], self.config.encoder
         positions = torch.arange(count, device=states.device)
         rotation = self.frequencies.at(positions, states.dtype)
         distance = positions - positions[:, None]
@@ -96,10 +96,11 @@ class AudioEncoder:
             mask = torch.ones_like(distance, dtype=torch.bool)
             mask &= distance >= (-count if net.left is None else -net.left)
             mask &= distance <= (count if net.right is None else net.right)
+            mask = mask[None]
         skipped = torch.zeros_like(states)
         for number, layer in enumerate(self.layers, start=1):
             heads = layer.project(states, rotation)
-            states = layer.attend(states, heads[:, 0], heads[:, 1:], mask)
+            states = layer.attend(states, heads[:, :, 0], heads[:, :, 1:], mask)
             if number == self.config.encoder_skip:
                 skipped = states
         return self.norm(states + skipped)

@@ -81,30 +81,30 @@ class Overlap:
         return (self.num_hops - 1) * self.hop // 2
 
     def windows(self, logits: Tensor) -> Tensor:
-        """Return windowed samples, ``[n, fft_size]``, of ``[n, fft_size + 2]``."""
-        magnitude, phase = logits.chunk(2, dim=1)
+        """Return windowed samples, ``[..., fft_size]``, of ``[..., fft_size + 2]``."""
+        magnitude, phase = logits.chunk(2, dim=-1)
         magnitude = magnitude.exp().clamp(max=_MAX_MAGNITUDE)
-        return torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=1) @ self.basis
+        return torch.cat((magnitude * phase.cos(), magnitude * phase.sin()), dim=-1) @ self.basis
 
     def added(self, windows: Tensor, is_valid: Tensor) -> Tensor:
         """Return samples of the hops that all windows are there of.
 
         Args:
-            windows: ``[num_hops - 1 + n, fft_size]``.
+            windows: ``[num_rows, num_hops - 1 + n, fft_size]``.
             is_valid: of each, bool; others are not of the stream.
 
         Returns:
-            ``[n * hop]``.
+            ``[num_rows, n * hop]``.
         """
-        count = len(windows) - self.num_hops + 1
-        parts = windows.view(len(windows), self.num_hops, self.hop)
-        total, weight = parts.new_zeros(2, count, self.hop)
+        num_rows, count = len(windows), windows.shape[1] - self.num_hops + 1
+        parts = torch.unflatten(windows, 2, (self.num_hops, self.hop))
+        total, weight = parts.new_zeros(2, num_rows, count, self.hop)
         for hop in range(self.num_hops):
             first = self.num_hops - 1 - hop
-            valid = is_valid[first : first + count, None]
-            total = total + torch.where(valid, parts[first : first + count, hop], 0.0)
+            valid = is_valid[:, first : first + count, None]
+            total = total + torch.where(valid, parts[:, first : first + count, hop], 0.0)
             weight = weight + torch.where(valid, self.squares[hop], 0.0)
-        return torch.where(weight > 1e-11, total / weight.clamp(min=1e-11), 0.0).flatten()
+        return torch.where(weight > 1e-11, total / weight.clamp(min=1e-11), 0.0).flatten(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,38 +191,38 @@ class AudioDecoder:
             windows=like.new_zeros(num_slots, num_windows, config.fft_size),
         )
 
-    def tick(self, codes: Tensor, state: CodecState, slot: Tensor, flags: Tensor) -> Tensor:
-        """Take in a group of a slot, and return what of its audio that makes certain.
+    def tick(self, codes: Tensor, state: CodecState, slots: Tensor, flags: Tensor) -> Tensor:
+        """Take in a group in each row, and return what of the audio that makes certain.
 
         Args:
-            codes: int64 ``[group_frames, num_codes_used]``; any numbers, if the group is none.
+            codes: int64 ``[num_rows, group_frames, num_codes_used]``; any numbers, where there is
+                no group.
             state: updated in place.
-            slot: int64 ``[1]``.
-            flags: bool ``[2]``: whether there is a group; whether the stream has ended.
+            slots: of the rows, int64 ``[num_rows]``.
+            flags: bool ``[num_rows, 2]``: whether there is a group; whether the stream has ended.
 
         Returns:
-            float32 ``[samples_per_group + 2]``: samples, the last two numbers being the first of
-            them that is heard and the one after the last.
+            float32 ``[num_rows, samples_per_group + 2]``: samples, the last two numbers being the
+            first of them that is heard and the one after the last.
         """
-        is_group, is_end = flags[:1], flags[1:]
-        tick, counts = state.ticks[slot], is_group | is_end
-        state.num_groups[slot] += is_group
-        num_groups = state.num_groups[slot]
+        is_group, is_end = flags.unbind(1)
+        tick, counts = state.ticks[slots], is_group | is_end
+        num_groups = state.num_groups[slots] + is_group
+        state.num_groups[slots] = num_groups
         group, states = tick, self._embedded(codes)
         if self.stretch is not None and self.stretch_norm is not None:
-            states = self.stretch(states).view(-1, states.shape[1])
+            states = self.stretch(states).view(len(slots), -1, states.shape[2])
             kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
-            states = self.stretch_norm(states, (slot, group), kept, (is_group, nothing))
+            states = self.stretch_norm(states, (slots, group), kept, (is_group, nothing))
             group = group - self.stretch_norm.num_ahead
-        mels = self._mels(states, group, num_groups, (slot, state, counts, is_end))
+        mels = self._mels(states, group, num_groups, (slots, state, counts, is_end))
         group = group - self.mel_norm.num_ahead
-        count = self.config.group_mels
-        span = Span(slot, group * count, num_groups * count)
+        span = _span(slots, group, num_groups, self.config.group_mels)
         states = self.vocoder(self.embedding(mels), span, state.vocoder)
         span = span.moved(self.vocoder.delay)
         heard = self._samples(states, span, state.windows)
-        state.ticks[slot] += counts
-        return torch.where(counts, heard, 0.0)
+        state.ticks[slots] = tick + counts
+        return torch.where(counts[:, None], heard, 0.0)
 
     @property
     def _num_before(self) -> int:
@@ -232,7 +232,7 @@ class AudioDecoder:
 
     def _embedded(self, codes: Tensor) -> Tensor:
         known = torch.minimum(codes, self.sizes - 1)  # text has the empty code, which has no vector
-        return F.embedding(known + self.offsets, self.table).sum(1)
+        return F.embedding(known + self.offsets, self.table).sum(2)
 
     def _mels(
         self,
@@ -241,31 +241,38 @@ class AudioDecoder:
         num_groups: Tensor,
         pass_: tuple[Tensor, CodecState, Tensor, Tensor],
     ) -> Tensor:
-        """Return the mel spectrogram of an earlier group, normed."""
-        slot, state, counts, is_end = pass_
-        config, count = self.config, self.config.group_positions
-        span = Span(slot, group * count, num_groups * count)
+        """Return the mel spectrogram of an earlier group of each row, normed."""
+        slots, state, counts, is_end = pass_
+        span = _span(slots, group, num_groups, self.config.group_positions)
         states = self.norm(self.decoder(states, span, state.decoder))
-        num_before, stride = self._num_before, config.decoder_stride
+        num_before, stride = self._num_before, self.config.decoder_stride
         if num_before:
-            before = state.last[slot, (group - 1) % 2][0]
-            state.last[slot, group % 2] = states[None, -num_before:]
-            states = torch.cat((torch.where(group > 0, before, 0.0), states))
-        made = F.conv_transpose1d(states.T[None], self.mel_weight, self.mel_bias, stride)[0].T
+            before = state.last[slots, (group - 1) % 2]
+            state.last[slots, group % 2] = states[:, -num_before:]
+            before = torch.where((group > 0)[:, None, None], before, 0.0)
+            states = torch.cat((before, states), dim=1)
+        columns = states.transpose(1, 2)
+        made = F.conv_transpose1d(columns, self.mel_weight, self.mel_bias, stride).transpose(1, 2)
         is_valid = counts & (group >= 0) & (group < num_groups)
         is_last = is_valid & is_end & (group == num_groups - 1)
         kept = (state.sums[-1], state.lines[-1])
-        made = made[num_before * stride :]
-        return self.mel_norm(made, (slot, group), kept, (is_valid, is_last))
+        made = made[:, num_before * stride :]
+        return self.mel_norm(made, (slots, group), kept, (is_valid, is_last))
 
     def _samples(self, states: Tensor, span: Span, kept: Tensor) -> Tensor:
         overlap, count = self.overlap, self.config.group_mels
         num_kept, num_before = kept.shape[1], overlap.num_hops - 1
         windows = overlap.windows(self.head(self.vocoder_norm(states)))
-        kept[span.slot, span.positions(count) % num_kept] = windows
+        kept[span.slots, span.positions(count) % num_kept] = windows
         positions = span.positions(num_kept) - num_before
         is_valid = (positions >= 0) & (positions < span.end)
-        heard = overlap.added(kept[span.slot, positions % num_kept], is_valid)
+        heard = overlap.added(kept[span.slots, positions % num_kept], is_valid)
         first = span.start * overlap.hop - overlap.padding
-        bounds = torch.cat((-first, span.end * overlap.hop - first)).clamp(0, len(heard))
-        return torch.cat((heard, bounds.to(heard.dtype)))
+        bounds = torch.cat((-first, span.end * overlap.hop - first), dim=1)
+        bounds = bounds.clamp(0, heard.shape[1])
+        return torch.cat((heard, bounds.to(heard.dtype)), dim=1)
+
+
+def _span(slots: Tensor, group: Tensor, num_groups: Tensor, count: int) -> Span:
+    """Return what groups of ``count`` positions are, of streams of ``num_groups``."""
+    return Span(slots[:, None], (group * count)[:, None], (num_groups * count)[:, None])

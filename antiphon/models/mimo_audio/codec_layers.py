@@ -1,9 +1,9 @@
-"""Layers of the tokenizer's decoder, one group of frames after the other, in one slot at a time.
+"""Layers of the tokenizer's decoder, one group of frames after the other, in rows of several slots.
 
 All that a slot keeps stands in rings, at places that follow from positions: what is computed for
 the same position again is put into the same place. So a group that does not count, since it is
-text, may be computed like any other; the next one overwrites all of it. Which slot, which group
-and where the stream ends are tensors: nothing asks the device, and a graph can hold all of it.
+text, may be computed like any other; the next one overwrites all of it. Which slots, which groups
+and where streams end are tensors: nothing asks the device, and a graph can hold all of it.
 """
 
 from dataclasses import dataclass
@@ -57,52 +57,52 @@ class NetLayer:
         )
 
     def project(self, states: Tensor, rotation: Rotation) -> Tensor:
-        """Return queries, keys and values, ``[n, 3, num_heads, head_dim]``, rotated."""
+        """Return queries, keys and values, ``[num_rows, n, 3, num_heads, head_dim]``, rotated."""
         joined = self.query_key_value(self.attention_norm(states))
-        heads = joined.view(len(states), 3, self.config.num_heads, self.config.head_dim)
-        rotated = rotation(heads[:, :2].flatten(1, 2)).view_as(heads[:, :2])
-        return torch.cat((rotated, heads[:, 2:]), dim=1)
+        heads = torch.unflatten(joined, 2, (3, self.config.num_heads, -1))
+        rotated = rotation(heads[:, :, :2].flatten(2, 3)).view_as(heads[:, :, :2])
+        return torch.cat((rotated, heads[:, :, 2:]), dim=2)
 
     def attend(self, states: Tensor, queries: Tensor, kept: Tensor, mask: Tensor | None) -> Tensor:
         """Return the states after the layer.
 
         Args:
-            states: before it, ``[n, hidden_size]``.
-            queries: of them, ``[n, num_heads, head_dim]``.
-            kept: keys and values, ``[num_keys, 2, num_heads, head_dim]``.
-            mask: keys that each sees, bool ``[n, num_keys]``; ``None``: all.
+            states: before it, ``[num_rows, n, hidden_size]``.
+            queries: of them, ``[num_rows, n, num_heads, head_dim]``.
+            kept: keys and values, ``[num_rows, num_keys, 2, num_heads, head_dim]``.
+            mask: keys that each sees, bool ``[num_rows, n, num_keys]``; ``None``: all.
         """
-        keys, values = kept.to(queries.dtype).permute(1, 2, 0, 3)
+        keys, values = kept.to(queries.dtype).transpose(1, 3).unbind(2)
         seen = F.scaled_dot_product_attention(
-            queries.transpose(0, 1)[None],
-            keys[None],
-            values[None],
-            attn_mask=None if mask is None else mask[None, None],
+            queries.transpose(1, 2),
+            keys,
+            values,
+            attn_mask=None if mask is None else mask[:, None],
         )
-        states = states + self.output(seen[0].transpose(0, 1).flatten(1))
+        states = states + self.output(seen.transpose(1, 2).flatten(2))
         return states + self.narrow(F.gelu(self.wide(self.feed_forward_norm(states))))
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What is computed in one pass.
+    """What is computed in one pass, of each row.
 
     Attributes:
-        slot: whose it is, int64 ``[1]``.
-        start: position of the first state, int64 ``[1]``; may be before 0 or after the end.
-        end: positions of the stream, as far as they are known, int64 ``[1]``.
+        slots: whose it is, int64 ``[num_rows, 1]``.
+        start: position of the first state, likewise; may be before 0 or after the end.
+        end: positions of the stream, as far as they are known, likewise.
     """
 
-    slot: Tensor
+    slots: Tensor
     start: Tensor
     end: Tensor
 
     def moved(self, num_positions: int) -> "Span":
         """Return the span of states that come later by so many positions."""
-        return Span(self.slot, self.start - num_positions, self.end)
+        return Span(self.slots, self.start - num_positions, self.end)
 
     def positions(self, count: int) -> Tensor:
-        """Return the first positions, int64 ``[count]``."""
+        """Return the first positions, int64 ``[num_rows, count]``."""
         return self.start + torch.arange(count, device=self.start.device)
 
 
@@ -160,7 +160,7 @@ class StreamingStack:
         """Return states, of positions that are earlier by `delay`.
 
         Args:
-            states: ``[num_positions, hidden_size]``.
+            states: ``[num_rows, num_positions, hidden_size]``.
             span: their place.
             kept: of `open`; updated in place.
         """
@@ -175,21 +175,21 @@ class StreamingStack:
         ring, waiting = kept
         positions = span.positions(self.num_positions)
         heads = layer.project(states, self.frequencies.at(positions, states.dtype))
-        queries, num_kept = heads[:, 0], ring.shape[1]
-        ring[span.slot, positions % num_kept] = heads[:, 1:].to(ring.dtype)
+        queries, num_kept = heads[:, :, 0], ring.shape[1]
+        ring[span.slots, positions % num_kept] = heads[:, :, 1:].to(ring.dtype)
         if self.right:
-            pair = torch.stack((queries.flatten(1), states), dim=1)
-            waiting[span.slot, positions % waiting.shape[1]] = pair
+            pair = torch.stack((queries.flatten(2), states), dim=2)
+            waiting[span.slots, positions % waiting.shape[1]] = pair
             positions = positions - self.right
-            pair = waiting[span.slot, positions % waiting.shape[1]]
-            queries, states = pair[:, 0].view_as(queries), pair[:, 1]
+            pair = waiting[span.slots, positions % waiting.shape[1]]
+            queries, states = pair[:, :, 0].view_as(queries), pair[:, :, 1]
         newest = span.start + self.num_positions - 1
         held = newest - (newest - torch.arange(num_kept, device=newest.device)) % num_kept
-        distance = held - positions[:, None]
+        distance = held[:, None] - positions[:, :, None]
         mask = (distance >= -self.left) & (distance <= self.right)
-        mask &= (held >= 0) & (held < span.end)
+        mask &= ((held >= 0) & (held < span.end))[:, None]
         mask |= distance == 0  # a position outside the stream sees itself, so that it is a number
-        return layer.attend(states, queries, ring[span.slot][0], mask)
+        return layer.attend(states, queries, ring[span.slots[:, 0]], mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,24 +226,28 @@ class TimeNorm:
         """Return the group that came ``num_ahead`` groups before, normed.
 
         Args:
-            states: of a group, ``[n, channels]``, and perhaps more positions, which only count.
-            place: slot and number of the group, int64 ``[1]`` each.
+            states: of a group of each row, ``[num_rows, n, channels]``, and perhaps more positions,
+                which only count.
+            place: slots and numbers of the groups, int64 ``[num_rows]`` each.
             kept: of `open`; updated in place.
-            counted: whether the group counts, and whether what is beyond it does, bool ``[1]``.
+            counted: whether a group counts, and whether what is beyond it does, bool
+                ``[num_rows]``.
         """
-        (slot, group), (sums, line) = place, kept
+        (slots, groups), (sums, line) = place, kept
         num_positions = line.shape[2]
-        parts = (states[:num_positions], states[num_positions:])
+        total = sums[slots]
+        parts = (states[:, :num_positions], states[:, num_positions:])
         for part, counts in zip(parts, counted, strict=True):
-            wide = part.double()
-            number = wide.new_full((), wide.numel())
-            added = torch.stack((wide.sum(), wide.square().sum(), number))
-            sums[slot] += torch.where(counts[:, None], added, 0.0)
-        total, squares, number = sums[slot][0]
+            wide = part.double().flatten(1)
+            number = wide.new_full((len(wide),), wide.shape[1])
+            added = torch.stack((wide.sum(1), wide.square().sum(1), number), dim=1)
+            total = total + torch.where(counts[:, None], added, 0.0)
+        sums[slots] = total
+        values, squares, number = total[:, :, None, None].unbind(1)
         number = number.clamp(min=1.0)
-        mean = total / number
+        mean = values / number
         deviation = (squares / number - mean.square()).clamp(min=0.0) + _EPSILON
-        line[slot, group % line.shape[1]] = states[None, :num_positions]
-        states = line[slot, (group - self.num_ahead) % line.shape[1]][0]
+        line[slots, groups % line.shape[1]] = states[:, :num_positions]
+        states = line[slots, (groups - self.num_ahead) % line.shape[1]]
         normed: Tensor = (states - mean.float()) * deviation.rsqrt().float()
         return normed * self.weight + self.bias

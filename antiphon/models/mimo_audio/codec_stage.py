@@ -1,12 +1,13 @@
 """The decoder of the audio tokenizer as a stage: it reads groups where the model has put them.
 
-Groups go through one by one, and rows one by one, so that samples depend on nothing else. On a GPU
-one CUDA graph holds the whole pass, which is the same for text, speech and the end of a stream.
+Groups go through one by one. A pass is the same for text, speech and the end of a stream: on a GPU
+the next groups of all rows are one pass, which a CUDA graph holds; a row differs by its company by
+rounding at most. On the host rows go through one by one too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
+from antiphon.engine.runner import row_buckets
 from antiphon.models.mimo_audio.checkpoint_schema import (
     ENCODER_ONLY,
     UNUSED_IN_TOKENIZER,
@@ -28,15 +30,16 @@ from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer
 from antiphon.models.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
 from antiphon.models.spec import LoadContext
-from antiphon.nn import kernels
 from antiphon.nn.device import resolve_device
-from antiphon.nn.graphs import Graphs
+from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.weights import open_weights
+from antiphon.nn.weights import Progress, open_weights
 from antiphon.types import Samples
 
 _CHUNK_SIZES = (1, 2, 4)
+_MAX_ROWS = 32
+"""Of a pass, in which keys and values of a row are copied: 10 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +47,71 @@ class StageState:
     """The streams of one batch, and the buffers that a pass reads.
 
     Attributes:
-        codec: of all slots, and of one more, which a graph is captured with.
-        frame: text id and codes of the group, int64 ``[frame_size]``.
-        slot: int64 ``[1]``.
-        is_end: whether the stream has ended, bool ``[1]``.
+        codec: of all slots, and of one more, which pads passes.
+        frames: text id and codes of each row's group, int64 ``[n, frame_size]``, as many as the
+            largest pass has.
+        rows: slot of each, and whether its stream has ended, int64 ``[n, 2]``.
+        graphs: by number of rows.
+        sizes: these numbers, ascending.
     """
 
     codec: CodecState
-    frame: Tensor
-    slot: Tensor
-    is_end: Tensor
+    frames: Tensor
+    rows: Tensor
     graphs: Graphs
+    sizes: tuple[int, ...]
+
+    @property
+    def padding(self) -> int:
+        """The slot that fills up a pass."""
+        return len(self.codec.ticks) - 1
+
+
+@dataclass(slots=True, eq=False)
+class GroupPasses:
+    """What becomes of a row in a launch: passes over groups, then those after the end.
+
+    Attributes:
+        places: of its groups, among all of the launch.
+        num_late: passes after them.
+        heard: where what is heard of each pass is, among all of the launch.
+    """
+
+    slot: int
+    places: Sequence[int]
+    num_late: int
+    heard: list[int] = field(default_factory=list)
+
+    @property
+    def num_passes(self) -> int:
+        return len(self.places) + self.num_late
 
 
 @dataclass(frozen=True, slots=True)
 class PendingGroups:
-    """A `antiphon.codec.protocol.PendingAudio`: copies to the host under way, of each slot."""
+    """A `antiphon.codec.protocol.PendingAudio`: a copy to the host under way.
 
-    downloads: Mapping[int, Download | None]
+    Attributes:
+        rows: of the launch.
+        download: all passes of all rows; ``None``: there was none.
+    """
+
+    rows: Sequence[GroupPasses]
+    download: Download | None
 
     @property
     def is_done(self) -> bool:
-        return all(each is None or each.is_done for each in self.downloads.values())
+        return self.download is None or self.download.is_done
 
     def wait(self) -> None:
-        for each in self.downloads.values():
-            if each is not None:
-                each.wait()
+        if self.download is not None:
+            self.download.wait()
 
     def result(self) -> dict[int, Samples]:
-        return {slot: _heard(download) for slot, download in self.downloads.items()}
+        passes = np.zeros((0, 0), np.float32)
+        if self.download is not None:
+            passes = self.download.wait().numpy()
+        return {each.slot: _heard(passes, each.heard) for each in self.rows}
 
 
 class MiMoAudioCodec:
@@ -84,8 +122,29 @@ class MiMoAudioCodec:
     look_ahead_frames = 0
     group_frames = 1
 
-    def __init__(self, decoder: AudioDecoder, config: AudioTokenizerConfig, empty_id: int) -> None:
-        """Wrap a decoder; ``empty_id`` is the text id of groups that are speech."""
+    def __init__(
+        self,
+        decoder: AudioDecoder,
+        config: AudioTokenizerConfig,
+        empty_id: int,
+        *,
+        is_batched: bool | None = None,
+        uses_graphs: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Wrap a decoder.
+
+        Args:
+            decoder: loaded.
+            config: of the tokenizer.
+            empty_id: text id of groups that are speech.
+            is_batched: whether a pass may have several rows; ``None``: on a GPU.
+            uses_graphs: on a GPU.
+            progress: called for every captured graph.
+        """
+        self._uses_graphs = uses_graphs
+        self._progress = progress
+        self._is_batched = decoder.table.is_cuda if is_batched is None else is_batched
         self._decoder = decoder
         self._empty_id = empty_id
         self._num_codes = config.num_codes_used
@@ -96,19 +155,24 @@ class MiMoAudioCodec:
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> StageState:
-        """Return fresh streams, their graph captured."""
+        """Return fresh streams, their graphs captured."""
         device = self._device
+        sizes = row_buckets(min(num_slots, _MAX_ROWS)) if self._is_batched else (1,)
         state = StageState(
             codec=self._decoder.open(num_slots + 1),
-            frame=torch.zeros(self._frame_size, dtype=torch.int64, device=device),
-            slot=torch.full((1,), num_slots, dtype=torch.int64, device=device),
-            is_end=torch.zeros(1, dtype=torch.bool, device=device),
-            graphs=Graphs(device, is_enabled=kernels.run_on(self._decoder.table)),
+            frames=torch.zeros(sizes[-1], self._frame_size, dtype=torch.int64, device=device),
+            rows=torch.zeros(sizes[-1], 2, dtype=torch.int64, device=device),
+            graphs=Graphs(device, is_enabled=self._uses_graphs),
+            sizes=sizes,
         )
         if state.graphs.is_enabled:
+            state.rows[:, 0] = state.padding
             torch.cuda.synchronize(device)
             with exact_float32():
-                state.graphs.capture("tick", partial(self._tick, state))
+                for number, size in enumerate(reversed(sizes), start=1):
+                    state.graphs.capture(size, partial(self._tick, state, size))
+                    if self._progress is not None:
+                        self._progress(number, len(sizes))
             state.graphs.settle()
         return state
 
@@ -127,7 +191,8 @@ class MiMoAudioCodec:
     def replay(
         self, state: StageState, slot: int, frames: NDArray[Any], num_ahead: int = 0
     ) -> None:
-        self._decode(upload(np.asarray(frames), self._device), slot, state, is_end=False)
+        frames = np.asarray(frames)
+        self._run([GroupPasses(slot, range(len(frames)), 0)], upload(frames, self._device), state)
 
     @torch.inference_mode()
     def launch(
@@ -137,55 +202,82 @@ class MiMoAudioCodec:
         state: StageState,
     ) -> PendingGroups:
         """Begin to decode chunks; see the protocol."""
-        downloads: dict[int, Download | None] = {}
         num_kept = frame_store.shape[1]
+        rows, places = [], list[int]()
         for each in chunks:
             stop = each.start + each.num_frames
             is_end = each.end is not None and stop >= each.end
             stop = stop if each.end is None else min(stop, each.end)
-            places = [number % num_kept for number in range(each.start, stop)]
-            if isinstance(frame_store, np.ndarray):
-                frames = upload(frame_store[each.slot, places], self._device)
-            else:
-                frames = torch.stack([frame_store[each.slot, place] for place in places])
-            parts = self._decode(frames, each.slot, state, is_end=is_end)
-            downloads[each.slot] = Download(torch.stack(parts)) if parts else None
-        return PendingGroups(downloads)
+            numbers = range(each.start, stop)
+            num_late = self._decoder.num_late_ticks if is_end else 0
+            first = len(places)
+            rows.append(GroupPasses(each.slot, range(first, first + len(numbers)), num_late))
+            places += [each.slot * num_kept + number % num_kept for number in numbers]
+        if isinstance(frame_store, np.ndarray):
+            frames = upload(frame_store.reshape(-1, frame_store.shape[2])[places], self._device)
+        else:
+            frames = frame_store.flatten(0, 1)[upload(places, self._device)]
+        made = self._run(rows, frames, state)
+        return PendingGroups(rows, Download(torch.cat(made)) if made else None)
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
 
-    def _decode(
-        self, frames: Tensor, slot: int, state: StageState, *, is_end: bool
-    ) -> list[Tensor]:
-        """Run a pass for each frame, and at the end as many as the decoder is late."""
-        state.slot.fill_(slot)
-        state.is_end.fill_(False)
-        parts = []
-        for frame in frames:
-            if not frames.is_cuda and int(frame[0]) != self._empty_id:
-                continue  # on the host it costs nothing to look, and a pass does
-            state.frame.copy_(frame)
-            parts.append(self._run(state))
-        if is_end:
-            state.is_end.fill_(True)
-            parts += [self._run(state) for _ in range(self._decoder.num_late_ticks)]
-        return parts
+    def _run(self, rows: Sequence[GroupPasses], frames: Tensor, state: StageState) -> list[Tensor]:
+        """Run all passes, the first ones of all rows first; see `AudioDecoder.tick` for results."""
+        if not frames.is_cuda:  # on the host it costs nothing to look, and a pass over text does
+            for each in rows:
+                each.places = [
+                    place for place in each.places if int(frames[place, 0]) == self._empty_id
+                ]
+        made: list[Tensor] = []
+        num_made = 0
+        for number in range(max((each.num_passes for each in rows), default=0)):
+            due = [each for each in rows if number < each.num_passes]
+            for start in range(0, len(due), state.sizes[-1]):
+                part = due[start : start + state.sizes[-1]]
+                with exact_float32():
+                    made.append(self._pass(part, number, frames, state))
+                for place, each in enumerate(part, start=num_made):
+                    each.heard.append(place)
+                num_made += len(part)
+        return made
 
-    def _run(self, state: StageState) -> Tensor:
-        return state.graphs.run("tick", partial(self._tick, state)).clone()
+    def _pass(
+        self, rows: Sequence[GroupPasses], number: int, frames: Tensor, state: StageState
+    ) -> Tensor:
+        """Run pass ``number`` of rows."""
+        size = round_up(len(rows), state.sizes)
+        told = np.full((size, 3), (state.padding, 0, 0), np.int64)
+        for row, each in enumerate(rows):
+            is_late = number >= len(each.places)
+            told[row] = (each.slot, is_late, 0 if is_late else each.places[number])
+        given = upload(told, self._device)
+        state.rows[:size].copy_(given[:, :2])
+        if len(frames):
+            state.frames[:size].copy_(frames[given[:, 2]])
+        return state.graphs.run(size, partial(self._tick, state, size))[: len(rows)].clone()
 
-    def _tick(self, state: StageState) -> Tensor:
-        is_group = (state.frame[:1] == self._empty_id) & ~state.is_end
-        codes = state.frame[1:].view(-1, self._num_codes)
-        flags = torch.cat((is_group, state.is_end))
-        return self._decoder.tick(codes, state.codec, state.slot, flags)
+    def _tick(self, state: StageState, size: int) -> Tensor:
+        slots, has_ended = state.rows[:size].unbind(1)
+        frames, is_end = state.frames[:size], has_ended.bool()
+        is_group = (frames[:, 0] == self._empty_id) & ~is_end & (slots < state.padding)
+        codes = torch.unflatten(frames[:, 1:], 1, (-1, self._num_codes))
+        flags = torch.stack((is_group, is_end), dim=1)
+        return self._decoder.tick(codes, state.codec, slots, flags)
 
 
-def load_codec(context: LoadContext) -> MiMoAudioCodec:
+def load_codec(
+    context: LoadContext, *, is_batched: bool | None = None, uses_graphs: bool = True
+) -> MiMoAudioCodec:
     """Load what turns groups of codes into audio.
 
     It computes in float32 everywhere; ``context.dtype`` is the language model's.
+
+    Args:
+        context: where and how.
+        is_batched: see `MiMoAudioCodec`.
+        uses_graphs: likewise.
 
     Raises:
         ModelLoadError: the audio tokenizer is not there, or cannot be served.
@@ -205,13 +297,18 @@ def load_codec(context: LoadContext) -> MiMoAudioCodec:
         progress=context.progress_of("codec"),
     )
     with torch.inference_mode(), opened as weights:
-        return MiMoAudioCodec(AudioDecoder.of(weights, config), config, empty_id)
+        return MiMoAudioCodec(
+            AudioDecoder.of(weights, config),
+            config,
+            empty_id,
+            is_batched=False if context.is_deterministic else is_batched,
+            uses_graphs=uses_graphs,
+            progress=context.progress_of("codec's graphs"),
+        )
 
 
-def _heard(download: Download | None) -> Samples:
-    """Cut out of each pass what is heard."""
-    if download is None:
-        return np.zeros(0, np.float32)
-    passes = download.wait().numpy()
-    parts = [each[int(each[-2]) : int(each[-1])] for each in passes]
+def _heard(passes: Samples, places: Sequence[int]) -> Samples:
+    """Cut out of each of a row's passes what is heard."""
+    parts = [np.zeros(0, np.float32)]
+    parts += [passes[each, int(passes[each, -2]) : int(passes[each, -1])] for each in places]
     return np.concatenate(parts)

@@ -1,15 +1,18 @@
 """Steps and passes of the decoder ask nothing of the device; on a GPU the audio is the same."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from antiphon.engine.plan import CodecChunk
-from antiphon.models.mimo_audio.codec_stage import load_codec
+from antiphon.models.mimo_audio.codec_stage import MiMoAudioCodec, StageState, load_codec
 from antiphon.models.mimo_audio.runner import load_language_model
 from antiphon.models.spec import LoadContext
+from antiphon.types import Samples
 from tests.asking import AskNothing, step_asking_nothing
 from tests.models.mimo_audio.oracle.record import random_codes
 from tests.models.mimo_audio.test_parity import decode, groups_of
@@ -42,8 +45,8 @@ def test_a_pass_of_the_decoder_asks_nothing(checkpoint: Path) -> None:
     state = codec.open(1)
     with AskNothing():
         for _ in range(3):
-            state.frame.fill_(3)
-            codec._tick(state)
+            state.frames.fill_(3)
+            codec._tick(state, 1)
 
 
 @pytest.mark.gpu
@@ -55,23 +58,53 @@ def test_a_gpu_makes_the_same_audio(checkpoint: Path) -> None:
     made = decode(codec, codes)
     np.testing.assert_allclose(made, wanted, atol=5e-3)  # keys and values have 16 bits there
     np.testing.assert_array_equal(decode(codec, codes, (1,)), made)
+    streams = streams_of((12, 40, 24))
+    together = decode_together(codec, streams, codec.open(4))
+    for stream, samples in zip(streams, together, strict=True):
+        np.testing.assert_allclose(samples, decode(codec, stream), atol=5e-3)
+
+
+def streams_of(counts: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Return streams of as many frames of codes, with text in the first one."""
+    streams = [groups_of(random_codes(SIZES, count), 261) for count in counts]
+    text = np.concatenate(([7], streams[0][0, 1:]))
+    return [np.insert(streams[0], [0, 2], text, axis=0), *streams[1:]]
+
+
+def decode_together(
+    codec: MiMoAudioCodec, streams: Sequence[NDArray[np.int64]], state: StageState
+) -> list[Samples]:
+    """Decode streams in slots from the second on, in chunks of one group and of two in turn."""
+    parts: list[list[Samples]] = [[] for _ in streams]
+    store = np.zeros((len(streams) + 1, 64, streams[0].shape[1]), np.int64)
+    for slot, stream in enumerate(streams, start=1):
+        store[slot, : len(stream)] = stream
+    starts, turn = [0] * len(streams), 0
+    while any(start < len(each) for start, each in zip(starts, streams, strict=True)):
+        chunks = []
+        for row, stream in enumerate(streams):
+            size = 1 + (row + turn) % 2
+            start, starts[row] = starts[row], starts[row] + size
+            if start < len(stream):
+                end = len(stream) if start + size >= len(stream) else None
+                chunks.append(CodecChunk(row + 1, start, size, end))
+        for slot, samples in codec.launch(chunks, store, state).result().items():
+            parts[slot - 1].append(samples)
+        turn += 1
+    return [np.concatenate(each) for each in parts]
 
 
 def test_slots_side_by_side_are_each_alone(checkpoint: Path) -> None:
-    codec = load_codec(LoadContext(checkpoint, device="cpu"))
-    streams = [groups_of(random_codes(SIZES, count), 261) for count in (12, 40)]
+    context = LoadContext(checkpoint, device="cpu")
+    codec, batched = load_codec(context), load_codec(context, is_batched=True)
+    streams = streams_of((12, 20, 8))
     alone = [decode(codec, each) for each in streams]
-    state, parts = codec.open(2), [[np.zeros(0, np.float32)] for _ in streams]
-    store = np.zeros((2, 64, 33), np.int64)
-    for slot, stream in enumerate(streams):
-        store[slot, : len(stream)] = stream
-    for number in range(10):
-        chunks = [
-            CodecChunk(slot, number, 1, len(stream) if number == len(stream) - 1 else None)
-            for slot, stream in enumerate(streams)
-            if number < len(stream)
-        ]
-        for slot, samples in codec.launch(chunks, store, state).result().items():
-            parts[slot].append(samples)
-    for one, other in zip(alone, parts, strict=True):
-        np.testing.assert_array_equal(one, np.concatenate(other))
+    for one, other in zip(alone, decode_together(codec, streams, codec.open(4)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    state = batched.open(5)
+    assert state.sizes == (1, 2, 4, 5)
+    for slot in range(5):  # what was there before is not heard
+        batched.replay(state, slot, streams[1][slot:])
+        batched.reset(state, slot)
+    for one, other in zip(alone, decode_together(batched, streams, state), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
