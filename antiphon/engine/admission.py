@@ -31,6 +31,29 @@ _MAX_RETURNS = 2  # for each slot: callers who do not wait shall not make others
 _STREAMS_ARE_MANY = "The server is speaking as many streams as it can without gaps."
 
 
+class Places:
+    """Room that is kept for streams by their ids; may be called in any thread."""
+
+    def __init__(self) -> None:
+        self._is_live: dict[str, bool] = {}
+        self._lock = Lock()
+
+    def num_kept(self, *, is_live: bool) -> int:
+        """Return for how many streams of a priority there is."""
+        with self._lock:
+            return sum(each is is_live for each in self._is_live.values())
+
+    def keep(self, stream_id: str, *, is_live: bool) -> None:
+        """Keep room for a stream."""
+        with self._lock:
+            self._is_live[stream_id] = is_live
+
+    def take(self, stream_id: str) -> bool:
+        """Give a stream's room to whoever asks; return whether there was any."""
+        with self._lock:
+            return self._is_live.pop(stream_id, None) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
     """How much is admitted.
@@ -177,11 +200,13 @@ class Admission:
     Attributes:
         forecast: replaced as a whole by `expect`, never changed.
         line: of live requests; looked at by the engine's thread.
+        places: of streams that were admitted before their first request.
     """
 
     def __init__(self, num_slots: int, limits: AdmissionLimits | None = None) -> None:
         self.forecast = Forecast(num_slots)
         self.line = StandingLine()
+        self.places = Places()
         self._limits = limits or AdmissionLimits()
         self._lock = Lock()
         self._returns_s: deque[float] = deque(maxlen=_MAX_RETURNS * num_slots)
@@ -207,6 +232,7 @@ class Admission:
             if num_too_many >= 0:
                 retry_after_s = self._retry_after_s(num_too_many, now_s)
                 raise OverloadedError(_STREAMS_ARE_MANY, retry_after_s=retry_after_s)
+        num_open += self.places.num_kept(is_live=is_live)
         num_ahead = num_open - forecast.num_streams
         if num_ahead < 0:
             return

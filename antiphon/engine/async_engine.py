@@ -19,7 +19,7 @@ from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.engine.step_waiter import StepWaiter
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError, InvalidRequestError
-from antiphon.models.base import Piece, Prompt
+from antiphon.models.base import Admitted, Piece, Prompt
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FrameReady, Latents
 
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _STATS_S = 0.25  # between two publications of statistics
 _IDLE_S = 0.5  # without work, after which integrity is checked
+_NO_PROMPT = Prompt(data=None, num_tokens=1, seed=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,31 @@ class AsyncEngine:
             if not is_over:
                 self.abort(request_id)
             self._open_ids.discard(request_id)  # after the abort: the id may be used again at once
+            self._publish_open(-1)
+
+    async def reserve(
+        self, stream_id: str, *, is_live: bool = True
+    ) -> AsyncGenerator[Admitted, None]:
+        """Keep room for a stream until `release`, or until this is closed; it has no end.
+
+        Raises:
+            OverloadedError: one stream more would cause gaps in others.
+            EngineFailedError: the engine failed, or has been closed.
+        """
+        if self.failure or self._is_closed:
+            raise EngineFailedError("The model has failed, or was closed.")
+        self._core.scheduler.check(_NO_PROMPT, is_live=is_live)
+        self._core.scheduler.admission.places.keep(stream_id, is_live=is_live)
+        self._publish_open(1)
+        try:
+            yield Admitted()
+            await asyncio.Event().wait()
+        finally:
+            self.release(stream_id)
+
+    def release(self, stream_id: str) -> None:
+        """Free what is kept for a stream, if anything: a request of it comes."""
+        if self._core.scheduler.admission.places.take(stream_id):
             self._publish_open(-1)
 
     def append(self, request_id: str, piece: Piece) -> None:

@@ -13,7 +13,7 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.engine.generator_scheduler import GeneratorRequest, GeneratorScheduler
 from antiphon.errors import EngineFailedError
-from antiphon.models.base import GeneratorItem, Prompt, StageGenerator
+from antiphon.models.base import Admitted, GeneratorItem, Prompt, StageGenerator
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
 from antiphon.types import AudioChunk, Ended, FinishReason
@@ -162,6 +162,27 @@ class GeneratorEngine:
         finally:
             self._leave(job)
             self._status.update(opened=-1)
+
+    async def reserve(
+        self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
+    ) -> AsyncGenerator[Admitted, None]:
+        """Keep room for a live stream: until a request of it comes, which is ``is_later``.
+
+        The room is free again when this is closed; it has one item, and no end.
+
+        Raises:
+            OverloadedError: one stream more would cause gaps in others.
+        """
+        if is_live:
+            with self._changed:
+                self._scheduler.reserve(stream_id, speed=speed)
+        try:
+            yield Admitted()
+            await asyncio.Event().wait()
+        finally:
+            with self._changed:
+                self._scheduler.release(stream_id)
+                self._changed.notify_all()  # there may be capacity for another stream
 
     def abort(self, request_id: str) -> None:
         """End a request by an `Ended` with the reason "abort"; does nothing if it has ended."""

@@ -22,12 +22,14 @@ class GeneratorStream:
         speed: at which it is played.
         requests: that make it, in order.
         has_begun: whether one of its requests has ever run.
+        is_reserved: whether it was admitted, and has had no request yet.
         clock: of its listener.
     """
 
     speed: float
     requests: list["GeneratorRequest"] = field(default_factory=list)
     has_begun: bool = False
+    is_reserved: bool = False
     clock: PlaybackClock = field(default_factory=PlaybackClock)
 
 
@@ -143,11 +145,27 @@ class GeneratorScheduler:
             self._offline[request.order] = request
             return request
         stream = self._streams.setdefault(stream_id, GeneratorStream(speed))
-        if is_later and not stream.requests:  # the parts before may have been played by now
+        if stream.is_reserved:
+            stream.is_reserved = False
+        elif is_later and not stream.requests:  # the parts before may have been played by now
             stream.has_begun, stream.clock.deadline_s = True, self._clock()
         stream.requests.append(request)
         request.stream = stream
         return request
+
+    def reserve(self, stream_id: str, *, speed: float = 1.0) -> None:
+        """Admit a live stream, whose requests will be ``is_later``.
+
+        Raises:
+            OverloadedError: says when to retry.
+        """
+        self._check_live(speed)
+        self._streams[stream_id] = GeneratorStream(speed, is_reserved=True)
+
+    def release(self, stream_id: str) -> None:
+        """Forget a stream that was admitted and has had no request."""
+        if (stream := self._streams.get(stream_id)) is not None and stream.is_reserved:
+            del self._streams[stream_id]
 
     def want(self, request: GeneratorRequest) -> None:
         """Ask for a request's next chunk."""
@@ -248,7 +266,7 @@ class GeneratorScheduler:
         for stream in self._streams.values():
             if stream.has_begun:
                 begun.append(stream)
-            elif waiting is None and stream.requests[0].wanted_s is not None:
+            elif waiting is None and stream.requests and stream.requests[0].wanted_s is not None:
                 waiting = stream
         if waiting is None or not self._fits(begun, waiting.speed):
             return None

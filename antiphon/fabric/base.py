@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from antiphon.models.base import GeneratorItem, Piece, Prompt
+from antiphon.models.base import Admitted, GeneratorItem, Piece, Prompt
 from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.stage_status import Publish, StageStatus
 from antiphon.types import Ended, FrameReady
 
-StageItem: TypeAlias = FrameReady | GeneratorItem | Ended
+StageItem: TypeAlias = FrameReady | GeneratorItem | Admitted | Ended
 StageStream: TypeAlias = AsyncGenerator[StageItem, None]
 
 
@@ -75,6 +75,9 @@ class StageRequest:
         is_live: whether a listener plays it while it is made; otherwise its priority is offline.
         stream_id: names the stream that this is a part of; ``None``: it is one of its own.
         is_later: whether this continues a stream that was admitted, so that it is never refused.
+        is_reservation: whether it only asks for room for its stream, before there is a prompt. It
+            is answered with `Admitted`, and the room is kept until it is closed or a request of the
+            stream comes, which is ``is_later``.
         speed: of playback.
         pieces: of its text that have arrived since the prompt was built; more may follow.
         resume_frames: that a replica of the first stage made before it was lost, and whose audio
@@ -92,6 +95,7 @@ class StageRequest:
     is_live: bool = True
     stream_id: str | None = None
     is_later: bool = False
+    is_reservation: bool = False
     speed: float = 1.0
     pieces: tuple[Piece, ...] = ()
     resume_frames: tuple[Any, ...] = ()

@@ -245,6 +245,11 @@ class SizeChoosing(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """There is room for a stream, which is kept until a request of it comes."""
+
+
 GeneratorItem: TypeAlias = AudioChunk | Image | Video | Latents | Progress
 """What a `StageGenerator` may yield."""
 

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from antiphon.concurrency import cancel_and_wait, num_usable_cores
-from antiphon.engine.admission import AdmissionLimits
+from antiphon.engine.admission import AdmissionLimits, Places
 from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
-from antiphon.models.base import Piece, StageGenerator
+from antiphon.models.base import Admitted, Piece, StageGenerator
 from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.pipeline.upstream import OpenRequests, consumed
 from antiphon.telemetry.stage_status import Publish
@@ -42,12 +42,40 @@ class GeneratorStage:
         )
         self._turns = None if limit is None else asyncio.Semaphore(limit)
         self._num_waiting = 0
+        self._places = Places()
         self._requests = OpenRequests()
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        if request.is_reservation:
+            return upstream or self._reserve(request)  # what is upstream admits for all
         if upstream is not None:
             return self._generate_of_each(request, upstream)
         return self._open(request)
+
+    async def _reserve(self, request: StageRequest) -> AsyncGenerator[StageItem, None]:
+        """Keep room for a stream; if there are turns, it waits for them with the others."""
+        stream_id = request.stream_id or request.id
+        if self._turns is None:
+            place = self._engine.reserve(stream_id, is_live=request.is_live, speed=request.speed)
+            async with aclosing(place) as items:
+                async for item in items:
+                    yield item
+            return
+        self._check_turn(request)
+        self._places.keep(stream_id, is_live=request.is_live)
+        try:
+            yield Admitted()
+            await asyncio.Event().wait()
+        finally:
+            self._places.take(stream_id)
+
+    def _check_turn(self, request: StageRequest) -> None:
+        """Raise `OverloadedError` if too many wait for a turn."""
+        assert self._turns is not None
+        num_kept = self._places.num_kept(is_live=request.is_live)
+        if self._turns.locked() or num_kept:
+            num_waiting = self._num_waiting + num_kept
+            self._limits.check(num_waiting, 0.0, is_live=request.is_live)
 
     def _open(self, request: StageRequest) -> StageStream:
         if self._turns is None:
@@ -81,8 +109,9 @@ class GeneratorStage:
     async def _generate_in_turn(
         self, request: StageRequest, turns: asyncio.Semaphore
     ) -> AsyncGenerator[StageItem, None]:
-        if turns.locked() and not request.is_later:
-            self._limits.check(self._num_waiting, 0.0, is_live=request.is_live)
+        if not request.is_later:
+            self._check_turn(request)
+        self._places.take(request.stream_id or request.id)
         self._num_waiting += 1
         try:
             await turns.acquire()

@@ -18,6 +18,7 @@ from antiphon.models.chat_spec import (
     AnswerVoiceRequest,
 )
 from antiphon.pipeline.heard import HeardTranscript
+from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.model import DEFAULT_VOICE
 from antiphon.telemetry.metrics import Metrics
@@ -151,6 +152,8 @@ class OwnVoice:
         self._chain = Chain.build(own_hz, sample_rate_hz or own_hz, speed)
         self._told: asyncio.Queue[PositionStates | None] = asyncio.Queue()
         self._num_told = 0
+        self._place: Reservation | None = None
+        self._is_speaking = False
 
     @property
     def sample_rate_hz(self) -> int:
@@ -168,6 +171,27 @@ class OwnVoice:
         """No more is written; may be said more than once."""
         self._told.put_nowait(None)
 
+    async def reserve(self, request_id: str, *, is_live: bool = True) -> None:
+        """Have the audio admitted before anything is written; see `Reservation.take`.
+
+        Args:
+            request_id: that `audio` will be called with.
+            is_live: likewise.
+        """
+        self._place = Reservation(
+            self._model, request_id, self._metrics, is_live=is_live, speed=self._speed
+        )
+        await self._place.take()
+
+    async def leave(self) -> None:
+        """Give up what was reserved, if nobody listens."""
+        if not self._is_speaking:
+            await self._release()
+
+    async def _release(self) -> None:
+        if self._place is not None:
+            await self._place.release()
+
     async def audio(self, request_id: str, *, is_live: bool = True) -> SpeechStream:
         """Yield the audio, then its `Ended`; an answer without a word is silent.
 
@@ -175,20 +199,38 @@ class OwnVoice:
             OverloadedError: before the first chunk: too much is under way.
             EngineError: the model failed.
         """
-        prompted = await self._told.get()
-        first = None if prompted is None else await self._told.get()
-        if prompted is None or first is None:
-            yield Ended("stop")
-            return
-        request = AnswerVoiceRequest(prompted, self._voice)
-        prompt = await asyncio.to_thread(self._model.prompter.build, request, self._seed)
-        stage_request = StageRequest(request_id, prompt, is_live=is_live, speed=self._speed)
+        self._is_speaking = True
+        try:
+            prompted = await self._told.get()
+            first = None if prompted is None else await self._told.get()
+            if prompted is None or first is None:
+                yield Ended("stop")
+                return
+            request = AnswerVoiceRequest(prompted, self._voice)
+            prompt = await asyncio.to_thread(self._model.prompter.build, request, self._seed)
+            stage_request = StageRequest(
+                request_id,
+                prompt,
+                is_live=is_live,
+                stream_id=request_id,
+                is_later=self._place is not None and self._place.is_taken,
+                speed=self._speed,
+            )
+            async with aclosing(self._spoken(stage_request, first)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._release()
+
+    async def _spoken(self, stage_request: StageRequest, first: PositionStates) -> SpeechStream:
+        """Yield the audio of a prompt, and of what is told after it."""
         num_frames = 0
         with self._metrics.observe(self._model.name) as stats:
             stats.ask()
             stream = self._model.open(stage_request, self._pieces(first))
             async with aclosing(stream) as items:
                 async for item in items:
+                    await self._release()  # the request has it by now
                     if isinstance(item, AudioChunk):
                         stats.hear(item.duration_s)
                         samples = await self._changed(item.samples)
@@ -243,6 +285,7 @@ class OwnVoiceChat:
         if request.num_logprobs is not None:
             raise InvalidRequestError("'logprobs' are told of answers of text alone.")
         self._request = request
+        self._voice_id = f"{request.id}-voice"
         self._chat = chat
         self._voice = voice
         self.heard = HeardTranscript()
@@ -253,9 +296,15 @@ class OwnVoiceChat:
         return self._voice.sample_rate_hz
 
     async def text(self) -> ChatStream:
-        """Yield what is written."""
+        """Yield what is written, once the audio is admitted.
+
+        Raises:
+            OverloadedError: before anything is written: too much is under way.
+            EngineError: a model failed.
+        """
         try:
             async with aclosing(self._chat) as events:
+                await self._voice.reserve(self._voice_id, is_live=self._request.is_live)
                 async for event in events:
                     if isinstance(event, TextDelta):
                         self.heard.write(event.text, event.text)
@@ -264,11 +313,11 @@ class OwnVoiceChat:
                     yield event
         finally:
             self._voice.complete()  # also of what failed, or was closed
+            await self._voice.leave()
 
     async def audio(self) -> SpeechStream:
         """Yield the audio; see `OwnVoice.audio`."""
-        request = self._request
-        stream = self._voice.audio(f"{request.id}-voice", is_live=request.is_live)
+        stream = self._voice.audio(self._voice_id, is_live=self._request.is_live)
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, AudioChunk):

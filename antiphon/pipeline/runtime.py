@@ -17,7 +17,7 @@ from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.model_pool import ModelPool, PooledModel
-from antiphon.models.base import EncoderWarming, Piece, Prompt
+from antiphon.models.base import Admitted, EncoderWarming, Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
 from antiphon.pipeline.acceleration_check import check_accelerations, denoises
@@ -164,6 +164,31 @@ class LoadedTask:
             async with aclosing(until_first("first chunk", stream)) as items:
                 async for item in items:
                     yield item
+
+    async def reserve(
+        self, stream_id: str, *, is_live: bool = True, speed: float = 1.0
+    ) -> AsyncGenerator[StageItem, None]:
+        """Ask for room for a stream before there is a prompt; see `StageRequest.is_reservation`.
+
+        A model that is not in memory has room. It is neither loaded for this nor kept: the model
+        that writes may have to be loaded in its place before.
+        """
+        if not self.is_loaded:
+            yield Admitted()
+            return
+        request = StageRequest(
+            f"{stream_id}-place",
+            Prompt(data=None, num_tokens=1, seed=0),
+            is_live=is_live,
+            stream_id=stream_id,
+            is_reservation=True,
+            speed=speed,
+        )
+        *upstream, last = self.handles[self._first :]
+        stream = self.fabric.open(last, replace(request, upstream=tuple(upstream)))
+        async with aclosing(stream) as items:
+            async for item in items:
+                yield item
 
     async def _feed(
         self, handle: StageHandle, request_id: str, text: AsyncGenerator[Piece, None]

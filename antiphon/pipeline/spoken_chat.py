@@ -48,7 +48,7 @@ class SpokenChat:
         # What bounds an answer is the room of the model that writes it, not what clients may send.
         self._utterance = Utterance(synthesis, sys.maxsize)
         self._unsaid = ""  # spaces at the beginning, which are no text by themselves
-        self._has_text = False
+        self._has_text = self._is_speaking = False
         self._is_known = asyncio.Event()  # whether there is any text
 
     @property
@@ -57,17 +57,28 @@ class SpokenChat:
         return self._utterance.sample_rate_hz
 
     async def text(self) -> ChatStream:
-        """Yield what is written, each piece when the speaking model has it."""
-        async with aclosing(self._chat) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    self._push(event.text, self._speakable.push(event.text))
-                else:
-                    self._push("", self._speakable.flush())
-                    if self._has_text:
-                        self._utterance.complete()
-                    self._is_known.set()
-                yield event
+        """Yield what is written, each piece when the speaking model has it.
+
+        Raises:
+            OverloadedError: before anything is written: the audio is not admitted, or the text.
+            EngineError: a model failed.
+        """
+        synthesis = self._utterance.synthesis
+        try:
+            async with aclosing(self._chat) as events:
+                await synthesis.reserve()
+                async for event in events:
+                    if isinstance(event, TextDelta):
+                        self._push(event.text, self._speakable.push(event.text))
+                    else:
+                        self._push("", self._speakable.flush())
+                        if self._has_text:
+                            self._utterance.complete()
+                        self._is_known.set()
+                    yield event
+        finally:
+            if not self._is_speaking:
+                await synthesis.release()
 
     async def audio(self) -> SpeechStream:
         """Yield the audio, then its `Ended`; an answer that nobody could say is silent.
@@ -76,6 +87,7 @@ class SpokenChat:
             InvalidRequestError: before the first chunk: there is no such voice.
             EngineError: the model failed.
         """
+        self._is_speaking = True
         try:
             await self._is_known.wait()
             if not self._has_text:

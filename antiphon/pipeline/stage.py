@@ -20,6 +20,7 @@ from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.pipeline.diffusion_stage import DiffusionStage
 from antiphon.pipeline.encoder_stage import EncoderStage
 from antiphon.pipeline.generator_stage import GeneratorStage
+from antiphon.pipeline.upstream import reserved
 from antiphon.telemetry.stage_status import Publish
 from antiphon.types import AudioChunk, Ended, FrameReady
 
@@ -38,8 +39,12 @@ class EngineStage:
         )
 
     def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        stream_id = request.stream_id or request.id
+        if request.is_reservation:
+            return reserved(self._engine.reserve(stream_id, is_live=request.is_live), upstream)
         if upstream is not None:
             return self._relay(request, upstream)
+        self._engine.release(stream_id)
         return self._engine.generate(
             request.id,
             request.prompt,

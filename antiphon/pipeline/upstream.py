@@ -3,11 +3,12 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import Any, TypeAlias
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.fabric.base import StageStream
+from antiphon.models.base import Admitted
 from antiphon.types import Ended, FrameReady, Latents, Progress
 
 Consumed: TypeAlias = Progress | Latents | Ended
@@ -60,6 +61,19 @@ async def consumed(upstream: StageStream, aborted: asyncio.Event) -> AsyncGenera
                     yield item
                     return
     yield Ended("abort")
+
+
+async def reserved(
+    place: AsyncGenerator[Admitted, None], upstream: StageStream | None
+) -> AsyncGenerator[Admitted, None]:
+    """Reserve room at the stage before, if there is one, and then here; closes both."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(aclosing(place))
+        if upstream is not None:
+            await stack.enter_async_context(aclosing(upstream))
+            await anext(upstream)
+        async for admitted in place:
+            yield admitted
 
 
 async def _until(

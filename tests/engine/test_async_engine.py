@@ -14,8 +14,14 @@ from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
 from antiphon.engine.runner import ROW_BUCKETS, Done
 from antiphon.engine.scheduler import Scheduler, SchedulerLimits
-from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
-from antiphon.models.base import Piece, Prompt
+from antiphon.errors import (
+    EngineError,
+    EngineFailedError,
+    InvalidRequestError,
+    OverloadedError,
+)
+from antiphon.models.base import Admitted, Piece, Prompt
+from antiphon.telemetry.stage_status import StageStatus
 from antiphon.types import Ended, FrameReady, Sampling
 from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
 from tests.engine.strict_device import prompt as strict_prompt
@@ -355,6 +361,34 @@ def test_refusals_come_from_the_door() -> None:
             await stream.aclose()
         await until(lambda: not device.rows)
         await engine.close()
+
+    asyncio.run(main())
+
+
+def test_room_is_kept_until_a_request_of_its_stream_comes_or_nobody_wants_it() -> None:
+    async def main() -> None:
+        limits = SchedulerLimits(admission=AdmissionLimits(max_waiting=0))
+        statuses: list[StageStatus] = []
+        engine = AsyncEngine(CountingRunner(), limits=limits, publish=statuses.append)
+        first, second = engine.reserve("first"), engine.reserve("second")
+        assert [await anext(each) for each in (first, second)] == [Admitted()] * 2
+        assert statuses[-1].num_open == 2
+        for refused in (engine.reserve("third"), engine.generate("third", prompt(1))):
+            with pytest.raises(OverloadedError):
+                await anext(refused)
+        engine.release("first")
+        assert await collect_all(engine.generate("first", prompt(3), is_later=True))
+        await first.aclose()
+        assert statuses[-1].num_open == 1, "it is not freed twice"
+        await second.aclose()
+        await second.aclose()
+        third = engine.reserve("third")
+        assert await anext(third) == Admitted()
+        await engine.close()
+        await third.aclose()
+        assert statuses[-1].num_open == 0
+        with pytest.raises(EngineFailedError):
+            await anext(engine.reserve("late"))
 
     asyncio.run(main())
 

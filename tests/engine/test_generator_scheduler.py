@@ -171,6 +171,23 @@ def test_a_removed_request_leaves_nothing_behind(clock: Clock) -> None:
                 scheduler.update(request, 1.0)
 
 
+def test_a_stream_that_is_admitted_early_has_the_room_of_one(clock: Clock) -> None:
+    scheduler = GeneratorScheduler(1, 1, AdmissionLimits(max_waiting=0), clock=clock)
+    scheduler.reserve("a")
+    with pytest.raises(OverloadedError):
+        scheduler.add("b", 1)
+    assert scheduler.schedule() is None
+    assert scheduler.num_open == 0
+    request = scheduler.add("a", 1, is_later=True)
+    scheduler.release("a")  # its request has the room
+    scheduler.want(request)
+    assert spoken(scheduler, clock, 1.0) == "a"
+    scheduler.remove(request)
+    scheduler.reserve("c")
+    scheduler.release("c")
+    scheduler.add("b", 1)
+
+
 @pytest.mark.parametrize("max_streams", [1, 5])
 def test_before_the_pace_is_known_only_the_line_is_bounded(clock: Clock, max_streams: int) -> None:
     scheduler = GeneratorScheduler(2, max_streams, AdmissionLimits(max_waiting=3), clock=clock)

@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Generator
 from contextlib import aclosing
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import OverloadedError
-from antiphon.fabric.base import StageItem, StageRequest
-from antiphon.models.base import Prompt
+from antiphon.fabric.base import StageItem, StageRequest, StageStream
+from antiphon.models.base import Admitted, Prompt
 from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.pipeline.stage import build_stage
 from antiphon.types import AudioChunk, Ended
@@ -62,6 +63,31 @@ def test_requests_take_turns_and_those_that_leave_give_theirs_back() -> None:
             1 if n == 3 else NUM_CHUNKS + 1 for n in range(8)
         ]
         assert heard[0][-1] == Ended("stop")
+        await stage.close()
+
+    asyncio.run(main())
+
+
+def test_room_that_is_kept_is_a_place_in_the_line() -> None:
+    async def main() -> None:
+        context = LoadContext(admission=AdmissionLimits(max_waiting=1))
+        stage = build_stage([SPEC], context, lambda status: None)
+
+        def asked(number: int, *, is_reservation: bool = True) -> StageStream:
+            id = f"{number}-place" if is_reservation else f"{number}"
+            request = StageRequest(id, PROMPT, stream_id=f"{number}", is_later=not is_reservation)
+            return stage.open(replace(request, is_reservation=is_reservation), None)
+
+        async with aclosing(asked(0)) as first, aclosing(asked(1)) as second:
+            assert isinstance(await anext(first), Admitted)
+            with pytest.raises(OverloadedError):
+                await anext(second)
+            async with aclosing(asked(0, is_reservation=False)) as items:
+                await anext(items)
+                async with aclosing(asked(2)) as third:
+                    assert isinstance(await anext(third), Admitted)
+        async with aclosing(asked(3)) as last:
+            assert isinstance(await anext(last), Admitted)
         await stage.close()
 
     asyncio.run(main())

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
 from antiphon.chat_types import ChatEvent, ChatStream, TextDelta
+from antiphon.concurrency import merged
 from antiphon.config import ModelSettings, SpeechSettings
-from antiphon.errors import EngineError, UnknownVoiceError
+from antiphon.errors import EngineError, OverloadedError, UnknownVoiceError
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.spoken_chat import SpokenChat
@@ -153,5 +154,43 @@ def test_what_a_model_writes_is_held_to_nothing_that_clients_are() -> None:
             silent = SpokenChat(written("[pause:1s]"), speech, REQUEST)
             _, audio = await asyncio.gather(read(silent.text()), _heard(silent))
             assert audio[-1] == Ended("stop")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("source", ["toy", "hibari"])
+def test_nothing_is_written_if_there_is_no_room_to_speak(source: str) -> None:
+    async def main() -> None:
+        is_asked = False
+
+        async def asked() -> ChatStream:
+            nonlocal is_asked
+            is_asked = True
+            yield TextDelta(SENTENCE)
+            yield Ended("stop", Usage(3, 4))
+
+        voice = SpeechRequest("", seed=3)
+        full = ModelSettings(source=source, max_slots=1, max_waiting=0)
+        model = await SpeechModel.load(full, SPEECH)
+        speech = Speech({model.name: model}, SpeechSettings())
+        async with asyncio.timeout(DEADLINE_S):
+            async with aclosing(model.reserve("other")) as other:
+                await anext(other)
+                spoken = SpokenChat(asked(), speech, voice)
+                items = merged([spoken.text(), spoken.audio()])
+                with pytest.raises(OverloadedError) as refused:
+                    await anext(items)
+                assert refused.value.retry_after_s
+                assert not is_asked
+            for num_read in (0, 1, 10**6):  # whenever it is left, the room is free again
+                spoken = SpokenChat(asked(), speech, voice)
+                async with aclosing(merged([spoken.text(), spoken.audio()])) as items:
+                    for _ in range(num_read):
+                        if await anext(items, None) is None:
+                            break
+                assert model.status.num_open == 0
+            assert is_asked
+        speech.close()
+        await model.close()
 
     asyncio.run(main())

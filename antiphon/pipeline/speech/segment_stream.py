@@ -27,6 +27,7 @@ class SegmentContext:
         model: that speaks.
         workers: threads for prompts.
         reads_late: whether the model is given the text token by token, as it arrives.
+        is_admitted: whether there was room for it before there was text.
         checks_text: whether segments are left out of which the voice can say nothing.
         checkpoints: keep complete segments; ``None`` for none.
     """
@@ -36,6 +37,7 @@ class SegmentContext:
     model: SpeechModel
     workers: Workers
     reads_late: bool = False
+    is_admitted: bool = False
     checks_text: bool = False
     checkpoints: SegmentCheckpoints | None = None
 
@@ -62,7 +64,7 @@ class SegmentContext:
             prompt,
             is_live=request.is_live,
             stream_id=request.id,
-            is_later=segment.index > 0,
+            is_later=self.is_admitted or segment.index > 0,
             speed=request.speed,
         )
 

@@ -14,6 +14,7 @@ from antiphon.audio.wav import silence
 from antiphon.concurrency import Workers
 from antiphon.errors import AntiphonError, UnspeakableTextError
 from antiphon.models.base import Prompt
+from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pauses import Pause
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
@@ -92,6 +93,7 @@ class Synthesis:
         self._unspoken: tuple[str, ...] = ()
         self._has_spoken = False
         self._stats: StreamStats | None = None
+        self._place: Reservation | None = None
 
     @property
     def sample_rate_hz(self) -> int:
@@ -110,6 +112,19 @@ class Synthesis:
     def finish(self) -> None:
         """End the text; may be called again."""
         self._plan(self._planner.finish, is_last=True)
+
+    async def reserve(self) -> None:
+        """Have the audio admitted before there is any text; see `Reservation.take`."""
+        shared, request = self._shared, self._shared.request
+        self._place = Reservation(
+            shared.model, request.id, shared.metrics, is_live=request.is_live, speed=request.speed
+        )
+        await self._place.take()
+
+    async def release(self) -> None:
+        """Give up what was reserved; may be called again."""
+        if self._place is not None:
+            await self._place.release()
 
     def prefetch(self) -> None:
         """Begin with the first segment before `events` is pulled, a few chunks ahead."""
@@ -155,6 +170,7 @@ class Synthesis:
         self._playing = self._next = None
         for each in opened:
             await each.source.close()
+        await self.release()
 
     async def _context(self) -> SegmentContext:
         """Return what all segments have in common, once the voice is there."""
@@ -167,6 +183,7 @@ class Synthesis:
                 model=self._shared.model,
                 workers=self._shared.workers,
                 reads_late=self._shared.reads_late,
+                is_admitted=self._place is not None and self._place.is_taken,
                 checks_text=not self._is_whole,
                 checkpoints=self._shared.checkpoints,
             )
@@ -260,6 +277,7 @@ class Synthesis:
             self._note_waiting()
         event = await playing.source.next()
         if isinstance(event, AudioChunk):
+            await self.release()  # the segment has it by now
             self._has_spoken = self._may_prefetch = True
             if self._items:
                 self._prefetch_next()

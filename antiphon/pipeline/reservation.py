@@ -1,0 +1,59 @@
+"""Room for speech that is asked for before there is any text to speak."""
+
+from antiphon.errors import EngineError, OverloadedError
+from antiphon.fabric.base import StageStream
+from antiphon.models.base import Admitted
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.telemetry.metrics import Metrics
+
+
+class Reservation:
+    """Room for one stream at the stages of a task; whoever takes it releases it.
+
+    Attributes:
+        is_taken: whether the stream was admitted, and the room is not released.
+    """
+
+    def __init__(
+        self,
+        task: LoadedTask,
+        stream_id: str,
+        metrics: Metrics,
+        *,
+        is_live: bool = True,
+        speed: float = 1.0,
+    ) -> None:
+        """Prepare to ask for room.
+
+        Args:
+            task: that speaks.
+            stream_id: see `antiphon.fabric.base.StageRequest`.
+            metrics: count the stream if it is refused.
+            is_live: likewise.
+            speed: likewise.
+        """
+        self.is_taken = False
+        self._name = task.name
+        self._metrics = metrics
+        self._stream: StageStream = task.reserve(stream_id, is_live=is_live, speed=speed)
+
+    async def take(self) -> None:
+        """Have the stream admitted: its requests, which are ``is_later``, are not refused.
+
+        Raises:
+            OverloadedError: one stream more would cause gaps in others.
+            EngineError: the model failed.
+        """
+        try:
+            item = await anext(self._stream)
+        except OverloadedError as error:
+            with self._metrics.observe(self._name):
+                raise error
+        if not isinstance(item, Admitted):
+            raise EngineError("The model stopped before there was anything to be said.")
+        self.is_taken = True
+
+    async def release(self) -> None:
+        """Free the room, unless a request has it; may be called again."""
+        self.is_taken = False
+        await self._stream.aclose()
