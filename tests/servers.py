@@ -190,9 +190,11 @@ def _start_front_ends(settings: Settings) -> Generator[RunningServer, None, None
             process.wait(DEADLINE_S)
 
 
-def wait_until(condition: Callable[[], bool], within_s: float = DEADLINE_S) -> None:
-    """Return once ``condition`` holds; fail if it never does."""
+def wait_until(
+    condition: Callable[[], bool], within_s: float = DEADLINE_S, every_s: float = 0.005
+) -> None:
+    """Return once ``condition`` holds, which is asked every so often; fail if it never does."""
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, "it never came true"
-        time.sleep(0.005)
+        time.sleep(every_s)

@@ -1,6 +1,7 @@
 """The page as its user meets it, driven in a real browser."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Page:
         self.script("localStorage.clear()")
         self.complaints()
         self.driver.get(base_url)
-        wait_until(lambda: self.script("return document.getElementById('voice').length") > 0)
+        self.wait_until(lambda: self.script("return document.getElementById('voice').length") > 0)
 
     def find(self, id: str) -> WebElement:
         return self.driver.find_element(By.ID, id)
@@ -65,7 +66,11 @@ class Page:
         return str(self.script("return document.body.dataset.state"))
 
     def wait_for(self, *states: str) -> None:
-        wait_until(lambda: self.state in states)
+        self.wait_until(lambda: self.state in states)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the page is asked, seldom enough to leave it the processor."""
+        wait_until(condition, every_s=0.05)
 
     def utterance(self, field: str) -> Any:
         """A field of what the page knows about the present utterance."""
@@ -78,7 +83,14 @@ class Page:
     def downloaded(self, name: str) -> bytes:
         """Wait for a finished file; take it away, so that the next one has the same name."""
         file = self.downloads / name
-        wait_until(lambda: file.exists() and not list(self.downloads.glob("*.crdownload")))
+        # A name is reserved by an empty file, before anything is downloaded under another one.
+        self.wait_until(
+            lambda: (
+                file.exists()
+                and file.stat().st_size > 0
+                and not list(self.downloads.glob("*.crdownload"))
+            )
+        )
         content = file.read_bytes()
         file.unlink()
         return content

@@ -59,7 +59,7 @@ def send(page: Page, text: str) -> None:
 
 
 def wait_for_status(page: Page, *statuses: str) -> None:
-    wait_until(lambda: page.text("chat-status") in statuses)
+    page.wait_until(lambda: page.text("chat-status") in statuses)
 
 
 def test_an_answer_is_shown_as_text_and_a_new_chat_forgets_it(
@@ -71,7 +71,7 @@ def test_an_answer_is_shown_as_text_and_a_new_chat_forgets_it(
     wait_for_status(page, "Finished", "Failed")
     assert said(page) == ["One\ntwo", "You said: One\ntwo"]
     send(page, MARKUP)
-    wait_until(lambda: len(said(page)) == 4)
+    page.wait_until(lambda: len(said(page)) == 4)
     wait_for_status(page, "Finished", "Failed")
     assert said(page)[2:] == [MARKUP, f"You said: {MARKUP}"]
     assert page.driver.find_elements(By.ID, "bold") == []
@@ -101,14 +101,14 @@ def test_stopping_a_voice_silences_it(page: Page, server: RunningServer) -> None
     open_chat(page, server)
     page.find("chat-speak").click()
     send(page, "A minute of tones. " * 60)
-    wait_until(lambda: spoken(page, "playedSamples") > 0)
+    page.wait_until(lambda: spoken(page, "playedSamples") > 0)
     wait_for_status(page, "Playing")
     page.find("chat-stop").click()
     assert page.text("chat-status") == "Stopped"
     assert len(said(page)[1]) > 1000
     assert spoken(page, "playedSamples") < spoken(page, "receivedSamples")
     send(page, "Hi.")
-    wait_until(lambda: len(said(page)) == 4)
+    page.wait_until(lambda: len(said(page)) == 4)
     wait_for_status(page, "Finished", "Failed")
     assert said(page)[3] == "You said: Hi."
     assert spoken(page, "playedSamples") == spoken(page, "receivedSamples") > 0
@@ -141,7 +141,7 @@ def test_stopping_frees_the_server_and_keeps_what_was_said(page: Page) -> None:
     with start_server(on_app=replace_chats) as server:
         open_chat(page, server)
         send(page, "Tell")
-        wait_until(lambda: said(page) == ["Tell", "Once upon"])
+        page.wait_until(lambda: said(page) == ["Tell", "Once upon"])
         assert page.find("chat-stop").is_enabled()
         page.find("chat-stop").click()
         assert page.text("chat-status") == "Stopped"
@@ -177,7 +177,7 @@ def test_a_server_that_only_chats_shows_the_chat_alone(page: Page) -> None:
     settings = TOY.model_copy(update={"server": ServerSettings(output_modalities=("text",))})
     with start_server(settings) as server:
         page.driver.get(server.base_url)
-        wait_until(lambda: page.script(SHOWN) == ["chat"])
+        page.wait_until(lambda: page.script(SHOWN) == ["chat"])
         assert not page.find("tasks").is_displayed()
         assert not page.find("chat-speak").is_displayed()
         assert not page.find("chat-model").is_displayed()
@@ -193,7 +193,7 @@ def test_a_model_speaks_with_a_voice_of_its_own(page: Page, tmp_path: Path) -> N
     pytest.importorskip("torch", reason="needs the extra 'torch'")
     with start_own_voice(make_own_voice(tmp_path)) as server:
         page.driver.get(server.base_url)
-        wait_until(lambda: page.script(SHOWN) == ["chat"])
+        page.wait_until(lambda: page.script(SHOWN) == ["chat"])
         page.find("chat-speak").click()
         options = page.driver.find_elements(By.CSS_SELECTOR, "#chat-voice option")
         assert [each.text for each in options] == VOICES
@@ -215,8 +215,8 @@ def test_it_can_be_read_on_a_narrow_screen(page: Page, server: RunningServer) ->
         page.find("chat-speak").click()
         page.script("document.querySelector('#chat-form details').open = true")
         send(page, "w" * 200)
-        wait_until(lambda: len(said(page)) == 2)
-        wait_until(lambda: "first audio" in notes(page)[1])
+        page.wait_until(lambda: len(said(page)) == 2)
+        page.wait_until(lambda: "first audio" in notes(page)[1])
         assert page.script("return document.documentElement.scrollWidth") <= 320
         contrasts = page.script(MEASURE_CONTRAST)
         assert len(contrasts) > 15
@@ -232,10 +232,10 @@ def test_it_can_be_read_on_a_narrow_screen(page: Page, server: RunningServer) ->
 def test_the_key_is_asked_for_and_used(page: Page, locked_server: RunningServer) -> None:
     open_chat(page, locked_server)
     send(page, "Hi.")
-    wait_until(lambda: page.find("key").is_displayed())
+    page.wait_until(lambda: page.find("key").is_displayed())
     assert "No API key was given" in page.text("alert")
     page.find("key").send_keys(API_KEY, Keys.ENTER)
-    wait_until(lambda: page.text("alert") == "")
+    page.wait_until(lambda: page.text("alert") == "")
     assert page.find("chat-text").get_property("value") == "Hi."
     page.find("chat-text").send_keys(Keys.ENTER)
     wait_for_status(page, "Finished")

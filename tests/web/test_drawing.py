@@ -9,7 +9,7 @@ from PIL import Image
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 
-from tests.servers import RunningServer, wait_until
+from tests.servers import RunningServer
 from tests.web.page import Page
 
 pytestmark = pytest.mark.browser
@@ -39,7 +39,7 @@ def open_tab(page: Page, server: RunningServer, task: str) -> None:
 
 
 def wait_for_status(page: Page, task: str, *statuses: str) -> None:
-    wait_until(lambda: page.text(f"{task}-status") in statuses)
+    page.wait_until(lambda: page.text(f"{task}-status") in statuses)
 
 
 def test_a_picture_is_the_servers_and_is_drawn_again_by_its_seed(

@@ -8,7 +8,7 @@ pytest.importorskip("selenium", reason="selenium is not installed")
 
 from selenium.webdriver.common.by import By
 
-from tests.servers import RunningServer, wait_until
+from tests.servers import RunningServer
 from tests.web.page import Page
 
 pytestmark = pytest.mark.browser
@@ -92,6 +92,6 @@ def test_the_waveform_has_a_pixel_for_each_of_the_screen(
         for width in (1200, 500):
             page.emulate(width=width, pixel_ratio=pixel_ratio)
             shown = page.script("return document.getElementById('wave').clientWidth")
-            wait_until(partial(is_about, shown * pixel_ratio, page))
+            page.wait_until(partial(is_about, shown * pixel_ratio, page))
     finally:
         page.emulate()

@@ -70,7 +70,7 @@ def test_speaks_all_that_the_server_made(page: Page, server: RunningServer) -> N
     assert page.utterance("receivedSamples") == num_samples
     assert page.utterance("playedSamples") == num_samples
     assert 0 < page.utterance("firstAudioMs") <= page.utterance("playbackMs")
-    wait_until(lambda: page.text("audio") == f"{num_samples / RATE_HZ:.2f} s")
+    page.wait_until(lambda: page.text("audio") == f"{num_samples / RATE_HZ:.2f} s")
     assert page.text("first-audio") == f"{int(page.utterance('firstAudioMs') + 0.5)} ms"
     assert page.complaints() == []
     assert page.script(COUNT_COLORS) > num_colors
@@ -85,7 +85,7 @@ def test_speaks_on_a_page_without_tls_from_another_host(page: Page, server: Runn
     num_samples = len(pcm_of(server, "Sing.", page.seed)) // BYTES_PER_SAMPLE
     assert page.utterance("playedSamples") == num_samples
     page.find("copy").click()
-    wait_until(lambda: page.text("copy") == "Copied")
+    page.wait_until(lambda: page.text("copy") == "Copied")
 
 
 def test_a_new_utterance_has_a_new_seed_until_one_is_kept(
@@ -120,10 +120,10 @@ def test_what_was_stopped_stays_silent(page: Page, faulty_server: RunningServer)
     page.open(faulty_server.base_url)
     page.speak(ENDLESS)
     page.wait_for("playing")
-    wait_until(lambda: page.utterance("playedSamples") > 0)
+    page.wait_until(lambda: page.utterance("playedSamples") > 0)
     page.script("window.stopped = window.antiphon.utterance(); window.stopped.stop()")
     page.speak("1 chunks, then stop")
-    wait_until(lambda: page.utterance("playedSamples") > 0)
+    page.wait_until(lambda: page.utterance("playedSamples") > 0)
     num_played = page.script("return window.stopped.playedSamples")
     page.wait_for("finished")
     assert page.script("return window.stopped.playedSamples") == num_played
@@ -132,9 +132,9 @@ def test_what_was_stopped_stays_silent(page: Page, faulty_server: RunningServer)
 def test_reads_no_further_than_two_minutes_ahead(page: Page, faulty_server: RunningServer) -> None:
     page.open(faulty_server.base_url)
     page.speak(ENDLESS)
-    wait_until(lambda: page.utterance("receivedSamples") > 120 * RATE_HZ)
+    page.wait_until(lambda: page.utterance("receivedSamples") > 120 * RATE_HZ)
     num_played = page.utterance("playedSamples")
-    wait_until(lambda: page.utterance("playedSamples") > num_played + RATE_HZ)
+    page.wait_until(lambda: page.utterance("playedSamples") > num_played + RATE_HZ)
     num_ahead = page.utterance("receivedSamples") - page.utterance("playedSamples")
     assert num_ahead < 140 * RATE_HZ
     page.find("stop").click()
@@ -176,7 +176,7 @@ def test_a_broken_stream_is_not_finished(page: Page, ending: str) -> None:
     with start_server(on_app=replace_speech) as server:
         page.open(server.base_url)
         page.speak("A")
-        wait_until(lambda: page.utterance("receivedSamples") == 2400)
+        page.wait_until(lambda: page.utterance("receivedSamples") == 2400)
         has_arrived.set()
         page.wait_for("broken", "finished", "failed")
     assert page.state == "broken"
@@ -291,7 +291,7 @@ def test_a_key_is_asked_for_and_kept_only_if_wanted(
     assert API_KEY not in code
     assert (API_KEY in page.script("return Object.values(localStorage)")) is remember
     page.driver.refresh()
-    wait_until(lambda: page.text("status") == "Ready")
+    page.wait_until(lambda: page.text("status") == "Ready")
     page.speak("A")
     page.wait_for("finished", "failed")
     assert page.state == ("finished" if remember else "failed")

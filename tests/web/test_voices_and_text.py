@@ -79,7 +79,7 @@ def test_a_recording_gives_the_voice(
         page.open(running.base_url)
         assert page.find("reference-field").is_displayed()
         page.find("reference").send_keys(str(recording))
-        wait_until(lambda: "KiB" in page.text("reference-hint"))
+        page.wait_until(lambda: "KiB" in page.text("reference-hint"))
         page.speak("Hi.")
         page.wait_for("finished", "broken", "failed")
         assert page.state == "finished", page.utterance("failure")
