@@ -61,7 +61,6 @@ from antiphon.api.speech_jobs import start_jobs
 from antiphon.api.state import Guards, ServerState
 from antiphon.api.storage_watch import StorageWatch
 from antiphon.api.video_jobs import start_video_jobs
-from antiphon.api.warm_routes import warm_routes
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
 from antiphon.fabric.replica_fabric import ReplicaFabric
@@ -138,7 +137,6 @@ def create_app(
             app.state.jobs = await start_jobs(app.state.server, stack)
             app.state.video_jobs = await start_video_jobs(app.state.server, stack)
             await app.state.server.storage.start(stack)
-            await warm_routes(app)
             yield
 
     app = described = DescribedApi(
@@ -151,14 +149,13 @@ def create_app(
     )
     app.state.guards = guards
     app.router.routes.extend(pages)
-    routes = list(app.routes)
     for resource in RESOURCES:
-        app.include_router(resource.router)
-        routes += resource.router.routes
+        # Not included, which would prepare each route anew for every app, when it is first asked for.
+        app.router.routes.extend(resource.router.routes)
     app.add_exception_handler(HTTPException, raised_by_framework)
     app.add_exception_handler(RequestValidationError, raised_by_framework)
     app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, raise_again)
-    app.add_middleware(MethodMiddleware, routes=routes)
+    app.add_middleware(MethodMiddleware, routes=list(app.routes))
     _add_middleware(app, settings, guards)
     return app
 
