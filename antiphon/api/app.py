@@ -150,7 +150,7 @@ def create_app(
     app.state.guards = guards
     app.router.routes.extend(pages)
     for resource in RESOURCES:
-        # Not included, which would prepare each route anew for every app, when it is first asked for.
+        # Not included, which would prepare each route anew for every app, when it is first asked.
         app.router.routes.extend(resource.router.routes)
     app.add_exception_handler(HTTPException, raised_by_framework)
     app.add_exception_handler(RequestValidationError, raised_by_framework)
