@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
 from antiphon.models.spec import LoadContext
 from antiphon.models.voxcpm2.bench_spec import make_endless
 from antiphon.models.voxcpm2.codec_stage import load_codec
@@ -71,5 +71,5 @@ def endless_runner(endless: Path) -> Callable[..., VoxCPM2Runner]:
 
 
 @pytest.fixture(scope="session")
-def codec(context: LoadContext) -> LockstepDecoder:
+def codec(context: LoadContext) -> StreamingDecoder:
     return load_codec(context)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
 from antiphon.engine.plan import CodecChunk, Start
 from antiphon.engine.runner import Runner
 from antiphon.models.base import Prompt
@@ -69,7 +69,7 @@ def speak(
 
 
 def decode(
-    codec: LockstepDecoder,
+    codec: StreamingDecoder,
     frames: Sequence[NDArray[np.int64]],
     sizes: Sequence[int] | None = None,
     context: NDArray[Any] | None = None,

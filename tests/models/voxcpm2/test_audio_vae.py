@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
 from antiphon.errors import ModelLoadError
 from antiphon.models.spec import LoadContext
 from antiphon.models.voxcpm2.audio_vae import VAEDecoder
@@ -27,7 +27,7 @@ PATCHES = np.random.default_rng(0).normal(size=(NUM_FRAMES, 32)).astype(np.float
 
 
 def test_a_stream_in_any_grouping_is_the_same_and_the_whole(
-    codec: LockstepDecoder, checkpoint: Path
+    codec: StreamingDecoder, checkpoint: Path
 ) -> None:
     frames = [*frames_of(PATCHES)]
     whole = decode(codec, frames)
@@ -42,7 +42,7 @@ def test_a_stream_in_any_grouping_is_the_same_and_the_whole(
     assert np.abs(whole).max() > 0.1
 
 
-def test_a_frame_changes_nothing_before_it(codec: LockstepDecoder) -> None:
+def test_a_frame_changes_nothing_before_it(codec: StreamingDecoder) -> None:
     changed = PATCHES.copy()
     changed[5] += 1
     one, other = (decode(codec, [*frames_of(each)]) for each in (PATCHES, changed))
@@ -51,7 +51,7 @@ def test_a_frame_changes_nothing_before_it(codec: LockstepDecoder) -> None:
     assert np.abs(one[split:] - other[split:]).max() > 1e-3
 
 
-def test_latents_pass_as_whole_numbers_exactly(codec: LockstepDecoder) -> None:
+def test_latents_pass_as_whole_numbers_exactly(codec: StreamingDecoder) -> None:
     odd = np.array([[0.0, -0.0, 1e-40, -1e30, 3.4e38, 1.1, -1.1, np.pi] * 4], np.float32)
     frames = frames_of(odd)
     assert frames.dtype == np.int64
@@ -75,7 +75,7 @@ def test_recordings_are_filled_up_at_the_side_that_is_not_continued(
 
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_the_published_file_of_pytorch_is_read(
-    is_nested: bool, codec: LockstepDecoder, checkpoint: Path, tmp_path: Path
+    is_nested: bool, codec: StreamingDecoder, checkpoint: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
     weights = load_file(tmp_path / "audiovae.safetensors")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from antiphon.codec.lockstep_decoder import LockstepDecoder
+from antiphon.codec.protocol import StreamingDecoder
 from antiphon.models.base import Prompt
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.request import PATCH
@@ -70,7 +70,7 @@ def test_samples_are_the_official_ones(
     recorded: dict[str, NDArray[Any]],
     prompter: VoxCPM2Prompter,
     runner: VoxCPM2Runner,
-    codec: LockstepDecoder,
+    codec: StreamingDecoder,
 ) -> None:
     prompt, wanted = prompt_of(prompter, CASES[name]), recorded[f"{name}.audio"]
     frames = speak(runner, {0: prompt}, num_steps=MAX_FRAMES)[0].frames
