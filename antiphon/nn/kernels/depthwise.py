@@ -24,7 +24,7 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed, snake_of
 from antiphon.nn.layers import Snake
 
-_COLUMNS, _CHANNELS = 64, 64  # of a program, at most
+_NUMBERS, _CHANNELS = 2048, 64  # that a program makes; channels at most
 
 
 def begin_latents(
@@ -118,7 +118,7 @@ def scaled_snake(x: Tensor, scale: Tensor, shift: Tensor, snake: Snake) -> Tenso
 def _tile(width: int) -> tuple[int, int]:
     """Return how many columns and channels a program has."""
     channels = min(_CHANNELS, int(triton.next_power_of_2(width)))
-    return _COLUMNS, channels
+    return min(_NUMBERS // channels, 64), channels
 
 
 @triton.jit
