@@ -164,7 +164,7 @@ def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, St
     from antiphon.models.registry import resolve
     from antiphon.models.spec import LoadContext, StageSpec
     from antiphon.pipeline.model_loading import served_tasks
-    from antiphon.pipeline.stage import engine_groups
+    from antiphon.pipeline.stage import engine_groups, shared_engines
     from antiphon.placement.check import engine_row
     from antiphon.placement.settings_placement import ServerPlacement
 
@@ -175,11 +175,14 @@ def engine_rows(settings: "Settings") -> "tuple[list[EngineRow], Mapping[str, St
     kinds: dict[str, StageKind] = {}
     for placed, family, path in models:
         of_model, engines = placed.settings, list[tuple[StageSpec, ...]]()
+        chains: dict[str, tuple[tuple[StageSpec, ...], ...]] = {}
         context = LoadContext(path, of_model.device, of_model.dtype, of_model.max_slots)
-        for task in (family.tasks[name] for name in served_tasks(family, settings.server)):
+        for name in served_tasks(family, settings.server):
+            task = family.tasks[name]
             is_colocated = placed.is_colocated(task.pipeline)
             engines += [] if task.encoder is None else [(task.encoder,)]
-            engines += engine_groups(task.pipeline, is_colocated=is_colocated)
+            chains[name] = engine_groups(task.pipeline, is_colocated=is_colocated)
+        engines += [group for chain in shared_engines(chains).values() for group in chain]
         for specs in dict.fromkeys(engines):  # one that several tasks declare is loaded once
             kinds |= {spec.name: spec.kind for spec in specs}
             rows.append(engine_row(placed, specs, context))

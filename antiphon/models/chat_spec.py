@@ -1,6 +1,7 @@
 """What a family declares and implements of tasks that write, without torch."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from antiphon.chat_types import ChatRequest, ChatSampling
@@ -9,6 +10,8 @@ from antiphon.models.base import Piece, Prompt
 from antiphon.models.spec import Capabilities
 from antiphon.types import PositionStates, Voice
 
+MAX_BIASES = 1024
+"""Tokens of one request whose logits can be biased."""
 CHAT_VOICE = "chat_voice"
 """The task of a model that says with its own voice what it writes in the task of chats."""
 
@@ -149,3 +152,22 @@ def answer_limit(request: ChatRequest, num_tokens: int, max_positions: int) -> i
             code="context_length_exceeded",
         )
     return request.max_tokens or room
+
+
+def complete_sampling(request: ChatRequest, capabilities: ChatCapabilities) -> ChatSampling:
+    """Return how a request's tokens are drawn, every field set.
+
+    Raises:
+        InvalidRequestError: ``logit_bias`` has too many tokens, or one that there is not.
+    """
+    sampling = request.sampling.with_defaults(capabilities.sampling)
+    biases: Mapping[int, float] = sampling.logit_bias or {}
+    if len(biases) > MAX_BIASES:
+        message = f"logit_bias must have at most {MAX_BIASES} tokens, but has {len(biases)}."
+        raise InvalidRequestError(message, param="logit_bias")
+    for token in biases:
+        if not 0 <= token < capabilities.vocab_size:
+            last = capabilities.vocab_size - 1
+            message = f"logit_bias names token {token}; the model has 0 to {last}."
+            raise InvalidRequestError(message, param="logit_bias")
+    return replace(sampling, logit_bias=dict(biases))

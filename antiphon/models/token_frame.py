@@ -32,9 +32,10 @@ class TokenFrame:
         """Read a frame: token, bits of its f32 logprob, top tokens, bits of theirs.
 
         Args:
-            frame: int64 ``[FRAME_SIZE]``, or ``[1]`` of a model that tells no logprobs.
+            frame: int64 ``[FRAME_SIZE]``; of a model that tells no logprobs any other size, with
+                the token first.
         """
-        if len(frame) == 1:
+        if len(frame) != FRAME_SIZE:
             nothing = np.full(MAX_LOGPROBS, -1), np.full(MAX_LOGPROBS, np.nan, np.float32)
             return cls(int(frame[0]), float("nan"), *nothing)
         logprobs = np.ascontiguousarray(frame.astype(np.int32)).view(np.float32)

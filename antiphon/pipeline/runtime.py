@@ -21,7 +21,7 @@ from antiphon.models.base import Admitted, EncoderWarming, Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
 from antiphon.pipeline.acceleration_check import check_accelerations, denoises
-from antiphon.pipeline.stage import build_stage, engine_groups
+from antiphon.pipeline.stage import build_stage, engine_groups, shared_engines
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
 from antiphon.telemetry.engine_stats import EngineStats
@@ -283,6 +283,7 @@ async def load_tasks(
         name: _engine_chain(family.tasks[name], prompter, placement)
         for name, prompter in prompters.items()
     }
+    chains = shared_engines(chains)
     groups = tuple(dict.fromkeys(group for chain in chains.values() for group in chain))
     stages = _placed(groups, context, placement)
     is_own = pool is None

@@ -1,7 +1,7 @@
 """The kinds of stages: each drives one kind of model code and knows no model."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -146,6 +146,24 @@ def engine_groups(
         else:
             groups.append((spec,))
     return tuple(groups)
+
+
+def shared_engines(
+    chains: Mapping[str, tuple[tuple[StageSpec, ...], ...]],
+) -> dict[str, tuple[tuple[StageSpec, ...], ...]]:
+    """Let tasks whose first stage is also that of another task's engine use that engine.
+
+    A model that speaks and writes is so in memory once. What the decoder of that engine does not
+    decode is handed over as it is; see `antiphon.models.base.Prompt.is_decoded`.
+
+    Args:
+        chains: stages of each task, by engine.
+    """
+    joined = {group[0]: group for chain in chains.values() for group in chain if len(group) > 1}
+    return {
+        name: tuple(joined.get(group[0], group) if len(group) == 1 else group for group in chain)
+        for name, chain in chains.items()
+    }
 
 
 def build_stage(specs: Sequence[StageSpec], context: LoadContext, publish: Publish) -> Stage:

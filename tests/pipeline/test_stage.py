@@ -13,10 +13,12 @@ from antiphon.config import ModelSettings
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.fabric.base import StageRequest, StageStream
 from antiphon.models.base import Piece
+from antiphon.models.spec import ItemKind, Ref, StageKind, StageSpec
 from antiphon.models.toy.codec import ToneCodec
 from antiphon.models.toy.prompt import ToyPrompter
 from antiphon.models.toy.talker import ToyRunner
 from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.stage import engine_groups, shared_engines
 from antiphon.types import AudioChunk, Ended, FrameReady, Samples, SpeechRequest
 
 DEADLINE_S = 20.0
@@ -277,3 +279,21 @@ def test_a_stage_that_fails_ends_the_request_at_both(
         assert model.fabric.num_open == 0
 
     apart(body)
+
+
+def test_a_task_uses_the_engine_of_another_that_begins_with_its_stage() -> None:
+    def spec(name: str, kind: StageKind, made: ItemKind) -> StageSpec:
+        return StageSpec(name, kind, ItemKind.FRAMES, made, Ref("nobody:nothing"))
+
+    model = spec("model", StageKind.AUTOREGRESSIVE, ItemKind.FRAMES)
+    codec = spec("codec", StageKind.DECODER, ItemKind.AUDIO)
+    other = spec("other", StageKind.AUTOREGRESSIVE, ItemKind.TOKENS)
+    pipelines = {"speech": (model, codec), "chat": (model,), "apart": (other,)}
+    for is_colocated in (True, False):
+        chains = {
+            name: engine_groups(each, is_colocated=is_colocated) for name, each in pipelines.items()
+        }
+        shared = shared_engines(chains)
+        assert shared["speech"] == chains["speech"]
+        assert shared["chat"] == chains["speech"][:1]
+        assert shared["apart"] == ((other,),)

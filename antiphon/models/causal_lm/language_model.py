@@ -20,7 +20,8 @@ from antiphon.engine.model_runner.token_model import TokenModel
 from antiphon.engine.runner import token_buckets
 from antiphon.models.base import Prompt
 from antiphon.models.causal_lm.config import CausalLMConfig
-from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt, CausalLMRequest
+from antiphon.models.causal_lm.request import CausalLMPrompt, CausalLMRequest
+from antiphon.models.chat_spec import MAX_BIASES
 from antiphon.models.token_frame import FRAME_SIZE, MAX_LOGPROBS
 from antiphon.nn.attention import Attend
 from antiphon.nn.host_device import PackedUpload

@@ -1,21 +1,20 @@
 """Conversations to prompts: the checkpoint's template, its tokenizer, its defaults."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from antiphon.chat_types import ChatRequest, ChatSampling, Message
+from antiphon.chat_types import ChatRequest, Message
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.causal_lm.chat_template import load_chat_markup
 from antiphon.models.causal_lm.config import load_config
 from antiphon.models.causal_lm.request import (
-    MAX_BIASES,
     MAX_TOLD_POSITIONS,
     CausalLMPrompt,
 )
-from antiphon.models.causal_lm.tokenizer import TokenDecoder, load_tokenizer
-from antiphon.models.chat_spec import ChatCapabilities, answer_limit
+from antiphon.models.causal_lm.tokenizer import load_tokenizer
+from antiphon.models.chat_spec import ChatCapabilities, answer_limit, complete_sampling
 from antiphon.models.spec import LoadContext
+from antiphon.models.token_decoder import TokenDecoder
 from antiphon.types import Sampling
 
 _THOUGHT_BEGIN = "<think>"
@@ -69,7 +68,7 @@ class CausalLMPrompter:
                 param="messages",
                 code="context_length_exceeded",
             )
-        sampling = self._sampling(request)
+        sampling = complete_sampling(request, self._capabilities)
         return Prompt(
             data=CausalLMPrompt(
                 ids,
@@ -98,16 +97,3 @@ class CausalLMPrompter:
     def token_bytes(self, token: int) -> bytes:
         """Return what a token stands for."""
         return self._tokenizer.token_bytes(token)
-
-    def _sampling(self, request: ChatRequest) -> ChatSampling:
-        sampling = request.sampling.with_defaults(self._capabilities.sampling)
-        biases: Mapping[int, float] = sampling.logit_bias or {}
-        vocab_size = self._capabilities.vocab_size
-        if len(biases) > MAX_BIASES:
-            message = f"logit_bias must have at most {MAX_BIASES} tokens, but has {len(biases)}."
-            raise InvalidRequestError(message, param="logit_bias")
-        for token in biases:
-            if not 0 <= token < vocab_size:
-                message = f"logit_bias names token {token}; the model has 0 to {vocab_size - 1}."
-                raise InvalidRequestError(message, param="logit_bias")
-        return replace(sampling, logit_bias=dict(biases))

@@ -10,7 +10,6 @@ from antiphon.models.causal_lm import random_configs as configs
 from antiphon.models.causal_lm.checkpoint_schema import layout_of
 from antiphon.models.causal_lm.config import load_config
 from antiphon.models.causal_lm.omni.random_voice import make_voice
-from antiphon.models.causal_lm.tokenizer import byte_letters
 from antiphon.models.random_tokenizer import write_byte_tokenizer
 from antiphon.models.random_weights import (
     Dtype,
@@ -19,6 +18,7 @@ from antiphon.models.random_weights import (
     num_bytes,
     write_sharded,
 )
+from antiphon.models.token_decoder import byte_letters
 from antiphon.nn.safetensors_index import Shape
 
 TASKS = get_args(configs.Layout)

@@ -12,8 +12,6 @@ from antiphon.chat_types import ChatSampling
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_BIASES = 1024
-"""Tokens of one request whose logits can be biased."""
 MAX_TOLD_POSITIONS = 4096
 """Of the prompt of an answer whose states are told."""
 

@@ -1,13 +1,8 @@
-"""Text to ids and back, by a checkpoint's tokenizer.json.
+"""Text to ids and back, by a checkpoint's tokenizer.json."""
 
-Tokens are read back as bytes, so that a character which is spread over several of them comes out
-whole when its last byte is there.
-"""
-
-import codecs
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +12,7 @@ from tokenizers import Tokenizer
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
+from antiphon.models.token_decoder import TokenDecoder, bytes_of_name
 
 _GUARD = "\ufdd0"  # a noncharacter: no text needs it
 _SPACE = "\u2581"
@@ -98,11 +94,9 @@ class ChatTokenizer:
             if found := _BYTE.fullmatch(name):
                 return bytes([int(found[1], 16)])
             return name.replace(_SPACE, " ").encode()
-        if all(letter in _BYTES for letter in name):
-            return bytes(_BYTES[letter] for letter in name)
-        return name.encode()
+        return bytes_of_name(name)
 
-    def decoder(self) -> "TokenDecoder":
+    def decoder(self) -> TokenDecoder:
         """Return what reads the tokens of one answer."""
         return TokenDecoder(self, strips_space=self._has_spaces)
 
@@ -112,27 +106,6 @@ class ChatTokenizer:
         tokenizer = _read(self._file)
         tokenizer.encode_special_tokens = True
         return tokenizer
-
-
-class TokenDecoder:
-    """An `antiphon.models.chat_spec.Detokenizer`."""
-
-    def __init__(self, tokenizer: ChatTokenizer, *, strips_space: bool) -> None:
-        """Begin an answer; ``strips_space``: whether a space at its beginning is no part of it."""
-        self._tokenizer = tokenizer
-        self._strips_space = strips_space
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, token: int) -> str:
-        if self._tokenizer.is_special(token):
-            return ""
-        text = self._decoder.decode(self._tokenizer.token_bytes(token))
-        if self._strips_space and text:
-            text, self._strips_space = text.removeprefix(" "), False
-        return text
-
-    def flush(self) -> str:
-        return self._decoder.decode(b"", final=True)
 
 
 def load_tokenizer(path: Path) -> ChatTokenizer:
@@ -170,14 +143,3 @@ def _has_space_marks(file: Path, tokenizer: Tokenizer) -> bool:
     if kinds & {"ByteFallback", "Metaspace"}:
         return True
     raise ModelLoadError(f"{file}: 'decoder' must be of bytes, but is {sorted(kinds) or 'missing'}")
-
-
-def byte_letters() -> Mapping[str, int]:
-    """Return the letters that byte-level vocabularies write for each byte."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (value for value in range(0x100) if value not in plain)
-    letters = {chr(value): value for value in plain}
-    return letters | {chr(0x100 + index): value for index, value in enumerate(others)}
-
-
-_BYTES = byte_letters()

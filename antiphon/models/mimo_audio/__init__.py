@@ -4,15 +4,26 @@ The weights are under the MIT licence, the official code under Apache-2.0. The a
 repository of its own, see `antiphon.models.mimo_audio.tokenizer_path`.
 """
 
+from antiphon.chat_types import ChatRequest
 from antiphon.models.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
 from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
 from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.mimo_audio"
 
+_LANGUAGE_MODEL = StageSpec(
+    "language model",
+    StageKind.AUTOREGRESSIVE,
+    ItemKind.TEXT,
+    ItemKind.FRAMES,
+    Ref(f"{_HERE}.runner:load_runner"),
+    weights=("*.safetensors",),
+)
+"""Of both tasks, and in memory once: what it writes is the first number of its frames."""
+
 FAMILY = Family(
     name=FAMILY_NAME,
-    title="MiMo-Audio 7B: speech in the style of instructions, with voices of recordings",
+    title="MiMo-Audio 7B: speech in the style of instructions, with voices of recordings; chats",
     architectures=("MiMoAudioModel", "MiMoAudioForCausalLM"),
     needs_checkpoint=True,
     extra=Extra(
@@ -39,14 +50,7 @@ FAMILY = Family(
                 max_concurrency=1,
             ),
             pipeline=(
-                StageSpec(
-                    "language model",
-                    StageKind.AUTOREGRESSIVE,
-                    ItemKind.TEXT,
-                    ItemKind.FRAMES,
-                    Ref(f"{_HERE}.runner:load_runner"),
-                    weights=("*.safetensors",),
-                ),
+                _LANGUAGE_MODEL,
                 StageSpec(
                     "codec",
                     StageKind.DECODER,
@@ -60,6 +64,11 @@ FAMILY = Family(
             sampling=Sampling(
                 temperature=0.6, top_k=0, top_p=1.0, repetition_penalty=1.0, max_frames=1500
             ),
-        )
+        ),
+        "chat": Task(
+            request=ChatRequest,
+            prompter=Ref(f"{_HERE}.chat:MiMoChatPrompter"),
+            pipeline=(_LANGUAGE_MODEL,),
+        ),
     },
 )

@@ -6,7 +6,7 @@ same whatever the token turns out to be, and nothing waits for the device to tel
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.models.base import Prompt
+from antiphon.models.chat_spec import MAX_BIASES
 from antiphon.models.mimo_audio.config import MiMoAudioConfig
 from antiphon.models.mimo_audio.patches import GroupDecoder, GroupEncoder
 from antiphon.models.mimo_audio.request import MiMoAudioPrompt, MiMoAudioRequest
@@ -92,7 +93,8 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         self.decoder = GroupDecoder.of(weights, config, is_batch_invariant=is_batch_invariant)
         self._empty_id = empty_id
         num_rows, device = num_slots + 1, self._device
-        # The group that each slot reads next.
+        # The group that each slot reads next, and whether its answer is text alone.
+        self._writes = torch.zeros(num_rows, dtype=torch.bool, device=device)
         self._next = torch.zeros(num_rows, size, dtype=torch.int64, device=device)
         self._text_sampler = TokenSampler(
             num_rows,
@@ -100,7 +102,7 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
             _token_sampling(usual),
             self.like,
             max_logprobs=1,
-            max_biases=1,
+            max_biases=MAX_BIASES,
         )
         self._code_sampling = SamplingTable(num_rows, self.decoder.num_codes, device)
         self._frame_cache = self.decoder.new_cache(num_slots)
@@ -128,14 +130,17 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
             each.request.groups[each.prompt.num_positions + each.next_frame] for each in starts
         ]
         uploads.add(self._begin, slots, np.stack(groups))
-        nothing = TokenHistory((), ())
-        text = {each.slot: (_token_sampling(each.prompt.sampling), nothing) for each in starts}
-        self._text_sampler.write(text, uploads)
+        self._text_sampler.write({each.slot: _text_sampling(each) for each in starts}, uploads)
+        writes = [each.request.prompt.writing is not None for each in starts]
+        uploads.add(self._set_writing, slots, np.array(writes, np.int64))
         codes = {each.slot: each.request.prompt.code_sampling for each in starts}
         self._code_sampling.write(codes, uploads)
 
     def _begin(self, slots: Tensor, groups: Tensor) -> None:
         self._next[slots] = groups
+
+    def _set_writing(self, slots: Tensor, writes: Tensor) -> None:
+        self._writes[slots] = writes != 0
 
     def embed_prompts(self, spans: Sequence[PromptSpan[MiMoAudioRequest]]) -> Tensor:
         groups = np.concatenate([each.request.groups[each.start : each.end] for each in spans])
@@ -162,6 +167,8 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         frames = Frames.empty(len(inputs.slots), self.slots)
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
         logits = self._head(hidden).float()
+        speech = logits[:, self._empty_id]
+        logits[:, self._empty_id] = speech.masked_fill(self._writes[inputs.slots], -torch.inf)
         ids, scores = self._text_sampler.sample(logits, inputs.slots, draws, sampling.text)
         noise = self._head.backend.gumbel_noise(*draws, self._codebooks, self.decoder.num_codes)
         rows = self._code_sampling.rows(inputs.slots, sampling.codes)
@@ -182,6 +189,15 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
 def _among(ids: Sequence[int], size: int, device: torch.device) -> Tensor:
     """Return whether each number below a size is one of some, bool ``[size]``."""
     return torch.isin(torch.arange(size, device=device), torch.tensor([*ids], device=device))
+
+
+def _text_sampling(start: SlotStart[MiMoAudioRequest]) -> tuple[TokenSampling, TokenHistory]:
+    """Return how text is drawn for a request, and what penalties are for."""
+    prompt = start.request.prompt
+    if prompt.writing is None:
+        return _token_sampling(start.prompt.sampling), TokenHistory((), ())
+    history = TokenHistory(prompt.groups[:, 0].tolist(), start.frames[:, 0].tolist())
+    return TokenSampling(**asdict(prompt.writing)), history
 
 
 def _token_sampling(sampling: Sampling) -> TokenSampling:

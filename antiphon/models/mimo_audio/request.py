@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.chat_types import ChatSampling
 from antiphon.models.mimo_audio.config import MiMoAudioConfig
 from antiphon.types import Sampling
 
@@ -18,10 +19,12 @@ class MiMoAudioPrompt:
         groups: a token of text, or a group of codes, each; int64 ``[num_groups, frame_size]``. The
             first step reads the last one.
         code_sampling: of codes, complete.
+        writing: how an answer of text alone is drawn, complete; ``None``: it is spoken.
     """
 
     groups: NDArray[np.int64]
     code_sampling: Sampling
+    writing: ChatSampling | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Text to ids and back: Qwen2.5's byte-level BPE and the special tokens of speech."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
+from antiphon.models.token_decoder import bytes_of_name
 
 IM_START, IM_END = "<|im_start|>", "<|im_end|>"
 SPEECH_TOKENS = (
@@ -53,6 +54,7 @@ class MiMoTextTokenizer:
                 [AddedToken(name, special=True, normalized=False) for name in missing]
             )
         self._tokenizer = tokenizer
+        self._added: Mapping[int, AddedToken] = tokenizer.get_added_tokens_decoder()
         self._special_ids = {name: self._id(name) for name in (IM_START, IM_END, *SPEECH_TOKENS)}
         beyond = [name for name, number in self._special_ids.items() if number >= vocab_size]
         if beyond:
@@ -74,10 +76,26 @@ class MiMoTextTokenizer:
         for part in parts:
             if part in self._special_ids:
                 ids.append(self._special_ids[part])
-            elif part:
-                text = part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-                ids += self._tokenizer.encode(text, add_special_tokens=False).ids
+            else:
+                ids += self.encode_text(part)
         return ids
+
+    def encode_text(self, text: str) -> list[int]:
+        """Return the ids of text, whatever it spells; see `encode`."""
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def is_special(self, token: int) -> bool:
+        """Whether a token is no text."""
+        return token in self._added and self._added[token].special
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return what a token stands for; nothing, if there is no such token."""
+        if token in self._added:
+            return self._added[token].content.encode()
+        name = self._tokenizer.id_to_token(token)
+        return b"" if name is None else bytes_of_name(name)
 
     def _id(self, name: str) -> int:
         number = self._tokenizer.token_to_id(name)

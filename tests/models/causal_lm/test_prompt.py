@@ -9,7 +9,8 @@ import pytest
 from antiphon.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.errors import InvalidRequestError
 from antiphon.models.causal_lm.prompt import CausalLMPrompter
-from antiphon.models.causal_lm.request import MAX_BIASES, CausalLMPrompt
+from antiphon.models.causal_lm.request import CausalLMPrompt
+from antiphon.models.chat_spec import MAX_BIASES
 from antiphon.models.spec import LoadContext
 from tests.models.causal_lm.answers import ask, ids_of
 
