@@ -123,14 +123,18 @@ class PaddedBatches:
 
     @torch.inference_mode()
     def encode(
-        self, names: Sequence[str], recordings: Sequence[Samples]
+        self, names: Sequence[str], recordings: Sequence[Samples], length: int
     ) -> list[dict[str, NDArray[Any]]]:
-        """Run passes over recordings that are padded to the same length, at most `num_rows`.
+        """Run passes over recordings.
+
+        Args:
+            names: of the passes.
+            recordings: at most `num_rows`, float32.
+            length: that they are padded to, one of those of `length_of`.
 
         Returns:
             Of each recording what the passes made of its row, by their names.
         """
-        (length,) = {self.length_of(len(each)) for each in recordings}
         shape = self._shapes[length]
         with self._graphs.on_stream():
             shape.upload(recordings)

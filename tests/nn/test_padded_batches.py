@@ -50,7 +50,8 @@ def ramp(num_samples: int) -> Samples:
 def test_every_row_is_of_its_own_recording(device: str, captures: bool) -> None:
     batches = batches_on(device, captures=captures)
     for lengths in ((1, 150, 224), (7,), (64, 201)):  # what was there before is gone
-        made = batches.encode(("half mean", "samples"), [ramp(each) for each in lengths])
+        recordings = [ramp(each) for each in lengths]
+        made = batches.encode(("half mean", "samples"), recordings, 224)
         assert len(made) == len(lengths)
         for length, row in zip(lengths, made, strict=True):
             np.testing.assert_allclose(row["half mean"], ramp(length).mean() / 2, rtol=1e-5)
@@ -69,5 +70,5 @@ def test_lengths_are_whole_frames_and_batches_of_bounded_time() -> None:
 
 
 def test_only_what_is_wanted_is_made() -> None:
-    (row,) = batches_on("cpu").encode(("samples",), [ramp(3)])
+    (row,) = batches_on("cpu").encode(("samples",), [ramp(3)], 224)
     assert list(row) == ["samples"]

@@ -40,7 +40,7 @@ FAMILY = Family(
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
                 Ref(f"{_HERE}.voice_encoder:CodecVoiceEncoder"),
-                max_concurrency=1,
+                max_concurrency=16,
                 weights=("codec.pth",),
             ),
             pipeline=(

@@ -88,7 +88,7 @@ class _Codebook:
 
 @dataclass(frozen=True, slots=True)
 class DacEncoder:
-    """Encodes recordings, one at a time.
+    """Encodes whole recordings, one at a time or several in a padded batch.
 
     Attributes:
         codebooks: each quantizes what those before it leave over.
@@ -143,9 +143,26 @@ class DacEncoder:
         Raises:
             InvalidRequestError: there are no samples.
         """
-        if not len(samples):
+        self.check(len(samples))
+        return self.encode_rows(F.pad(samples, (0, -len(samples) % self.frame_samples))[None])[0]
+
+    def check(self, num_samples: int) -> None:
+        """Refuse a recording without samples; raises InvalidRequestError."""
+        if not num_samples:
             raise InvalidRequestError("The reference audio is empty.", param="ref_audio")
-        x = F.pad(samples, (0, -len(samples) % self.frame_samples))[None, :, None]
+
+    @torch.no_grad()
+    def encode_rows(self, samples: Tensor) -> Tensor:
+        """Encode several recordings; no layer reads what comes later, so that codes are as alone.
+
+        Args:
+            samples: float32 ``[B, t]``, zeros behind the rows' own; ``t`` is whole frames.
+
+        Returns:
+            int64 ``[B, t / frame_samples, num_codebooks]``; frames behind the rows' own mean
+            nothing.
+        """
+        x = samples[:, :, None]
         history = EmptyHistory(0, None, x.device)  # of convolutions, which need no positions
         x = self.first(x, history)
         for block in self.blocks:
@@ -153,13 +170,14 @@ class DacEncoder:
         x = self.last(self.last_snake(x), history)
         for shorten, refine in self.downsamplings:
             x = refine(_shortened(x, shorten), history)
-        rest = self.transformer(x, EmptyHistory(x.shape[1], FRAME_WINDOW, x.device))[0]
+        x = self.transformer(x, EmptyHistory(x.shape[1], FRAME_WINDOW, x.device))
+        rest = x.flatten(0, 1)
         codes = []
         for codebook in self.codebooks:
             found, meant = codebook(rest)
             codes.append(found)
             rest = rest - meant
-        return torch.stack(codes, dim=1)
+        return torch.unflatten(torch.stack(codes, dim=1), 0, x.shape[:2])
 
 
 def _shortened(x: Tensor, conv: PaddedConv) -> Tensor:

@@ -1,65 +1,105 @@
 """The stage that encodes recordings of voices into codes."""
 
-from collections.abc import Generator
-from threading import Lock
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import EncodingBatch
 from antiphon.models.fish_speech.codec_weights import part_of, read_codec
 from antiphon.models.fish_speech.config import SAMPLE_RATE_HZ, load_config
 from antiphon.models.fish_speech.encoder import ENCODER_PARTS, DacEncoder
 from antiphon.models.fish_speech.options import MAX_REFERENCE_S
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
+from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents, Samples
 
+_CODES = "codes"
 _WARM_UP_S = 1.0
 
 
 class CodecVoiceEncoder:
-    """The codec's encoder, a `StageGenerator`; safe for threads, one recording at a time.
+    """The codec's encoder, a `BatchEncoder`; used by one thread at a time.
 
-    It computes in float32: roundings would change codes.
+    It computes in float32: roundings would change codes. On a GPU it does so in padded batches, but
+    for recordings that are longer than these.
     """
 
-    def __init__(self, context: LoadContext) -> None:
-        """Load and warm the encoder; raises ModelLoadError if it cannot be loaded."""
+    def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
+        """Load and warm the encoder.
+
+        Args:
+            context: what to load, and where.
+            pads: whether recordings are encoded in padded batches; default: on a GPU.
+
+        Raises:
+            ModelLoadError: it cannot be loaded.
+        """
         config = load_config(context.path)
         assert context.path is not None, "the family needs a checkpoint"
         sizes, tensors = read_codec(context.path, config)
         self._device = resolve_device(context.device, context.memory_fraction)
-        self._lock = Lock()
         like = torch.empty(0, dtype=torch.float32, device=self._device)
         self._encoder = DacEncoder.of(part_of(tensors, *ENCODER_PARTS, like=like), sizes)
+        self._batches: PaddedBatches | None = None
+        if self._device.type == "cuda" if pads is None else pads:
+            self._batches = PaddedBatches(
+                {_CODES: PaddedPass(lambda samples, _: self._encoder.encode_rows(samples))},
+                self._device,
+                sample_rate_hz=SAMPLE_RATE_HZ,
+                samples_per_frame=self._encoder.frame_samples,
+                captures=False,
+            )
         self.encode(noise())
 
-    def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
-        """Yield the codes of the prompt's recording.
-
-        Raises:
-            InvalidRequestError: the recording is too long.
-        """
-        yield self.encode(prompt.data)
-
-    @torch.inference_mode()
-    def encode(self, samples: Samples) -> Latents:
-        """Return codes, int64 ``[num_frames, num_codebooks]``, of mono samples at 44.1 kHz.
+    def batch_of(self, data: Samples) -> EncodingBatch:
+        """Return which others a recording is encoded with: those of about its length.
 
         Raises:
             InvalidRequestError: there are no samples, or more than a prompt has room for.
         """
-        if len(samples) > MAX_REFERENCE_S * SAMPLE_RATE_HZ:
+        if len(data) > MAX_REFERENCE_S * SAMPLE_RATE_HZ:
             raise InvalidRequestError(
                 f"Invalid 'ref_audio': at most {MAX_REFERENCE_S} seconds are allowed.",
                 param="ref_audio",
             )
-        with self._lock, exact_float32():
+        self._encoder.check(len(data))
+        if self._batches is None or len(data) > self._batches.max_samples:
+            return EncodingBatch(None)
+        length = self._batches.length_of(len(data))
+        return EncodingBatch(length, self._batches.num_rows(length))
+
+    def encode_batch(self, batch: Sequence[Samples]) -> list[Latents]:
+        """Return codes, int64 ``[num_frames, num_codebooks]``, of mono samples at 44.1 kHz."""
+        if self._batches is None or len(batch[0]) > self._batches.max_samples:
+            return [Latents(self._alone(each)) for each in batch]
+        length = self._batches.length_of(len(batch[0]))
+        made = self._batches.encode([_CODES], batch, length)
+        frame = self._encoder.frame_samples
+        return [
+            Latents(row[_CODES][: -(-len(samples) // frame)])
+            for samples, row in zip(batch, made, strict=True)
+        ]
+
+    def encode(self, samples: Samples) -> Latents:
+        """Encode one recording; see `encode_batch`.
+
+        Raises:
+            InvalidRequestError: there are no samples, or more than a prompt has room for.
+        """
+        self.batch_of(samples)
+        return self.encode_batch([samples])[0]
+
+    @torch.inference_mode()
+    def _alone(self, samples: Samples) -> NDArray[np.int64]:
+        with exact_float32():
             codes = self._encoder.encode(torch.tensor(samples, device=self._device))
-            return Latents(codes.cpu().numpy())
+            made: NDArray[np.int64] = codes.cpu().numpy()
+            return made
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

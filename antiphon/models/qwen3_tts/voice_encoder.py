@@ -95,7 +95,8 @@ class VoiceEncoder:
         wanted, batches = batch[0].wanted, self._batches
         if batches is None or len(batch[0].samples) > batches.max_samples:
             return [Latents({part: self._alone(each, part) for part in wanted}) for each in batch]
-        made = batches.encode(wanted, [each.samples for each in batch])
+        length = batches.length_of(len(batch[0].samples))
+        made = batches.encode(wanted, [each.samples for each in batch], length)
         for recording, parts in zip(batch, made, strict=True):
             if "codes" in parts:
                 parts["codes"] = parts["codes"][: -(-len(recording.samples) // self._frame)]

@@ -39,7 +39,7 @@ FAMILY = Family(
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
                 Ref(f"{_HERE}.voice_encoder:VAEVoiceEncoder"),
-                max_concurrency=1,
+                max_concurrency=16,
             ),
             pipeline=(
                 StageSpec(

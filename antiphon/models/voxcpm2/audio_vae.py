@@ -179,12 +179,20 @@ class VAEEncoder:
     @torch.no_grad()
     def encode(self, samples: Tensor) -> Tensor:
         """Map ``[num_samples]`` to latents, ``[num_samples / encoded_samples, latent_dim]``."""
-        x = self.first(samples[None, None])
+        return self.encode_rows(samples[None])[0]
+
+    @torch.no_grad()
+    def encode_rows(self, samples: Tensor) -> Tensor:
+        """Map ``[B, t]`` to ``[B, t / encoded_samples, latent_dim]``.
+
+        No layer reads what comes later: silence behind a recording changes none of its latents.
+        """
+        x = self.first(samples[:, None])
         for units, snake, shorten in self.blocks:
             for unit in units:
                 x = unit(x)
             x = shorten(snake(x))
-        return self.last(x)[0].T
+        return self.last(x).transpose(1, 2)
 
 
 def _groups(config: AudioVAEConfig, channels: int) -> int:

@@ -1,72 +1,129 @@
 """The stage that encodes recordings of voices into patches of latents."""
 
-from collections.abc import Generator
-from threading import Lock
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from antiphon.audio.resample import Resampler
 from antiphon.errors import InvalidRequestError
-from antiphon.models.base import Prompt
+from antiphon.models.base import EncodingBatch
 from antiphon.models.spec import LoadContext
 from antiphon.models.voxcpm2.audio_vae import VAEEncoder
 from antiphon.models.voxcpm2.config import load_config
 from antiphon.models.voxcpm2.recording import MAX_RECORDING_S, RecordedVoice, noise
 from antiphon.models.voxcpm2.weights import vae_weights
 from antiphon.nn.device import resolve_device
+from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
 from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents, Samples
 
-_WARM_UP_S = (1.0, 3.0, 5.0, 10.0, 20.0)  # a GPU has other kernels for other lengths
+_LATENTS = "latents"
+_WARM_UP_S = 1.0
 
 
 class VAEVoiceEncoder:
-    """The encoder of the AudioVAE, a `StageGenerator`; safe for threads, one at a time."""
+    """The encoder of the AudioVAE, a `BatchEncoder`; used by one thread at a time.
 
-    def __init__(self, context: LoadContext) -> None:
-        """Load and warm the encoder; raises ModelLoadError if it cannot be loaded."""
+    On a GPU it takes recordings in padded batches, but for those that are longer than these.
+    """
+
+    def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
+        """Load and warm the encoder.
+
+        Args:
+            context: what to load, and where.
+            pads: whether recordings are encoded in padded batches; default: on a GPU.
+
+        Raises:
+            ModelLoadError: it cannot be loaded.
+        """
         assert context.path is not None, "the family needs a checkpoint"
         self._config = load_config(context.path)
         self._device = resolve_device(context.device, context.memory_fraction)
-        self._lock = Lock()
         like = torch.empty(0, dtype=torch.float32, device=self._device)
         weights = vae_weights(context.path, self._config.vae, "encoder.", like=like)
         self._encoder = VAEEncoder.of(weights, self._config.vae)
-        for duration_s in _WARM_UP_S if self._device.type == "cuda" else _WARM_UP_S[:1]:
-            self.encode(noise(duration_s, self._config.vae.out_sample_rate))
+        self._batches: PaddedBatches | None = None
+        if self._device.type == "cuda" if pads is None else pads:
+            self._batches = PaddedBatches(
+                {_LATENTS: PaddedPass(lambda samples, _: self._encoder.encode_rows(samples))},
+                self._device,
+                sample_rate_hz=self._config.vae.sample_rate,
+                samples_per_frame=self._config.encoded_samples_per_frame,
+                captures=False,
+            )
+        self.encode(noise(_WARM_UP_S, self._config.vae.out_sample_rate))
 
-    def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
-        """Yield the patches of the prompt's `RecordedVoice`.
+    def batch_of(self, data: RecordedVoice) -> EncodingBatch:
+        """Return which others a recording is encoded with: those of about its length.
 
         Raises:
             InvalidRequestError: the recording is too long, or has no samples.
         """
-        yield self.encode(prompt.data)
+        rate_hz = self._config.vae.out_sample_rate
+        if not 0 < len(data.samples) <= MAX_RECORDING_S * rate_hz:
+            raise InvalidRequestError(
+                f"Invalid '{data.param}': it must have sound, and at most"
+                f" {MAX_RECORDING_S} seconds of it.",
+                param=data.param,
+            )
+        length = self._length(data)
+        if self._batches is None or length is None:
+            return EncodingBatch(None)
+        return EncodingBatch(length, self._batches.num_rows(length))
+
+    def encode_batch(self, batch: Sequence[RecordedVoice]) -> list[Latents]:
+        """Return patches of recordings, f32 ``[num_patches, patch_size * feature_size]``.
+
+        Silence fills the last patch up, or the first one if a recording is to be continued.
+        """
+        filled = [self._filled(each) for each in batch]
+        length = self._length(batch[0])
+        if self._batches is None or length is None:
+            made = [self._alone(samples) for samples in filled]
+        else:
+            rows = self._batches.encode([_LATENTS], filled, length)
+            made = [row[_LATENTS] for row in rows]
+        size, frame = self._config.frame_size - 1, self._config.encoded_samples_per_frame
+        return [
+            Latents(latents.reshape(-1, size)[: len(samples) // frame])
+            for samples, latents in zip(filled, made, strict=True)
+        ]
+
+    def encode(self, recording: RecordedVoice) -> Latents:
+        """Encode one recording; see `encode_batch`.
+
+        Raises:
+            InvalidRequestError: the recording is too long, or has no samples.
+        """
+        self.batch_of(recording)
+        return self.encode_batch([recording])[0]
+
+    def _length(self, recording: RecordedVoice) -> int | None:
+        """Return the length that a recording is padded to; ``None`` if it is encoded alone."""
+        config = self._config.vae
+        # As many as resampling and filling up may give.
+        num_samples = -(-len(recording.samples) * config.sample_rate // config.out_sample_rate)
+        num_samples += -num_samples % self._config.encoded_samples_per_frame
+        if self._batches is None or num_samples > self._batches.max_samples:
+            return None
+        return self._batches.length_of(num_samples)
+
+    def _filled(self, recording: RecordedVoice) -> Samples:
+        """Return samples at the encoder's rate that are whole patches."""
+        config = self._config.vae
+        samples = _resampled(recording.samples, config.out_sample_rate, config.sample_rate)
+        missing = -len(samples) % self._config.encoded_samples_per_frame
+        return np.pad(samples, (missing, 0) if recording.is_continued else (0, missing))
 
     @torch.inference_mode()
-    def encode(self, recording: RecordedVoice) -> Latents:
-        """Return patches of a recording, f32 ``[num_patches, patch_size * feature_size]``.
-
-        Silence fills the last patch up, or the first one if the recording is to be continued.
-
-        Raises:
-            InvalidRequestError: the recording is too long, or has no samples.
-        """
-        config, rate_hz = self._config.vae, self._config.vae.out_sample_rate
-        if not 0 < len(recording.samples) <= MAX_RECORDING_S * rate_hz:
-            raise InvalidRequestError(
-                f"Invalid '{recording.param}': it must have sound, and at most"
-                f" {MAX_RECORDING_S} seconds of it.",
-                param=recording.param,
-            )
-        samples = _resampled(recording.samples, rate_hz, config.sample_rate)
-        missing = -len(samples) % self._config.encoded_samples_per_frame
-        samples = np.pad(samples, (missing, 0) if recording.is_continued else (0, missing))
-        with self._lock, exact_float32():
+    def _alone(self, samples: Samples) -> NDArray[np.float32]:
+        with exact_float32():
             latents = self._encoder.encode(torch.from_numpy(samples).to(self._device))
-            patches = latents.reshape(-1, self._config.frame_size - 1)
-            return Latents(patches.cpu().numpy())
+            made: NDArray[np.float32] = latents.cpu().numpy()
+            return made
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
