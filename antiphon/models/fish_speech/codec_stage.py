@@ -7,16 +7,23 @@ from antiphon.codec.lockstep_decoder import LockstepDecoder
 from antiphon.codec.protocol import StreamingDecoder
 from antiphon.models.fish_speech.codec import DECODER_PARTS, load_decoder
 from antiphon.models.fish_speech.codec_weights import part_of, read_codec
-from antiphon.models.fish_speech.config import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, load_config
+from antiphon.models.fish_speech.config import (
+    SAMPLE_RATE_HZ,
+    SAMPLES_PER_FRAME,
+    FishSpeechConfig,
+    load_config,
+)
 from antiphon.models.spec import LoadContext
-from antiphon.nn.codec_layers.windowed import FrameByFrame
+from antiphon.nn import kernels
+from antiphon.nn.codec_layers.windowed import FrameByFrame, WindowedDecoder
 from antiphon.nn.device import resolve_device
 
 
 def load_codec(context: LoadContext) -> StreamingDecoder:
-    """Load what turns codes into 44.1 kHz audio, in float32 wherever it runs.
+    """Load what turns codes into 44.1 kHz audio.
 
-    On the host it takes several frames of a stream at a time, on a GPU one frame of each stream.
+    It computes in float32: on a GPU by products of halves, or where ``context.dtype`` asks for
+    float32 in PyTorch lines, one frame of each stream at a time.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.
@@ -32,9 +39,28 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
         return GroupedDecoder(
             decoder, sample_rate_hz=SAMPLE_RATE_HZ, samples_per_frame=SAMPLES_PER_FRAME
         )
+    if kernels.run_on(like) and context.dtype != "float32":
+        return _fused(decoder, config, context)
     return LockstepDecoder(
         FrameByFrame(decoder),
         frame_size=config.num_codebooks,
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        samples_per_frame=SAMPLES_PER_FRAME,
+        progress=context.progress_of("codec graphs"),
+    )
+
+
+def _fused(
+    decoder: WindowedDecoder, config: FishSpeechConfig, context: LoadContext
+) -> StreamingDecoder:
+    from antiphon.codec.graph_decoder import GraphDecoder
+    from antiphon.models.fish_speech.codec_fused import fused
+
+    with torch.inference_mode():
+        on_gpu = fused(decoder)
+    return GraphDecoder(
+        on_gpu,
+        num_quantizers=config.num_codebooks,
         sample_rate_hz=SAMPLE_RATE_HZ,
         samples_per_frame=SAMPLES_PER_FRAME,
         progress=context.progress_of("codec graphs"),

@@ -122,6 +122,11 @@ def make_checkpoint(
     written(num_bytes(codec, "float32"))
 
 
+def codec_tensor(name: str, shape: Shape, seed: int) -> Tensor:
+    """Return a tensor of a made-up codec, float32."""
+    return _values(name, _tensor(name, shape), seed)
+
+
 def _write_all_but_weights(
     path: Path, size: Size, layout: Layout, dtype: Dtype
 ) -> dict[str, RandomTensor]:

@@ -36,11 +36,11 @@ def load_codec(context: LoadContext) -> StreamingDecoder:
         if not kernels.run_on(like):
             return GroupedDecoder(decoder, sample_rate_hz=rate_hz, samples_per_frame=num_samples)
         from antiphon.codec.graph_decoder import GraphDecoder
-        from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
+        from antiphon.models.qwen3_tts.codec_fused import fused
 
-        fused = FusedDecoder.of(decoder)
+        on_gpu = fused(decoder)
     return GraphDecoder(
-        fused,
+        on_gpu,
         num_quantizers=config.codec.num_quantizers,
         sample_rate_hz=rate_hz,
         samples_per_frame=num_samples,

@@ -1,10 +1,11 @@
-"""Layers of a streaming codec as a GPU runs them: half precision, few kernels, state read in place.
+"""Layers of a streaming codec as a GPU runs them: few kernels, state read in place.
 
 Each is made of the layer of the same name, which says what is computed; here it is laid out for
 the kernels. Factors are half precision and sums float32; what float16 cannot hold is clamped to
-its largest number.
+its largest number. Where that is not enough, factors are float32, as two float16 each.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,19 +16,27 @@ from antiphon.nn.codec_layers.conv_blocks import (
     LAYER_NORM_EPSILON,
     ConvNeXtBlock,
     ResidualUnit,
+    UpsamplingBlock,
 )
+from antiphon.nn.codec_layers.quantizer import CodeTables
 from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformerLayer
 from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, causal_conv
 from antiphon.nn.kernels.codec_io import depthwise_norm
 from antiphon.nn.kernels.kernel_configs import NORM_CONFIG, config_of, unit_config
 from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
+from antiphon.nn.kernels.split import split
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Linear, RMSNorm, Snake, SwiGLU
 
 
 class KernelLayout:
-    """Lays weights out for the kernels, and gives layers room in a slot's memory."""
+    """Lays weights out for the kernels, and gives layers room in a slot's memory.
+
+    Args:
+        dtype: of activations and states. Factors are of it too, or if it is float32, two float16
+            each (see `antiphon.nn.kernels.split`).
+    """
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.state = StateLayout()
@@ -37,12 +46,17 @@ class KernelLayout:
         self, weight: Tensor, bias: Tensor | None, num_taps: int, dilation: int
     ) -> ConvWeights:
         num_in = weight.shape[0] // num_taps
+        if self._dtype == torch.float32:
+            factors, rest = (each.contiguous() for each in split(weight))
+        else:
+            factors, rest = weight.to(self._dtype).contiguous(), None
         return ConvWeights(
-            weight=weight.to(self._dtype).contiguous(),
+            weight=factors,
             bias=None if bias is None else bias.float().contiguous(),
             num_taps=num_taps,
             dilation=dilation,
             offset=self._room((num_taps - 1) * dilation, num_in),
+            rest=rest,
         )
 
     def conv(self, conv: CausalConv) -> ConvWeights:
@@ -53,10 +67,23 @@ class KernelLayout:
         """Lay out a convolution whose factors stay float32."""
         laid = self.conv(conv)
         exact = conv.weight[:, :, 0].permute(2, 1, 0).flatten(0, 1).float().contiguous()
-        return replace(laid, weight=exact)
+        return replace(laid, weight=exact, rest=None)
 
-    def transposed(self, conv: CausalTransposedConv) -> ConvWeights:
-        return self.weights(conv.linear.weight.T, conv.linear.bias, conv.num_taps, 1)
+    def unit_end(self, conv: CausalConv) -> ConvWeights:
+        """Lay out a residual unit's second convolution."""
+        laid = self.conv(conv)
+        return laid if laid.rest is not None else unit_layout(laid)
+
+    def tables(self, tables: CodeTables) -> Tensor:
+        """Lay out tables of codes, ``[num_quantizers, codebook_size, dim]``."""
+        rows = tables.rows
+        return rows.view(len(tables.first_rows), -1, rows.shape[1]).to(self._dtype)
+
+    def transposed(self, conv: CausalTransposedConv, norm: Tensor | None = None) -> ConvWeights:
+        """Lay out an upsampling, and the weight of the norm before it within."""
+        assert norm is None or conv.num_taps == 1, "what came before would not be normed"
+        weight = conv.linear.weight if norm is None else conv.linear.weight * norm
+        return self.weights(weight.T, conv.linear.bias, conv.num_taps, 1)
 
     def linear(self, linear: Linear, norm: Tensor | None = None) -> ConvWeights:
         """Lay out a layer, and the weight of the norm before it within."""
@@ -129,7 +156,11 @@ class FusedAttentionLayer:
 
 @dataclass(frozen=True, slots=True)
 class FusedConvNeXtBlock:
-    """An upsampling and the block that refines it: four kernels."""
+    """An upsampling and the block that refines it: four kernels.
+
+    Attributes:
+        input_epsilon: of the norm of what comes in; ``None``: it is not normed.
+    """
 
     upsample: ConvWeights
     stride: int
@@ -137,23 +168,31 @@ class FusedConvNeXtBlock:
     norm: tuple[Tensor, Tensor]
     wide: ConvWeights
     narrow: ConvWeights
+    input_epsilon: float | None = None
 
     @classmethod
     def of(
-        cls, upsample: CausalTransposedConv, refine: ConvNeXtBlock, layout: KernelLayout
+        cls,
+        upsample: CausalTransposedConv,
+        refine: ConvNeXtBlock,
+        layout: KernelLayout,
+        input_norm: RMSNorm | None = None,
     ) -> "FusedConvNeXtBlock":
+        """Lay out both, and the norm before them within."""
         assert refine.norm.bias is not None
         return cls(
-            layout.transposed(upsample),
+            layout.transposed(upsample, None if input_norm is None else input_norm.weight),
             upsample.stride,
             layout.depthwise(refine.depthwise),
             (refine.norm.weight.float(), refine.norm.bias.float()),
             layout.linear(refine.wide),
             layout.linear(refine.narrow),
+            None if input_norm is None else input_norm.epsilon,
         )
 
     def __call__(self, x: Tensor, rows: Rows) -> Tensor:
-        x = _split_columns(convolve(x, self.upsample, rows), self.stride)
+        x = convolve(x, self.upsample, rows, norm_epsilon=self.input_epsilon)
+        x = _split_columns(x, self.stride)
         hidden = depthwise_norm(x, self.depthwise, rows, self.norm, LAYER_NORM_EPSILON)
         hidden = convolve(hidden, self.wide, rows, activation="gelu")
         return convolve(hidden, self.narrow, rows, residual=x)
@@ -191,7 +230,7 @@ class FusedUpsamplingBlock:
                 UnitWeights(
                     layout.conv(unit.convs[0]),
                     unit.snakes[1],
-                    unit_layout(layout.conv(unit.convs[1])),
+                    layout.unit_end(unit.convs[1]),
                 )
                 for unit in units
             ),
@@ -207,6 +246,17 @@ class FusedUpsamplingBlock:
             is_last = unit is self.units[-1]
             x, active = _residual_unit(x, active, unit, rows, snake, keeps_sum=not is_last)
         return active
+
+
+def fused_blocks(
+    blocks: Sequence[UpsamplingBlock], last_snake: Snake, layout: KernelLayout
+) -> tuple[FusedUpsamplingBlock, ...]:
+    """Lay out blocks, each of which ends with the snake of what comes next."""
+    following = (*(block.snake for block in blocks[1:]), last_snake)
+    return tuple(
+        FusedUpsamplingBlock.of(block.upsample, block.units, snake, layout)
+        for block, snake in zip(blocks, following, strict=True)
+    )
 
 
 def _split_columns(x: Tensor, stride: int) -> Tensor:
@@ -246,7 +296,9 @@ def _residual_unit(
     """Run a residual unit on ``x`` and its snake."""
     num_columns, width = x.shape
     config = unit_config(width, num_columns)
-    if is_fusible(width) and config is not None:
+    # A program that holds all channels of its columns has no room for parts of them.
+    is_split = unit.dilated.rest is not None
+    if is_fusible(width) and config is not None and not is_split:
         return residual_unit(active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum)
     hidden = convolve_snake(active, unit.dilated, rows, unit.snake)
     return causal_conv(

@@ -52,6 +52,11 @@ class Frequencies:
         exponents = torch.arange(0, config.head_dim, 2, device=device).float() / config.head_dim
         return cls((1.0 / config.rope_theta**exponents).repeat(2))
 
+    @property
+    def halves(self) -> Tensor:
+        """The radians of half a head, float32 ``[head_dim / 2]``."""
+        return self.radians[: len(self.radians) // 2].contiguous()
+
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """Return the rotation of ``positions``, int64 of any shape."""
         angles = positions[..., None, None].float() * self.radians

@@ -7,6 +7,9 @@ read the one whose turn it is, and some write the other. Nothing is joined, gath
 
 However a product is cut into tiles, a sum runs over taps and channels in the same order in the
 same instructions: a row's result is the same, bit for bit, in any company and in any grouping.
+
+Factors of columns in float32 are sums of two float16, and so are the columns when they have been
+read (see `antiphon.nn.kernels.split`).
 """
 
 from dataclasses import dataclass
@@ -19,17 +22,15 @@ from torch import Tensor
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.shared_memory import max_shared_bytes, stages_within
 from antiphon.nn.kernels.snake import narrowed, snake_of
+from antiphon.nn.kernels.split import parts_of
 from antiphon.nn.layers import Snake
 
 KEPT_CHANNELS = 64
 """Of a program that keeps columns."""
 _MIN_WIDTH = 16  # of a matrix instruction
-_KEPT_ROWS = (4, 32)
-"""Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
-has few, and a program that finds no row takes a multiprocessor's time all the same."""
-_ROW_FRAMES = 4  # that a row has, or more, unless many streams begin at once
-
-
+_SPLIT_INPUTS, _SPLIT_STAGES = 64, 5
+"""Of products of parts: as the parts of these inputs are multiplied in turn, their number decides
+the order of sums, and is the same for all numbers of columns."""
 _KEPT_ROWS = (4, 32)
 """Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
 has few, and a program that finds no row takes a multiprocessor's time all the same."""
@@ -74,6 +75,7 @@ class ConvWeights:
         num_taps: columns that an output is made of.
         dilation: distance of two of them.
         offset: of the two copies of what came before, in a slot's memory.
+        rest: what ``weight`` lacks to float32, in float16 as ``weight`` is, if columns are float32.
     """
 
     weight: Tensor
@@ -81,6 +83,7 @@ class ConvWeights:
     num_taps: int = 1
     dilation: int = 1
     offset: int = 0
+    rest: Tensor | None = None
 
     @property
     def num_before(self) -> int:
@@ -145,19 +148,21 @@ def causal_conv(
     num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)
     num_keepers = rows.num_keepers(num_in) if conv.num_before else 0
     is_early = overlaps(x)
-    num_inputs = _inputs_of(config, num_in)
+    is_split = conv.rest is not None
+    num_inputs = _inputs_of(_SPLIT_INPUTS if is_split else config.inputs, num_in)
     block_bytes = num_inputs * (config.columns + config.outputs) * x.itemsize
-    num_stages = stages_within(config.num_stages, block_bytes, max_shared_bytes(x))
+    num_stages = _SPLIT_STAGES if is_split else config.num_stages
+    num_stages = stages_within(num_stages, block_bytes, max_shared_bytes(x))
     frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
     _causal_conv[(num_tiles + num_keepers,)](
-        x, rows.memory, rows.table, conv.weight, conv.bias, residual,
+        x, rows.memory, rows.table, conv.weight, conv.rest, conv.bias, residual,
         frequency, amplitude, result, active,
         num_columns, num_columns // rows.num_frames, rows.table.stride(0), rows.memory.stride(0),
         conv.offset, norm_epsilon or 0.0,
         NUM_IN=num_in, NUM_OUT=conv.num_out, NUM_TAPS=conv.num_taps, DILATION=conv.dilation,
         ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=conv.bias is not None,
         HAS_RESIDUAL=residual is not None, HAS_SNAKE=snake is not None,
-        KEEPS_SUM=keeps_sum or snake is None,
+        KEEPS_SUM=keeps_sum or snake is None, IS_SPLIT=is_split,
         COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=num_inputs,
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
         launch_pdl=is_early, num_warps=config.num_warps, num_stages=num_stages,
@@ -165,12 +170,12 @@ def causal_conv(
     return result, active
 
 
-def _inputs_of(config: KernelConfig, num_in: int) -> int:
+def _inputs_of(wanted: int, num_in: int) -> int:
     """Return how many inputs are multiplied at a time: if possible, a divisor of all."""
     largest_divisor = num_in & -num_in  # that is a power of two
     if largest_divisor >= _MIN_WIDTH:
-        return min(config.inputs, largest_divisor)
-    return min(config.inputs, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
+        return min(wanted, largest_divisor)
+    return min(wanted, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
 
 
 @triton.jit
@@ -258,10 +263,29 @@ def column_sources(
 
 
 @triton.jit
+def _factors(
+    places, inputs, outputs,
+    NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Load factors ``[INPUTS, OUTPUTS]``, zeros beyond the last."""
+    if NUM_IN % INPUTS == 0:
+        if NUM_OUT % OUTPUTS == 0:
+            factor = tl.load(places)
+        else:
+            factor = tl.load(places, mask=(outputs < NUM_OUT)[None, :], other=0.0)
+    else:
+        inside = (inputs < NUM_IN)[:, None] & (outputs < NUM_OUT)[None, :]
+        factor = tl.load(places, mask=inside, other=0.0)
+    return factor
+
+
+@triton.jit
 def _multiply(
-    x, memory, table, weight, columns, is_column, outputs, rate, size, row_size, offset, epsilon,
+    x, memory, table, weight, rest, columns, is_column, outputs, rate, size, row_size, offset,
+    epsilon,
     NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, NUM_TAPS: tl.constexpr, DILATION: tl.constexpr,
     HAS_NORM: tl.constexpr, COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr,
+    IS_SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Return the sums over taps and inputs, of normed columns if that is wanted."""
     BEFORE: tl.constexpr = (NUM_TAPS - 1) * DILATION
@@ -275,6 +299,8 @@ def _multiply(
     total = tl.zeros((COLUMNS, OUTPUTS), tl.float32)
     squares = tl.zeros((COLUMNS,), tl.float32)
     factors = weight + inputs[:, None] * NUM_OUT + outputs[None, :]
+    if IS_SPLIT:
+        rests = rest + inputs[:, None] * NUM_OUT + outputs[None, :]
     for step in range(NUM_TAPS * NUM_STEPS):
         tap = step // NUM_STEPS
         first = (step % NUM_STEPS) * INPUTS
@@ -282,19 +308,25 @@ def _multiply(
         places = present + first
         if BEFORE > 0:
             places = tl.where(place >= shift, present, past) + (first - shift * NUM_IN)
-        factor_places = factors + (tap * NUM_IN + first) * NUM_OUT
+        ahead = (tap * NUM_IN + first) * NUM_OUT
         if NUM_IN % INPUTS == 0:
             value = tl.load(places, mask=is_column[:, None], other=0.0)
-            if NUM_OUT % OUTPUTS == 0:
-                factor = tl.load(factor_places)
-            else:
-                factor = tl.load(factor_places, mask=(outputs < NUM_OUT)[None, :], other=0.0)
         else:
             is_input = first + inputs < NUM_IN
             value = tl.load(places, mask=is_column[:, None] & is_input[None, :], other=0.0)
-            inside = is_input[:, None] & (outputs < NUM_OUT)[None, :]
-            factor = tl.load(factor_places, mask=inside, other=0.0)
-        total = tl.dot(value, factor, total)
+        factor = _factors(
+            factors + ahead, first + inputs, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS
+        )
+        if IS_SPLIT:
+            small = _factors(
+                rests + ahead, first + inputs, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS
+            )
+            high, low = parts_of(value)
+            total = tl.dot(low, factor, total)
+            total = tl.dot(high, small, total)
+            total = tl.dot(high, factor, total)
+        else:
+            total = tl.dot(value, factor, total)
         if HAS_NORM:
             wide = value.to(tl.float32)
             squares += tl.sum(wide * wide, axis=1)
@@ -305,11 +337,12 @@ def _multiply(
 
 @triton.jit(do_not_specialize=["num_columns", "rate"])
 def _causal_conv(
-    x, memory, table, weight, bias, residual, frequency, amplitude, result, active,
+    x, memory, table, weight, rest, bias, residual, frequency, amplitude, result, active,
     num_columns, rate, size, row_size, offset, epsilon,
     NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, NUM_TAPS: tl.constexpr, DILATION: tl.constexpr,
     ACTIVATION: tl.constexpr, HAS_NORM: tl.constexpr, HAS_BIAS: tl.constexpr,
     HAS_RESIDUAL: tl.constexpr, HAS_SNAKE: tl.constexpr, KEEPS_SUM: tl.constexpr,
+    IS_SPLIT: tl.constexpr,
     COLUMNS: tl.constexpr, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, KEPT: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):  # fmt: skip
@@ -333,8 +366,9 @@ def _causal_conv(
         columns = tl.minimum(columns, num_columns - 1)
         outputs = (program % NUM_PARTS) * OUTPUTS + tl.arange(0, OUTPUTS)
         total = _multiply(
-            x, memory, table, weight, columns, is_column, outputs, rate, size, row_size, offset,
-            epsilon, NUM_IN, NUM_OUT, NUM_TAPS, DILATION, HAS_NORM, COLUMNS, OUTPUTS, INPUTS,
+            x, memory, table, weight, rest, columns, is_column, outputs, rate, size, row_size,
+            offset, epsilon,
+            NUM_IN, NUM_OUT, NUM_TAPS, DILATION, HAS_NORM, COLUMNS, OUTPUTS, INPUTS, IS_SPLIT,
         )  # fmt: skip
         if HAS_BIAS:
             total += tl.load(bias + outputs, mask=outputs < NUM_OUT, other=0.0)[None, :]

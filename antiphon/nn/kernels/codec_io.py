@@ -35,6 +35,8 @@ def begin_frames(
     table: Tensor,
     streams: tuple[Tensor, Tensor, Tensor],
     max_row_frames: int,
+    *,
+    is_rotation_rounded: bool = False,
 ) -> tuple[Tensor, Rows]:
     """Sum up the vectors of each frame's codes, and move the streams on by these frames.
 
@@ -46,6 +48,7 @@ def begin_frames(
         streams: memory ``[num_slots, row_size]``, turns int32 ``[num_slots]`` and positions int64
             ``[num_slots]``; the last two are updated.
         max_row_frames: that a row has.
+        is_rotation_rounded: to bfloat16.
 
     Returns:
         The sums, ``[num_frames, width]``, and where the streams were before.
@@ -60,7 +63,7 @@ def begin_frames(
     _begin_frames[(num_frames,)](
         codes, tables, radians, table, turns, positions, rows.rotation, sums, table.stride(0),
         NUM_TABLES=num_tables, TABLE_SIZE=table_size, WIDTH=width, HALF=half,
-        BLOCK=triton.next_power_of_2(width), OVERLAPS=is_early,
+        IS_ROUNDED=is_rotation_rounded, BLOCK=triton.next_power_of_2(width), OVERLAPS=is_early,
         launch_pdl=is_early, num_warps=4,
     )  # fmt: skip
     return sums, rows
@@ -126,10 +129,18 @@ def samples(x: Tensor, conv: ConvWeights, rows: Rows, bound: Bound = "clamp") ->
 
 
 @triton.jit
+def _rounded(x) -> tl.tensor:
+    """Round float32 to bfloat16, to even, by its bits: Triton's interpreter does not carry."""
+    bits = x.to(tl.int32, bitcast=True)
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def _begin_frames(
     codes, tables, radians, table, turns, positions, rotation, sums, size,
     NUM_TABLES: tl.constexpr, TABLE_SIZE: tl.constexpr, WIDTH: tl.constexpr, HALF: tl.constexpr,
-    BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
+    IS_ROUNDED: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     await_others(OVERLAPS)
     frame = tl.program_id(0)
@@ -158,8 +169,11 @@ def _begin_frames(
             tl.store(positions_of(table, size) + later, position.to(tl.int32))
             angle = position.to(tl.float32) * rate
             spots = rotation + later * (2 * HALF) + number
-            tl.store(spots, tl.cos(angle))
-            tl.store(spots + HALF, tl.sin(angle))
+            cosine, sine = tl.cos(angle), tl.sin(angle)
+            if IS_ROUNDED:
+                cosine, sine = _rounded(cosine), _rounded(sine)
+            tl.store(spots, cosine)
+            tl.store(spots + HALF, sine)
 
 
 @triton.jit(do_not_specialize=["num_columns", "rate"])

@@ -12,7 +12,11 @@ from torch import Tensor
 
 from antiphon.nn.kernels.causal_conv import Rows, offsets_of, positions_of, slots_of
 from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.split import dot
 
+_MAX_KEYS_AT_ONCE = 128
+_KEYS_OF_MANY = 64
+"""Keys at a time where there are more than can be held at once."""
 _MIN_QUERIES = 16  # rows that a matrix instruction wants
 
 
@@ -56,11 +60,17 @@ def attend_window(joined: Tensor, ring: KVRing, rows: Rows) -> Tensor:
         joined, rows.memory, rows.table, rows.rotation, result,
         rows.table.stride(0), rows.memory.stride(0), ring.offset, ring.head_dim**-0.5,
         NUM_HEADS=ring.num_heads, NUM_KV_HEADS=ring.num_kv_heads, HEAD_DIM=ring.head_dim,
-        WINDOW=ring.window, NUM_KEYS=ring.num_keys, KEYS=triton.next_power_of_2(ring.num_keys),
+        WINDOW=ring.window, NUM_KEYS=ring.num_keys, KEYS=_num_keys_at_once(ring),
         QUERIES=max(_MIN_QUERIES, triton.next_power_of_2(rows.max_row_frames * group)),
         OVERLAPS=is_early, launch_pdl=is_early, num_warps=4,
     )  # fmt: skip
     return result
+
+
+def _num_keys_at_once(ring: KVRing) -> int:
+    """Return how many keys a program takes at a time: all, if registers hold them."""
+    whole: int = triton.next_power_of_2(ring.num_keys)
+    return whole if whole <= _MAX_KEYS_AT_ONCE else _KEYS_OF_MANY
 
 
 @triton.jit
@@ -106,32 +116,39 @@ def _attend_window(
     query_start = frames + ((query // GROUP) * NUM_JOINED + head) * HEAD_DIM
     queries = _rotated(query_start, rotation, query // GROUP, is_query, is_query, HEAD_DIM)
 
-    key = tl.arange(0, KEYS)
     newest = start + num_frames - 1
-    held = newest - (newest - key + 2 * NUM_KEYS) % NUM_KEYS
-    is_key = (key < NUM_KEYS) & (held >= 0)
-    is_new = is_key & (held >= start)
-    frame = tl.where(is_new, held - start, 0)
-    new_key = frames + (frame * NUM_JOINED + NUM_HEADS + kv_head) * HEAD_DIM
     ring = memory + slot * row_size + offset
-    kept_key = ring + (key * (2 * NUM_KV_HEADS) + kv_head) * HEAD_DIM
-    key_start = tl.where(is_new, new_key, kept_key)
-    keys = _rotated(key_start, rotation, frame, is_new, is_key, HEAD_DIM)
-    value_start = tl.where(
-        is_new, new_key + NUM_KV_HEADS * HEAD_DIM, kept_key + NUM_KV_HEADS * HEAD_DIM
-    )
-    values = tl.load(value_start[:, None] + number[None, :], mask=is_key[:, None], other=0.0)
+    highest = tl.full((QUERIES,), -1e30, tl.float32)
+    weight_sum = tl.zeros((QUERIES,), tl.float32)
+    attended = tl.zeros((QUERIES, HEAD_DIM), tl.float32)
+    for first_key in tl.range(0, NUM_KEYS, KEYS, num_stages=1):
+        key = first_key + tl.arange(0, KEYS)
+        held = newest - (newest - key + 2 * NUM_KEYS) % NUM_KEYS
+        is_key = (key < NUM_KEYS) & (held >= 0)
+        is_new = is_key & (held >= start)
+        frame = tl.where(is_new, held - start, 0)
+        new_key = frames + (frame * NUM_JOINED + NUM_HEADS + kv_head) * HEAD_DIM
+        kept_key = ring + (key * (2 * NUM_KV_HEADS) + kv_head) * HEAD_DIM
+        key_start = tl.where(is_new, new_key, kept_key)
+        keys = _rotated(key_start, rotation, frame, is_new, is_key, HEAD_DIM)
+        value_start = key_start + NUM_KV_HEADS * HEAD_DIM
+        values = tl.load(value_start[:, None] + number[None, :], mask=is_key[:, None], other=0.0)
 
-    scores = tl.dot(queries, tl.trans(keys)) * scale
-    distance = query_position[:, None] - held[None, :]
-    is_visible = is_key[None, :] & (distance >= 0) & (distance < WINDOW)
-    scores = tl.where(is_visible, scores, -1e30)
-    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    attended = tl.dot(weights.to(values.dtype), values) / tl.sum(weights, axis=1)[:, None]
+        scores = dot(queries, tl.trans(keys), tl.zeros((QUERIES, KEYS), tl.float32)) * scale
+        distance = query_position[:, None] - held[None, :]
+        is_visible = is_key[None, :] & (distance >= 0) & (distance < WINDOW)
+        scores = tl.where(is_visible, scores, -1e30)
+        above = tl.maximum(highest, tl.max(scores, axis=1))
+        weights = tl.exp(scores - above[:, None])
+        kept = tl.exp(highest - above)  # of the sums so far
+        highest = above
+        weight_sum = weight_sum * kept + tl.sum(weights, axis=1)
+        attended = dot(weights.to(values.dtype), values, attended * kept[:, None])
+        tl.store(kept_key[:, None] + number[None, :], keys, mask=is_new[:, None])
+        kept_value = kept_key + NUM_KV_HEADS * HEAD_DIM
+        tl.store(kept_value[:, None] + number[None, :], values, mask=is_new[:, None])
     places = result + first.to(tl.int64) * NUM_HEADS * HEAD_DIM
     places += ((query // GROUP) * NUM_HEADS + head) * HEAD_DIM
     spots = places[:, None] + number[None, :]
+    attended = attended / weight_sum[:, None]
     tl.store(spots, attended.to(result.dtype.element_ty), mask=is_query[:, None])
-    tl.store(kept_key[:, None] + number[None, :], keys, mask=is_new[:, None])
-    kept_value = kept_key + NUM_KV_HEADS * HEAD_DIM
-    tl.store(kept_value[:, None] + number[None, :], values, mask=is_new[:, None])

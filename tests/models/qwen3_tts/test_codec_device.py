@@ -17,7 +17,7 @@ if reason := why_not_here():
 from antiphon.codec.graph_decoder import GraphDecoder, GraphState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.qwen3_tts.codec import CodecDecoder
-from antiphon.models.qwen3_tts.codec_fused import FusedDecoder
+from antiphon.models.qwen3_tts.codec_fused import fused
 from antiphon.models.qwen3_tts.config import Qwen3TTSConfig
 from antiphon.types import Samples
 from tests.models.qwen3_tts.codec_models import codec_weights, tiny_config
@@ -56,7 +56,7 @@ def exact_decoder() -> CodecDecoder:
 @cache
 def codec() -> GraphDecoder:
     return GraphDecoder(
-        FusedDecoder.of(exact_decoder()),
+        fused(exact_decoder()),
         num_quantizers=16,
         sample_rate_hz=24000,
         samples_per_frame=8,

@@ -1,0 +1,103 @@
+"""A decoder of codes as a GPU runs it: a transformer over frames, doublings, blocks, samples.
+
+Codecs of this shape differ in what stands before and behind the transformer, and in how samples are
+kept in [-1, 1].
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.nn.codec_layers.fused import (
+    FusedAttentionLayer,
+    FusedConvNeXtBlock,
+    FusedUpsamplingBlock,
+    convolve,
+    convolve_snake,
+)
+from antiphon.nn.codec_layers.state import DoubleBufferedState
+from antiphon.nn.kernels.causal_conv import ConvWeights
+from antiphon.nn.kernels.codec_io import Bound, begin_frames, samples
+from antiphon.nn.layers import Snake
+
+
+@dataclass(frozen=True, slots=True)
+class FusedDecoder:
+    """Decodes frames of any slots, at most `max_frames` of each at a time.
+
+    Attributes:
+        tables: a table per code of a frame, ``[num_quantizers, table_size, width]``.
+        radians: of the rotary embedding per position, float32 ``[head_dim / 2]``.
+        is_rotation_rounded: cosines and sines are rounded to bfloat16.
+        entry: before the transformer, one after the other.
+        output: behind it and its norm, which is within; ``None``: the norm is in the first
+            doubling.
+        norm_epsilon: of that norm.
+        bound: of samples.
+        row_size: numbers that the state of one stream takes.
+    """
+
+    tables: Tensor
+    radians: Tensor
+    is_rotation_rounded: bool
+    entry: tuple[ConvWeights, ...]
+    layers: tuple[FusedAttentionLayer, ...]
+    output: ConvWeights | None
+    norm_epsilon: float
+    doublings: tuple[FusedConvNeXtBlock, ...]
+    widen: ConvWeights
+    first_snake: Snake
+    blocks: tuple[FusedUpsamplingBlock, ...]
+    last_conv: ConvWeights
+    bound: Bound
+    max_frames: int
+    row_size: int
+
+    def open(self, num_slots: int) -> DoubleBufferedState:
+        """Return a state of fresh slots."""
+        return DoubleBufferedState(
+            self.tables.new_zeros(num_slots, self.row_size),
+            self.tables.new_zeros(num_slots, dtype=torch.int32),
+            self.tables.new_zeros(num_slots, dtype=torch.int64),
+        )
+
+    def decode(
+        self, codes: Tensor, table: Tensor, state: DoubleBufferedState, max_row_frames: int
+    ) -> Tensor:
+        """Decode the next frames of some slots and advance them.
+
+        Args:
+            codes: int64 ``[num_frames, num_quantizers]``; ids outside the codebooks are clamped
+                into them.
+            table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`; if a slot has
+                two rows, its audio and state mean nothing.
+            state: updated in place.
+            max_row_frames: that a row has, from 1 to `max_frames`.
+
+        Returns:
+            float32 ``[num_frames, samples_per_frame]`` in [-1, 1].
+        """
+        assert 1 <= max_row_frames <= self.max_frames
+        streams = (state.memory, state.turns, state.positions)
+        hidden, rows = begin_frames(
+            codes,
+            self.tables,
+            self.radians,
+            table,
+            streams,
+            max_row_frames,
+            is_rotation_rounded=self.is_rotation_rounded,
+        )
+        for conv in self.entry:
+            hidden = convolve(hidden, conv, rows)
+        for layer in self.layers:
+            hidden = layer(hidden, rows)
+        if self.output is not None:
+            hidden = convolve(hidden, self.output, rows, norm_epsilon=self.norm_epsilon)
+        for double in self.doublings:
+            hidden = double(hidden, rows)
+        hidden = convolve_snake(hidden, self.widen, rows, self.first_snake)
+        for block in self.blocks:
+            hidden = block(hidden, rows)
+        return samples(hidden, self.last_conv, rows, self.bound).view(len(codes), -1)
