@@ -7,7 +7,14 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.sampler import SamplerHook, SamplingRows, gumbel_noise, sample
+from antiphon.nn.sampler import (
+    SamplerHook,
+    SamplingRows,
+    gaussian_noise,
+    gaussian_of,
+    gumbel_noise,
+    sample,
+)
 
 
 class TorchBackend:
@@ -44,6 +51,10 @@ class TorchBackend:
     ) -> Tensor:
         """See `antiphon.nn.sampler.gumbel_noise`."""
         return gumbel_noise(seeds, frames, codebooks, vocab_size)
+
+    def gaussian_noise(self, seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
+        """See `antiphon.nn.sampler.gaussian_noise`."""
+        return gaussian_noise(seeds, frames, indices, size)
 
     def sample(
         self,
@@ -104,6 +115,11 @@ class TritonBackend(TorchBackend):
         from antiphon.nn.kernels import sampling
 
         return sampling.gumbel(seeds, frames, codebooks, vocab_size)
+
+    def gaussian_noise(self, seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:
+        from antiphon.nn.kernels import sampling
+
+        return gaussian_of(sampling.uniform(seeds, frames, indices, size + size % 2))[..., :size]
 
     def _draw(self, logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:
         from antiphon.nn.kernels import sampling

@@ -280,11 +280,19 @@ def gaussian_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) ->
     Returns:
         f32, shape ``[num_rows, num_indices, size]``.
     """
-    uniform = _uniform(seeds, frames, indices, size + size % 2)
+    return gaussian_of(_uniform(seeds, frames, indices, size + size % 2))[..., :size]
+
+
+def gaussian_of(uniform: Tensor) -> Tensor:
+    """Return numbers of the standard normal distribution.
+
+    Args:
+        uniform: between 0 and 1 but neither, f32, an even number in the last dimension.
+    """
     radius = uniform[..., ::2].log().mul_(-2).sqrt_()
     angle = uniform[..., 1::2] * (2 * math.pi)
     pairs = torch.stack((radius * angle.cos(), radius * angle.sin()), dim=-1)
-    return pairs.flatten(-2)[..., :size]
+    return pairs.flatten(-2)
 
 
 def uniform_noise(seeds: Tensor, frames: Tensor, indices: Tensor, size: int) -> Tensor:

@@ -29,9 +29,9 @@ from antiphon.models.voxcpm2.latents import Patches
 from antiphon.models.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
 from antiphon.models.voxcpm2.request import PATCH, VoxCPM2Prompt, VoxCPM2Request
 from antiphon.nn.attention import Attend, KVShape
+from antiphon.nn.backends import backend_of
 from antiphon.nn.graphs import round_up
 from antiphon.nn.host_device import PackedUpload, upload
-from antiphon.nn.sampler import gaussian_noise
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 
@@ -84,6 +84,7 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         self._join = builder.linear("fusion_concat_proj")
         self._to_flow = (builder.linear("lm_to_dit_proj"), builder.linear("res_to_dit_proj"))
         self._hidden_size = config.base.hidden_size
+        self._backend = backend_of(self.like)
         num_rows, patch = num_slots + 1, (config.patch_size, config.feature_size)
         device = self._device
         # Of each slot: the next input, the latest patch, whether it was the last one, where
@@ -200,7 +201,8 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
     def _noise(self, inputs: Inputs) -> Tensor:
         """Return what frames are made of, ``[rows, patch_size, feature_size]``."""
         seeds, size = self.slots.seeds[inputs.slots], self._config.frame_size - 1
-        return self._shaped(gaussian_noise(seeds, inputs.frames, self._noise_index, size)[:, 0])
+        noise = self._backend.gaussian_noise(seeds, inputs.frames, self._noise_index, size)
+        return self._shaped(noise[:, 0])
 
     def _halves(self, both: Tensor) -> tuple[Tensor, Tensor]:
         """Part what the two models read or made, ``[..., width]``."""

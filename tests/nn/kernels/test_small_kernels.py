@@ -10,6 +10,7 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn import kernels
+from antiphon.nn.backends import backend_of
 from antiphon.nn.kernels import pointwise, sampling
 from antiphon.nn.layers import RMSNorm
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise, sample, seed_words
@@ -51,6 +52,19 @@ def test_noise_is_the_same_to_the_bit() -> None:
     frames, codebooks = torch.tensor([5, 4000], device=DEVICE), torch.arange(4, device=DEVICE)
     uniform = sampling.uniform(seeds, frames, codebooks, 100)
     assert torch.equal(-torch.log(-torch.log(uniform)), gumbel_noise(seeds, frames, codebooks, 100))
+
+
+@pytest.mark.parametrize("size", [64, 7])
+def test_gaussian_noise_is_that_of_pytorch_lines(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = torch.tensor([seed_words(2**40 + 5), seed_words(9)], device=DEVICE)
+    frames, indices = torch.tensor([0, 77], device=DEVICE), torch.arange(2, device=DEVICE)
+    wanted = backend_of(seeds).gaussian_noise(seeds, frames, indices, size)
+    monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    ours = backend_of(seeds).gaussian_noise(seeds, frames, indices, size)
+    assert ours.shape == (2, 2, size)
+    assert torch.equal(ours, wanted)
 
 
 @pytest.mark.parametrize("top_p", [1.0, 0.9, 0.5, 0.01])
