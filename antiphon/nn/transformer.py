@@ -16,6 +16,9 @@ from antiphon.nn.qkv import HeadShape, QKVHeads
 if TYPE_CHECKING:  # it needs Triton
     from antiphon.nn.kernels.fused_linear import PreNormState
 
+ALL = slice(None)
+"""All positions of a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
@@ -70,11 +73,21 @@ class DecoderLayer:
         return self.attention_output_norm is not None or self.feed_forward_output_norm is not None
 
     def __call__(
-        self, index: int, states: Tensor, normed: Tensor, rotation: Rotation, attend: Attend
+        self,
+        index: int,
+        states: Tensor,
+        normed: Tensor,
+        rotation: Rotation,
+        attend: Attend,
+        wanted: slice = ALL,
     ) -> tuple[Tensor, Tensor]:
-        """Take the states and them normed; return the states, and what is to be added to them."""
+        """Take the states and them normed; return the states, and what is to be added to them.
+
+        Both of the ``wanted`` positions alone; the others are attended to.
+        """
         joined = self.query_key_value(normed)
-        branch = self.output(attend(index, joined, self.heads, rotation))
+        attended = attend(index, joined, self.heads, rotation)
+        states, branch = states[:, wanted], self.output(attended[:, wanted])
         if self.attention_output_norm is not None:
             branch = self.attention_output_norm(branch)
         states, normed = self.feed_forward_norm.after(states, branch)
@@ -156,18 +169,25 @@ class Transformer:
         return self.layers[0].attention_norm.weight
 
     def __call__(
-        self, states: "Tensor | PreNormState", rotation: Rotation, attend: Attend
+        self,
+        states: "Tensor | PreNormState",
+        rotation: Rotation,
+        attend: Attend,
+        wanted: slice = ALL,
     ) -> Tensor:
         """Return states, normed or not, ``[rows, positions, hidden_size]``.
 
         Args:
-            states: of the result's shape; or scaled by `first_norm`, a row a position.
+            states: of that shape; or scaled by `first_norm`, a row a position.
             rotation: of the positions.
             attend: keeps keys and values.
+            wanted: positions whose results are returned, for which alone the last layer computes
+                what follows attention.
         """
         if self._is_fused(states):
             final = self._run_fused(states, rotation, attend).states
             final = final.view(-1, _num_positions(states), final.shape[1])
+            final = final[:, wanted]
             return self.norm(final) if self.is_normed_last else final
         if not isinstance(states, Tensor):
             rows = states.states
@@ -175,7 +195,9 @@ class Transformer:
         norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
         normed = self.layers[0].attention_norm(states)
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
-            states, branch = layer(index, states, normed, rotation, attend)
+            is_last = index == len(self.layers) - 1
+            part = wanted if is_last else ALL
+            states, branch = layer(index, states, normed, rotation, attend, part)
             states, normed = next_norm.after(states, branch)
         return normed if self.is_normed_last else states
 

@@ -173,6 +173,8 @@ def test_positions_of_a_row_may_see_each_other() -> None:
     ours = model(rows, model.rope.between(0, 5), WholeAttention())
     expected = [plain(row.double(), weights, PLAIN, is_causal=False) for row in rows]
     torch.testing.assert_close(ours.double(), torch.stack(expected), atol=2e-5, rtol=2e-5)
+    some = model(rows, model.rope.between(0, 5), WholeAttention(), slice(3, None))
+    torch.testing.assert_close(some, ours[:, 3:], atol=1e-5, rtol=1e-5)
 
 
 def test_each_section_of_a_head_turns_with_its_own_axis() -> None:

@@ -142,11 +142,12 @@ class Flow:
         before = self.previous(previous.to(dtype)).repeat(2, 1, 1)
         times, lengths = self.schedules.times[num_steps], self.schedules.lengths[num_steps]
         patch, factor = noise, guidance[:, None, None]
+        latest = slice(self.num_first, None)
         for number in range(num_passes_of(most_steps)):
             time = times[:, number, None].repeat(2, 1, 1)
             current = self.input(patch.to(dtype)).repeat(2, 1, 1)
-            states = self.transformer(torch.cat((given, time, before, current), dim=1))
-            both = self.output(states[:, self.num_first :]).float()
+            states = torch.cat((given, time, before, current), dim=1)
+            both = self.output(self.transformer(states, latest)).float()
             asked, unasked = both[:num_rows], both[num_rows:]
             unasked = unasked * _alikeness(asked, unasked)
             velocity = unasked + factor * (asked - unasked)
@@ -178,10 +179,10 @@ class Flow:
             self.schedules.times, self.schedules.lengths, self.input.weight, self.input.bias
         )
         rows = FlowRows(states, _NUM_CONDITIONS, num_steps, guidance)
-        patch = noise.contiguous()
+        patch, latest = noise.contiguous(), slice(self.num_first, None)
         embed_patch(patch, rows, tables)
         for number in range(num_passes_of(most_steps)):
-            velocities = self.output(self.transformer(states)[:, self.num_first :])
+            velocities = self.output(self.transformer(states, latest))
             patch = take_step(patch, velocities, rows, tables, number)
         return patch
 

@@ -68,10 +68,10 @@ class LocalTransformer:
     transformer: Transformer
     num_positions: int
 
-    def __call__(self, states: Tensor) -> Tensor:
-        """Return normed states, ``[rows, num_positions, hidden_size]``."""
+    def __call__(self, states: Tensor, wanted: slice) -> Tensor:
+        """Map ``[rows, num_positions, hidden_size]`` to normed states of the wanted positions."""
         rotation = self.transformer.rope.between(0, self.num_positions)
-        return self.transformer(states, rotation, WholeAttention())
+        return self.transformer(states, rotation, WholeAttention(), wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class PatchEncoder:
         """Map ``[n, patch_size, feature_size]`` to ``[n, hidden_size]``."""
         states = self.input(patches.to(self.token.dtype))
         token = self.token.expand(len(states), -1, -1)
-        return self.transformer(torch.cat((token, states), dim=1))[:, 0]
+        return self.transformer(torch.cat((token, states), dim=1), slice(1))[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
