@@ -19,6 +19,7 @@ from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.random_configs import main_config
 from antiphon.models.voxcpm2.runner import load_runner
 from antiphon.nn import kernels
+from antiphon.nn.precision import exact_float32
 from tests.kernels import why_not_here
 from tests.models.voxcpm2.conftest import context_of
 from tests.models.voxcpm2.speaking import ask, speak
@@ -46,8 +47,9 @@ def test_patches_are_those_of_pytorch_lines(
         context = replace(context, device="cuda")
     else:  # in Triton's interpreter
         monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
-    runner = load_runner(context, is_batched=True, max_positions=64)
-    spoken = speak(runner, prompts, num_steps=2)
+    with exact_float32():
+        runner = load_runner(context, is_batched=True, max_positions=64)
+        spoken = speak(runner, prompts, num_steps=2)
     for slot, each in wanted.items():
         np.testing.assert_allclose(spoken[slot].patches, each.patches, atol=1e-3)
 
