@@ -4,6 +4,8 @@ The official texts are used, but for the sentence that asks for speech: where th
 draws one of ten, it is always the same here, so that a request repeats.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +32,7 @@ from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 _MAX_SEGMENT_CHARACTERS = 300
 _MAX_INSTRUCTIONS_CHARACTERS = 2000
 _MIN_ROOM = 64  # groups that must be left to speak
+_USER = "user\n"
 _ASK = {
     "en": "Please convert this text to speech",
     "zh": "请将这段文字转换为语音",
@@ -93,7 +96,7 @@ class MiMoAudioPrompter:
         """
         options = read_options(MiMoAudioOptions, request.options)
         _check_sampling(request.sampling)
-        groups = self._groups(request, options)
+        groups, num_common = self._groups(request, options)
         if len(groups) > MAX_POSITIONS - _MIN_ROOM:
             raise InvalidRequestError(
                 f"Invalid 'input': its prompt takes {len(groups)} positions; at most"
@@ -107,19 +110,25 @@ class MiMoAudioPrompter:
             sampling=request.sampling.with_defaults(TEXT),
             num_positions=len(groups) - 1,
             position_keys=position_keys(groups[:-1], self._tokenizer.empty_id),
+            num_common_positions=num_common,
         )
 
-    def _groups(self, request: SpeechRequest, options: MiMoAudioOptions) -> NDArray[np.int64]:
-        """Return what the model reads, a voice to imitate first."""
+    def _groups(
+        self, request: SpeechRequest, options: MiMoAudioOptions
+    ) -> tuple[NDArray[np.int64], int]:
+        """Return what the model reads, a voice to imitate first; and how much precedes the text."""
         config, encode = self._config, self._tokenizer.encode
         instructions = _instructions(request)
         if options.ref_audio is None:
-            return text_groups(config, encode(_parts(request.input, instructions)))
+            parts = _parts(request.input, instructions)
+            return text_groups(config, encode(parts)), len(encode(_before_text(parts)))
         codes = self._with_encoder().codes(options.ref_audio, config)
         before = encode([IM_START, "system\n", _TIMBRE, "<|sosp|>"])
-        after = encode(["<|eosp|>", *_end(request.input, instructions)])
+        parts = ["<|eosp|>", *_end(request.input, instructions)]
         heard = audio_groups(config, codes, self._tokenizer.empty_id)
-        return np.concatenate((text_groups(config, before), heard, text_groups(config, after)))
+        groups = (text_groups(config, before), heard, text_groups(config, encode(parts)))
+        num_common = len(before) + len(heard) + len(encode(_before_text(parts)))
+        return np.concatenate(groups), num_common
 
     def _with_encoder(self) -> CodePreparer:
         assert self._preparer is not None, "its encoder is given before the first prompt"
@@ -141,13 +150,20 @@ def _end(text: str, instructions: str) -> list[str]:
     return [*turn, IM_START, "assistant\n<think>\n"]
 
 
+def _before_text(parts: Sequence[str]) -> list[str]:
+    """Return the parts before that which asks for the text, and of this what is before the text."""
+    index = next(number for number, part in enumerate(parts) if part.startswith(_USER))
+    asks, colon, _ = parts[index].partition(":")
+    return [*parts[:index], asks + colon]
+
+
 def _asked(text: str) -> str:
     """Return the user's turn; letters of one case are capitalized, as in official prompts."""
     text = text.strip()
     if text.isupper() or text.islower():
         text = text.capitalize()
     language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
-    return f"user\n{_ASK[language]}: {text}"
+    return f"{_USER}{_ASK[language]}: {text}"
 
 
 def _instructions(request: SpeechRequest) -> str:

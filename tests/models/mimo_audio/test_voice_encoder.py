@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from antiphon.models.mimo_audio.audio_encoder import mel_filters
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.prompt import MiMoAudioPrompter
 from antiphon.models.mimo_audio.request import MiMoAudioPrompt
+from antiphon.models.mimo_audio.runner import load_runner
 from antiphon.models.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
 from antiphon.models.mimo_audio.voice_encoder import CodeVoiceEncoder
@@ -24,6 +26,7 @@ from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import Samples, Sampling, SpeechRequest
+from tests.engine.copying import assert_copies_exactly
 from tests.models.mimo_audio.oracle.record import FIXTURE, random_mels
 
 
@@ -138,3 +141,28 @@ async def say_with_voices(checkpoint: Path, voices: Sequence[Mapping[str, Any]])
     finally:
         speech.close()
         await model.close()
+
+
+def test_copies_of_what_is_before_the_text_change_nothing(
+    prompter: MiMoAudioPrompter, checkpoint: Path
+) -> None:
+    with closing(load_runner(LoadContext(checkpoint, "cpu", "float32", 2))) as runner:
+        cases: list[dict[str, Any]] = [
+            {},
+            {"instructions": "softly"},
+            {"options": {"ref_audio": recording()}},
+        ]
+        for fields in cases:
+            one, other = (
+                prompter.build(
+                    SpeechRequest(text, sampling=Sampling(max_frames=3), **fields),
+                    prompter.capabilities.voices[0],
+                    1,
+                )
+                for text in ("Good day.", "A second one.")
+            )
+            first = other.num_common_positions
+            rest = (each.data.groups[first:, 0].tolist() for each in (one, other))
+            encode = load_text_tokenizer(checkpoint, 272).encode
+            assert [each[:2] for each in rest] == [encode([" G"]), encode([" A"])]
+            assert_copies_exactly(runner, one, other)
