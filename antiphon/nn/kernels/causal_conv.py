@@ -31,6 +31,7 @@ _MIN_WIDTH = 16  # of a matrix instruction
 _SPLIT_INPUTS, _SPLIT_STAGES = 64, 5
 """Of products of parts: as the parts of these inputs are multiplied in turn, their number decides
 the order of sums, and is the same for all numbers of columns."""
+_WARP_COLUMNS = 16  # of products of parts, for which a warp needs more registers
 _KEPT_ROWS = (4, 32)
 """Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
 has few, and a program that finds no row takes a multiprocessor's time all the same."""
@@ -151,7 +152,9 @@ def causal_conv(
     is_split = conv.rest is not None
     num_inputs = _inputs_of(_SPLIT_INPUTS if is_split else config.inputs, num_in)
     block_bytes = num_inputs * (config.columns + config.outputs) * x.itemsize
-    num_stages = _SPLIT_STAGES if is_split else config.num_stages
+    num_warps, num_stages = config.num_warps, config.num_stages
+    if is_split:
+        num_warps, num_stages = max(num_warps, config.columns // _WARP_COLUMNS), _SPLIT_STAGES
     num_stages = stages_within(num_stages, block_bytes, max_shared_bytes(x))
     frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
     _causal_conv[(num_tiles + num_keepers,)](
@@ -165,7 +168,7 @@ def causal_conv(
         KEEPS_SUM=keeps_sum or snake is None, IS_SPLIT=is_split,
         COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=num_inputs,
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
-        launch_pdl=is_early, num_warps=config.num_warps, num_stages=num_stages,
+        launch_pdl=is_early, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return result, active
 

@@ -3,7 +3,7 @@
 Of float32's 24 bits 22 are left, fewer of numbers below 0.06, whose rest has no more than what
 float16 has close to zero. Of the four products of two such sums three are summed up. That is three
 times the arithmetic of float16, and a small part of what float32 takes without matrix instructions.
-Larger numbers than float16 holds become twice its largest.
+Larger numbers than float16 holds become its largest.
 """
 
 import torch
@@ -11,21 +11,21 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.snake import narrowed
-
 
 def split(tensor: Tensor) -> tuple[Tensor, Tensor]:
     """Return a tensor rounded to float16, and what it lacks, so too."""
     largest = torch.finfo(torch.float16).max
-    high = tensor.clamp(-largest, largest).half()
-    return high, (tensor.float() - high.float()).clamp(-largest, largest).half()
+    bounded = tensor.float().clamp(-largest, largest)
+    high = bounded.half()
+    return high, (bounded - high.float()).half()
 
 
 @triton.jit
 def parts_of(x) -> tuple[tl.tensor, tl.tensor]:
     """Return ``x``, float32, rounded to float16, and what it lacks, so too."""
-    high = narrowed(x, tl.float16)
-    return high, narrowed(x - high.to(tl.float32), tl.float16)
+    bounded = tl.minimum(tl.maximum(x, -65504.0), 65504.0)
+    high = bounded.to(tl.float16)
+    return high, (bounded - high.to(tl.float32)).to(tl.float16)
 
 
 @triton.jit
