@@ -126,7 +126,8 @@ class EncoderEngine:
             began_s = time.monotonic()
             with self._status.step():
                 self._run(items)
-            self._stats.step_seconds["generator"].observe(time.monotonic() - began_s)
+            self._stats.step_seconds["encode"].observe(time.monotonic() - began_s)
+            self._stats.record_rows(encode=len(items))
             with self._changed:
                 self._num_running = 0
                 self._stats.requests_waiting = len(self._waiting)

@@ -99,7 +99,7 @@ def _histogram(text: str) -> dict[str, EngineMetric]:
 
 
 def _step_seconds() -> dict[str, Histogram]:
-    kinds = ("decode", "prefill", "mixed", "codec", "generator", "denoise")
+    kinds = ("decode", "prefill", "mixed", "codec", "generator", "denoise", "encode")
     return {kind: Histogram(_STEP_BUCKETS_S) for kind in kinds}
 
 
@@ -108,7 +108,8 @@ def _host_seconds() -> dict[str, Histogram]:
 
 
 def _step_rows() -> dict[str, Histogram]:
-    return {kind: Histogram(_ROW_BUCKETS) for kind in ("decode", "prefill", "codec", "denoise")}
+    kinds = ("decode", "prefill", "codec", "denoise", "encode")
+    return {kind: Histogram(_ROW_BUCKETS) for kind in kinds}
 
 
 @dataclass(slots=True)
@@ -117,9 +118,9 @@ class EngineStats:
 
     The metric of a field is called ``antiphon_engine_`` and the field's name. Steps of kind
     ``decode`` make frames, ``prefill`` compute prompts, ``mixed`` do both, ``codec`` only decode
-    chunks; ``generator`` is a chunk of a generator or a batch of an encoder, ``denoise`` a step of
-    a denoiser. The host's time of kind ``gap`` is what the device waited for a step while there was
-    work for it, 0 if the step was launched before the one in front of it was over.
+    chunks; ``generator`` is a chunk of a generator, ``denoise`` a step of a denoiser, ``encode`` a
+    batch of an encoder. The host's time of kind ``gap`` is what the device waited for a step while
+    there was work for it, 0 if the step was launched before the one in front of it was over.
     """
 
     requests_running: int = _gauge("Requests that hold a slot.", "num_requests_running")
@@ -155,7 +156,7 @@ class EngineStats:
             self.host_seconds[kind].observe(duration_s)
 
     def record_rows(self, **rows: int) -> None:
-        """Count the rows of a step: ``decode``, ``prefill`` and ``codec``."""
+        """Count the rows of a step: ``decode``, ``prefill``, ``codec`` or ``encode``."""
         for kind, number in rows.items():
             if number:
                 self.step_rows[kind].observe(number)

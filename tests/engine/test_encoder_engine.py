@@ -11,6 +11,7 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.encoder_engine import EncoderEngine
 from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
 from antiphon.models.base import EncodingBatch
+from antiphon.telemetry.stage_status import StageStatus
 from antiphon.types import Latents
 
 DEADLINE_S = 30.0
@@ -141,6 +142,28 @@ def test_too_much_is_refused_but_not_what_was_admitted() -> None:
         assert await results([first, second, later]) == [0, 2, 6]
 
     on_engine(body, max_waiting=1)
+
+
+def test_batches_are_counted() -> None:
+    statuses: list[StageStatus] = []
+
+    async def main() -> None:
+        encoder = Gated()
+        engine = EncoderEngine(encoder, publish=statuses.append)
+        first = await held(encoder, engine)
+        tasks = await begun(engine, 1, 2)
+        assert statuses[-1].num_open == 3
+        assert statuses[-1].step_began_s is not None
+        encoder.gate.set()
+        await results([first, *tasks])
+        await engine.close()
+
+    asyncio.run(main())
+    assert statuses[-1].num_open == 0
+    assert statuses[-1].step_began_s is None
+    counted = [each.stats for each in statuses if each.stats is not None][-1]
+    assert sum(counted.step_rows["encode"].counts) == 2
+    assert counted.step_rows["encode"].total == 3
 
 
 def test_closing_ends_what_waits() -> None:
