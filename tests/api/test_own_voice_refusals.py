@@ -75,6 +75,7 @@ def test_an_agent_says_so_without_a_word(server: RunningServer) -> None:
     asked: dict[str, Any] = {
         "input": [{"role": "user", "content": [{"type": "input_text", "text": "How are you?"}]}],
         "max_output_tokens": 4,
+        "temperature": 0,
     }
     before = num_written(server)
     with connected(server, "/v1/realtime") as talk:
