@@ -114,6 +114,7 @@ def _of_chat_voices(capabilities: AnswerVoiceCapabilities) -> dict[str, Any]:
     return {
         "sample_rate": capabilities.sample_rate_hz,
         "voices": [voice.id for voice in capabilities.voices],
+        "instructions": capabilities.instructions,
     }
 
 

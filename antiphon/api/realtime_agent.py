@@ -134,8 +134,10 @@ class AgentConversation:
         self._server = server
         self._model = model
         self._id, self._conversation_id = new_id("sess"), new_id("conv")
+        own = server.chats.voice(model.name)
         self._settings = AgentSettings(
-            speaks=bool(server.speech.models) or server.chats.voice(model.name) is not None
+            speaks=own is not None or bool(server.speech.models),
+            instructions="" if own is None else own.capabilities.instructions,
         )
         self._history = TalkHistory(server.settings.chat.max_input_characters)
         self._replies: list[_Reply] = []

@@ -68,11 +68,13 @@ class AnswerVoiceCapabilities(Capabilities):
     Attributes:
         sample_rate_hz: of the audio.
         voices: never empty; the first one is the default.
+        instructions: the system prompt after which the model was trained to speak; "": any.
     """
 
     sample_request: AnswerVoiceRequest
     sample_rate_hz: int
     voices: tuple[Voice, ...]
+    instructions: str = ""
 
 
 class AnswerVoicePrompter(Protocol):

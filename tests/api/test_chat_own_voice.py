@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from tests.decoding import error_of
+from tests.own_voices import VOICES
 from tests.servers import RunningServer
 
 pytest.importorskip("torch", reason="needs the extra 'torch'")
@@ -53,7 +54,13 @@ def test_an_answer_is_said_by_the_model_itself(omni_server: RunningServer) -> No
 
 def test_voices_are_listed_and_others_refused(omni_server: RunningServer) -> None:
     (model,) = httpx.get(f"{omni_server.base_url}/v1/models").json()["data"]
-    assert model["chat_voice"] == {"sample_rate": 24000, "voices": ["Chelsie", "Ethan"]}
+    told = model["chat_voice"]
+    assert told["instructions"].startswith("You are ")
+    assert {**told, "instructions": ""} == {
+        "sample_rate": 24000,
+        "voices": VOICES,
+        "instructions": "",
+    }
     audio = {"voice": "nobody", "format": "wav"}
     response = httpx.post(f"{omni_server.base_url}{URL}", json={**ASKED, "audio": audio})
     assert "Chelsie" in error_of(response, 404)["message"]

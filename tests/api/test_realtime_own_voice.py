@@ -16,7 +16,7 @@ from tests.servers import DEADLINE_S, RunningServer, wait_until
 from tests.sockets import connected, messages
 
 RATE_HZ = 24_000
-NUM_CODES = 127  # of a long answer with Chelsie's voice
+NUM_CODES = 152  # of a long answer with Chelsie's voice
 HELLO = "How are you?"
 LIKELIEST = {"temperature": 0, "max_output_tokens": 6}
 
@@ -30,7 +30,7 @@ def short_speech(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def long_speech(short_speech: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have six tokens said with `NUM_CODES`, which random weights seldom do."""
-    _draw(6, monkeypatch)
+    _draw(15, monkeypatch)
 
 
 def _draw(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,6 +85,7 @@ def test_two_sessions_speak_with_two_voices_of_the_model(omni_server: RunningSer
         async with connect(omni_server) as connection:
             created = await connection.recv()
             assert created.session.output_modalities == ["audio"], "without being told to"
+            assert created.session.instructions.startswith("You are "), "as it was trained to"
             await connection.session.update(session=voice_of(voice))
             assert (await connection.recv()).type == "session.updated"
             await say(connection)

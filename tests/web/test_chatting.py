@@ -18,7 +18,9 @@ pytest.importorskip("selenium", reason="selenium is not installed")
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from antiphon.chat_types import ChatRequest
 from antiphon.config import ServerSettings
+from antiphon.pipeline.chat import ChatModel, Chats
 from tests.own_voices import VOICES, make_own_voice, start_own_voice
 from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 from tests.web.conftest import API_KEY
@@ -189,8 +191,18 @@ def test_a_server_that_only_chats_shows_the_chat_alone(page: Page) -> None:
 
 
 @pytest.mark.slow(reason="loads a model that speaks itself")
-def test_a_model_speaks_with_a_voice_of_its_own(page: Page, tmp_path: Path) -> None:
+def test_a_model_speaks_with_a_voice_of_its_own(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch", reason="needs the extra 'torch'")
+    answered: list[ChatRequest] = []
+    check = Chats.check
+
+    def noted(chats: Chats, request: ChatRequest) -> ChatModel:
+        answered.append(request)
+        return check(chats, request)
+
+    monkeypatch.setattr(Chats, "check", noted)
     with start_own_voice(make_own_voice(tmp_path)) as server:
         page.driver.get(server.base_url)
         page.wait_until(lambda: page.script(SHOWN) == ["chat"])
@@ -203,6 +215,7 @@ def test_a_model_speaks_with_a_voice_of_its_own(page: Page, tmp_path: Path) -> N
         send(page, "Hi.")
         wait_for_status(page, "Finished", "Failed")
         assert page.text("alert") == ""
+        assert [each.role for each in answered[-1].messages] == ["system", "user"]
         assert "first audio" in notes(page)[1]
         assert spoken(page, "playedSamples") == spoken(page, "receivedSamples") > 0
         assert page.complaints() == []

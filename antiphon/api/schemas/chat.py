@@ -141,7 +141,11 @@ class ChatAudio(BaseModel):
     format: Literal["wav", "mp3", "aac", "flac", "opus", "pcm16"] = Field(
         "wav", description="pcm16: samples at 24 kHz without a header."
     )
-    model: str | None = Field(None, description="That speaks; default: the first one that does.")
+    model: str | None = Field(
+        None,
+        description="That speaks; default: the model that chats if it has a voice of its own, or"
+        " the first one that speaks.",
+    )
     speakable: Speakable = Field(
         Speakable(), description="What is said of markdown, code, tables, addresses and emoji."
     )

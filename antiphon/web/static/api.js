@@ -10,7 +10,7 @@
  * @property {Voice[]} [voices] those that come with it
  * @property {string[]} [tasks] what it can make, such as text-to-speech
  * @property {Chats} [chat]
- * @property {{sample_rate: number, voices: string[]}} [chat_voice] with which it says its answers
+ * @property {{sample_rate: number, voices: string[], instructions: string}} [chat_voice] with which it says its answers
  * @property {import("./picture-form.js").Drawing} [image]
  * @property {import("./picture-form.js").Drawing} [video]
  */

@@ -83,9 +83,20 @@ export class ChatForm {
     text.value ||= value;
   }
 
+  /** What the model is told before all else, if it is to speak with a voice of its own. */
+  get instructions() {
+    const chosen = this.#models.find(({ id }) => id === model.value);
+    const isOwn = this.speaks && this.#speaker?.model === model.value;
+    return (isOwn && chosen?.chat_voice?.instructions) || "";
+  }
+
+  get #speaker() {
+    return this.#speakers.find((each) => valueOf(each) === voice.value);
+  }
+
   /** The members of a request beside its messages. */
   options() {
-    const speaker = this.#speakers.find((each) => valueOf(each) === voice.value);
+    const speaker = this.#speaker;
     return {
       model: model.value,
       ...(temperature.value && { temperature: temperature.valueAsNumber }),

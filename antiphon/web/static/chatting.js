@@ -112,6 +112,8 @@ export class Chatting {
       { role: "assistant", content: answer.text },
     ]);
     messages.push({ role: "user", content: last.said });
+    const { instructions } = this.form;
+    if (instructions) messages.unshift({ role: "system", content: instructions });
     return { ...this.form.options(), messages, stream: true };
   }
 

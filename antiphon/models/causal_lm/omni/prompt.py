@@ -12,6 +12,11 @@ from antiphon.models.spec import LoadContext
 from antiphon.types import PositionStates, Voice
 
 _SAMPLE_POSITIONS = 4
+INSTRUCTIONS = (
+    "You are Qwen, a virtual human developed by the Qwen Team, Alibaba Group, capable of"
+    " perceiving auditory and visual inputs, as well as generating text and speech."
+)
+"""Of the model's authors, word for word: it was trained to speak after this."""
 
 
 class OmniVoicePrompter:
@@ -31,6 +36,7 @@ class OmniVoicePrompter:
             sample_request=AnswerVoiceRequest(PositionStates(0, nothing), names[0]),
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=tuple(Voice(id=name, name=name) for name in names),
+            instructions=INSTRUCTIONS,
         )
 
     @property
