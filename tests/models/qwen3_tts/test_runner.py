@@ -1,8 +1,9 @@
 """Frames depend on their own request alone: not on company, slot, history, or when text came."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,12 @@ def endless(checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFa
     shutil.copytree(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE), path, dirs_exist_ok=True)
     make_endless(path)
     return Loaded(path)
+
+
+def groups(prompts: Sequence[Prompt]) -> Iterator[Sequence[Prompt]]:
+    """Return prompts by as many as there are slots."""
+    for first in range(0, len(prompts), NUM_SLOTS):
+        yield prompts[first : first + NUM_SLOTS]
 
 
 def mixed_prompts(config: Qwen3TTSConfig) -> dict[int, Prompt]:
@@ -133,19 +140,31 @@ def test_seeds_matter_and_repeat(small: Loaded) -> None:
     assert all(frame.dtype == np.int64 and frame.shape == (16,) for frame in first.frames)
 
 
+def prompt_of(base: Loaded, num_reference_frames: int | None) -> Prompt:
+    return made_prompt(
+        base.config, seed=11, num_tokens=9, num_reference_frames=num_reference_frames
+    )
+
+
+@pytest.fixture(scope="module")
+def early_codes(base: Loaded) -> Callable[[int | None], list[list[int]]]:
+    """Return the codes of a prompt with all of its text, by its number of reference frames."""
+    return cache(lambda number: base.alone(prompt_of(base, number), max_frames=15).codes)
+
+
 @given(data=st.data())
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_late_text_gives_the_codes_of_early_text(base: Loaded, data: st.DataObject) -> None:
+def test_late_text_gives_the_codes_of_early_text(
+    base: Loaded, early_codes: Callable[[int | None], list[list[int]]], data: st.DataObject
+) -> None:
     num_reference_frames = data.draw(st.sampled_from([None, 3, 12]))
-    prompt = made_prompt(
-        base.config, seed=11, num_tokens=9, num_reference_frames=num_reference_frames
-    )
+    prompt = prompt_of(base, num_reference_frames)
     num_late = data.draw(st.integers(1, 10))
     cuts = data.draw(st.lists(st.integers(0, num_late - 1), max_size=4))
     late = hear_late(base.runner, *opened(prompt, num_late, cuts), max_frames=15)
-    assert late.codes == base.alone(prompt, max_frames=15).codes
+    assert late.codes == early_codes(num_reference_frames)
 
 
 def test_speech_that_never_ends_is_cut_at_its_budget(endless: Loaded) -> None:
@@ -174,9 +193,15 @@ def test_a_frame_that_is_kept_keeps_no_others(checkpoint: Callable[..., Path]) -
         assert frame.base is None, "a whole step's memory stays, which a GPU's driver has pinned"
 
 
-def test_speech_ends_where_the_model_says(small: Loaded) -> None:
+def test_speech_ends_where_the_model_says(checkpoint: Callable[..., Path]) -> None:
+    small = Loaded(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE), is_batched=True)
     prompts = [made_prompt(small.config, seed=seed, sampling=GREEDY) for seed in range(12)]
-    heard = [small.alone(prompt, max_frames=40) for prompt in prompts]
+    heard = [
+        each
+        for few in groups(prompts)
+        for each in hear(small.runner, dict(enumerate(few)), max_frames=40).values()
+    ]
+    assert len(heard) == len(prompts)
     ended = [each for each in heard if each.end == "stop"]
     assert ended
     eos = small.config.talker.tokens.eos
