@@ -1,5 +1,7 @@
 """Room for speech that is asked for before there is any text to speak."""
 
+import asyncio
+
 from antiphon.errors import EngineError, OverloadedError
 from antiphon.fabric.base import StageStream
 from antiphon.models.base import Admitted
@@ -35,6 +37,8 @@ class Reservation:
         self.is_taken = False
         self._name = task.name
         self._metrics = metrics
+        self._turn = asyncio.Lock()  # a stream that is being read cannot be closed
+        self._is_closed = False
         self._stream: StageStream = task.reserve(stream_id, is_live=is_live, speed=speed)
 
     async def take(self) -> None:
@@ -45,7 +49,8 @@ class Reservation:
             EngineError: the model failed.
         """
         try:
-            item = await anext(self._stream)
+            async with self._turn:
+                item = await anext(self._stream)
         except OverloadedError as error:
             with self._metrics.observe(self._name):
                 raise error
@@ -56,4 +61,8 @@ class Reservation:
     async def release(self) -> None:
         """Free the room, unless a request has it; may be called again."""
         self.is_taken = False
-        await self._stream.aclose()
+        if self._is_closed:
+            return
+        async with self._turn:
+            await self._stream.aclose()
+            self._is_closed = True

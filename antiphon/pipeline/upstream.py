@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import Any, TypeAlias
 
 from antiphon.concurrency import cancel_and_wait
-from antiphon.fabric.base import StageStream
-from antiphon.models.base import Admitted
+from antiphon.fabric.base import StageItem, StageStream
 from antiphon.types import Ended, FrameReady, Latents, Progress
 
 Consumed: TypeAlias = Progress | Latents | Ended
@@ -64,8 +63,8 @@ async def consumed(upstream: StageStream, aborted: asyncio.Event) -> AsyncGenera
 
 
 async def reserved(
-    place: AsyncGenerator[Admitted, None], upstream: StageStream | None
-) -> AsyncGenerator[Admitted, None]:
+    place: StageStream, upstream: StageStream | None
+) -> AsyncGenerator[StageItem, None]:
     """Reserve room at the stage before, if there is one, and then here; closes both."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(aclosing(place))

@@ -30,9 +30,11 @@ from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.models.base import Piece, Prompt
 from antiphon.models.toy.prompt import ToyPrompter
 from antiphon.offline import collect
+from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.stage import EngineStage
+from antiphon.telemetry.metrics import Metrics
 from antiphon.types import AudioChunk, Ended, Samples, SpeechRequest
 from tests.fabric.replicas import LIMITS, InProcessCluster, replicated
 
@@ -289,6 +291,33 @@ def test_a_full_replica_is_passed_over_and_only_all_of_them_refuse(
     run(main)
     assert len(opened) >= 4
     assert len(set(opened)) == len(opened), "text for one attempt could reach the next"
+
+
+@pytest.mark.parametrize("is_colocated", [True, False])
+def test_room_is_kept_at_a_replica_until_a_request_takes_it(
+    tmp_path: Path, is_colocated: bool
+) -> None:
+    async def main() -> None:
+        settings = toy(is_colocated=is_colocated, max_slots=1).model_copy(update={"max_waiting": 0})
+        async with served(tmp_path, settings) as (model, _, cluster):
+            places = [Reservation(model, name, Metrics()) for name in ("a", "b", "c")]
+            for place in places[:2]:
+                await place.take()
+            with pytest.raises(OverloadedError):
+                await places[2].take()
+            request = StageRequest("1", prompt_of(model, 1), stream_id="a", is_later=True)
+            assert len(await heard(model, request))
+            for stage_id, hosted in tuple(cluster.hosted.items()):
+                for replica_id in tuple(hosted.processes):
+                    cluster.kill(stage_id, replica_id)
+            for place in places:
+                await place.release()  # also of what is gone
+            later = Reservation(model, "d", Metrics())
+            await later.take()
+            await later.release()
+            await model.close()
+
+    run(main)
 
 
 def test_a_draining_replica_ends_its_streams_and_gets_no_more(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from antiphon.concurrency import cancel_and_wait
 from antiphon.fabric.base import StageItem
-from antiphon.pipeline.upstream import OpenRequests, consumed
+from antiphon.models.base import Admitted
+from antiphon.pipeline.upstream import OpenRequests, consumed, reserved
 from antiphon.types import Ended, FrameReady, Latents, Progress
 
 
@@ -88,3 +90,20 @@ def test_what_the_stage_before_raises_is_raised() -> None:
             await anext(items)
 
     run(main())
+
+
+def test_room_is_kept_at_both_stages_or_at_none() -> None:
+    async def test() -> None:
+        for given, last in (([Admitted()], Admitted()), ([], None)):
+            before, own = Upstream([Admitted()]), Upstream(given)
+            stream = reserved(own.stream(), before.stream())
+            first = asyncio.ensure_future(anext(stream))
+            await asyncio.wait([first], timeout=0.05)
+            assert first.done() == (last is not None)
+            assert not before.is_closed
+            await cancel_and_wait(first)
+            await stream.aclose()
+            assert before.is_closed
+            assert own.is_closed
+
+    run(test())
