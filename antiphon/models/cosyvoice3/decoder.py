@@ -4,10 +4,10 @@ Audio of a group depends on six tokens after it: three that the flow looks ahead
 mel frames the vocoder does. The flow's chunks end three tokens after a group does.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
-from antiphon.models.cosyvoice3.flow import LaterPass, MelFlow, Reference
+from antiphon.models.cosyvoice3.flow import MelFlow, Reference
+from antiphon.models.cosyvoice3.flow_passes import MelFlowPasses, alike
 from antiphon.models.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRows, SpeechStream
 from antiphon.models.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
 from antiphon.nn.graphs import Graphs, round_up
@@ -29,8 +30,6 @@ from antiphon.nn.weights import Progress
 _VOCODER_TOKENS = -(-LOOK_AHEAD_MEL_FRAMES // MEL_FRAMES_PER_TOKEN)
 _SIZES = (1, 2, 4, 6, 8, 12, 16)
 """Rows of a batch: 16 chunks are 1600 frames with both passes, enough to keep a GPU busy."""
-_MAX_FIRST_FRAMES = 1200
-"""Mel frames of all rows of a pass over recordings."""
 _REST = "decoder.rest"
 
 
@@ -79,6 +78,7 @@ class CosyVoice3Decoder:
         self.group_frames = flow.config.chunk_tokens
         self.look_ahead_frames = flow.config.look_ahead_tokens + _VOCODER_TOKENS
         self.chunk_sizes = (self.group_frames,)
+        self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS)
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> SpeechRows:
@@ -86,13 +86,11 @@ class CosyVoice3Decoder:
         config, device = self._flow.config, self._device
         sizes = tuple(sorted({min(size, num_slots) for size in self._sizes}))
         state = SpeechRows.fresh(
+            config,
             self._flow.open(num_slots),
             Graphs(device, is_enabled=self._uses_graphs),
             sizes,
-            (
-                (config.chunk_tokens + config.look_ahead_tokens,),
-                (config.chunk_frames, config.num_mels),
-            ),
+            MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead,
         )
         if state.graphs.is_enabled:
             torch.cuda.synchronize(device)
@@ -114,7 +112,9 @@ class CosyVoice3Decoder:
             mel=upload(conditioning["mel"].astype(np.float32), self._device),
             speaker=upload(conditioning["speaker"].astype(np.float32), self._device),
         )
-        state.streams[slot] = SpeechStream(slot, reference)
+        arrays = [np.ascontiguousarray(conditioning[name]) for name in ("tokens", "mel", "speaker")]
+        voice = hashlib.blake2b(b"".join(each.tobytes() for each in arrays)).digest()
+        state.streams[slot] = SpeechStream(slot, reference, voice)
 
     def prime(self, state: SpeechRows, slot: int, frames: NDArray[Any]) -> None:
         raise AssertionError("the recording is in the conditioning")
@@ -173,14 +173,8 @@ class CosyVoice3Decoder:
         made = []
         with exact_float32():
             going_on = [each for each in dues if each.stream.rest is None]
-            while ready := [each for each in going_on if self._num_taken(each)]:
-                firsts = [each for each in ready if not each.stream.num_in_chunks]
-                for group in _alike(firsts, _length, self._most_firsts):
-                    self._begin(group, state)
-                later = [each for each in ready if each not in firsts]
-                for start in range(0, len(later), state.sizes[-1]):
-                    self._go_on(later[start : start + state.sizes[-1]], state)
-            for group in _alike(going_on, _shape, lambda _: state.sizes[-1]):
+            self._flow_passes.run(going_on, state)
+            for group in alike(going_on, _shape, lambda _: state.sizes[-1]):
                 made.append(([each.stream.slot for each in group], self._voice(group, state)))
         size = self.samples_per_frame
         for each in dues:
@@ -191,60 +185,6 @@ class CosyVoice3Decoder:
                 each.stream.rest = rest[num_samples:]
         return made
 
-    def _num_taken(self, due: Due) -> int:
-        """Return how many tokens the next pass of the flow takes, 0 if it has to wait."""
-        stream, size = due.stream, self.group_frames
-        wanted = size if stream.num_in_chunks else size + _VOCODER_TOKENS
-        num_there = stream.num_tokens - stream.num_in_chunks
-        if num_there >= wanted + self._flow.config.look_ahead_tokens:
-            return wanted
-        return min(num_there, wanted) if due.is_end else 0
-
-    def _most_firsts(self, due: Due) -> int:
-        """Return how many first passes like this one are a batch."""
-        num_frames = MEL_FRAMES_PER_TOKEN * _length(due)[0] + _length(due)[1]
-        return min(self._sizes[-1], max(1, _MAX_FIRST_FRAMES // num_frames))
-
-    def _begin(self, dues: Sequence[Due], state: SpeechRows) -> None:
-        """Make the first pass of the flow over streams whose recordings are of one length."""
-        streams = [each.stream for each in dues]
-        tokens = [torch.cat((each.stream.reference.tokens, each.tokens)) for each in dues]
-        mel = self._flow.begin(
-            torch.stack(tokens),
-            [each.reference for each in streams],
-            [each.slot for each in streams],
-            state.flow,
-            ahead=self.group_frames + _VOCODER_TOKENS,
-        )
-        for each, frames in zip(dues, mel, strict=True):
-            each.stream.num_in_chunks += self._num_taken(each)
-            each.mel.append(frames)
-
-    def _go_on(self, dues: Sequence[Due], state: SpeechRows) -> None:
-        """Make a later pass of the flow over streams."""
-        size, width = round_up(len(dues), state.sizes), state.tokens.shape[1]
-        passes, windows = [], []
-        for each in dues:
-            stream, reference = each.stream, each.stream.reference
-            num_there = min(stream.num_tokens - stream.num_in_chunks, width)
-            start = len(reference.mel) + MEL_FRAMES_PER_TOKEN * stream.num_in_chunks
-            passes.append(LaterPass(stream.slot, start, len(reference.mel), num_there))
-            begin = stream.num_in_chunks - each.first
-            window = each.tokens[begin : begin + num_there]
-            windows.append(torch.nn.functional.pad(window, (0, width - num_there)))
-        numbers = [each.numbers for each in passes]
-        padding = (state.flow.num_slots, *numbers[0][1:])
-        numbers += [padding] * (size - len(dues))
-        state.passes[:size].copy_(upload(numbers, self._device))
-        state.tokens[: len(dues)].copy_(torch.stack(windows))
-        alone = passes[0] if size == 1 and not state.graphs.is_enabled else None
-        mel = state.graphs.run(("flow", size), partial(self._flow_pass, state, size, alone))
-        mel = mel[: len(dues)].clone()  # the next pass overwrites it
-        for each, frames in zip(dues, mel, strict=True):
-            num_taken = self._num_taken(each)
-            each.stream.num_in_chunks += num_taken
-            each.mel.append(frames[: MEL_FRAMES_PER_TOKEN * num_taken])
-
     def _voice(self, dues: Sequence[Due], state: SpeechRows) -> Tensor:
         """Return the samples of streams that are alike, ``[len(dues), num_samples]``."""
         streams, is_end = [each.stream for each in dues], dues[0].is_end
@@ -253,30 +193,31 @@ class CosyVoice3Decoder:
         is_first = not streams[0].num_mel_frames
         for each in streams:
             each.num_mel_frames += mel.shape[1]
-        if not is_first and not is_end:
-            return self._voice_later(mel, voiced, state)
+        if not is_end:
+            return self._voice_on(mel, voiced, state, is_first=is_first)
         numbers = upload(voiced, self._device)
         kept = StreamState() if is_first else state.vocoder.take(numbers[:, 0])
-        samples = self._samples(mel, numbers[:, 1], kept, is_end=is_end)
+        samples = self._samples(mel, numbers[:, 1], kept, is_end=True)
         num_samples = dues[0].num_frames * self.samples_per_frame
-        if is_end:
-            for stream, each in zip(streams, samples, strict=True):
-                stream.rest = each[num_samples:].clone()
-        else:
-            kept.kept[_REST] = samples[:, num_samples:].clone()
-            state.vocoder.put(numbers[:, 0], kept)
+        for stream, rest in zip(streams, samples, strict=True):
+            stream.rest = rest[num_samples:].clone()
         return samples[:, :num_samples]
 
-    def _voice_later(
-        self, mel: Tensor, voiced: Sequence[tuple[int, int]], state: SpeechRows
+    def _voice_on(
+        self,
+        mel: Tensor,
+        voiced: Sequence[tuple[int, int]],
+        state: SpeechRows,
+        *,
+        is_first: bool,
     ) -> Tensor:
-        """Return the samples of a whole chunk of streams, neither their first nor their last."""
+        """Return the samples of a group of streams that have not ended."""
         size = round_up(len(mel), state.sizes)
         numbers = [*voiced, *[(state.flow.num_slots, voiced[0][1])] * (size - len(mel))]
         state.voiced[:size].copy_(upload(numbers, self._device))
-        state.mel[: len(mel)].copy_(mel)
-        made = state.graphs.run(("vocoder", size), partial(self._vocoder_pass, state, size))
-        return made[: len(mel)].clone()
+        state.mel[: len(mel), : mel.shape[1]].copy_(mel)
+        function = partial(self._vocoder_pass, is_first, size, state)
+        return state.graphs.run(("vocoder", is_first, size), function)[: len(mel)].clone()
 
     def _samples(
         self, mel: Tensor, first_frames: Tensor, kept: StreamState, *, is_end: bool
@@ -286,57 +227,39 @@ class CosyVoice3Decoder:
         made = self._vocoder.decode(mel.transpose(1, 2), first_frames, kept, is_end=is_end)
         return made if before is None else torch.cat((before, made), dim=1)
 
-    def _flow_pass(self, state: SpeechRows, size: int, alone: LaterPass | None = None) -> Tensor:
-        return self._flow.go_on(state.tokens[:size], state.passes[:size], state.flow, alone)
-
-    def _vocoder_pass(self, state: SpeechRows, size: int) -> Tensor:
+    def _vocoder_pass(self, is_first: bool, size: int, state: SpeechRows) -> Tensor:
         slots, first_frames = state.voiced[:size].unbind(1)
-        kept = state.vocoder.take(slots)
-        samples = self._samples(state.mel[:size], first_frames, kept, is_end=False)
+        kept = StreamState() if is_first else state.vocoder.take(slots)
+        num_tokens = self._flow_passes.ahead if is_first else self.group_frames
+        mel = state.mel[:size, : MEL_FRAMES_PER_TOKEN * num_tokens]
+        samples = self._samples(mel, first_frames, kept, is_end=False)
         num_samples = self.group_frames * self.samples_per_frame
         kept.kept[_REST] = samples[:, num_samples:].clone()
         state.vocoder.put(slots, kept)
         return samples[:, :num_samples]
 
     def _capture(self, state: SpeechRows) -> None:
-        """Capture later passes, with what a first one leaves in slot 0; the next reset drops it."""
-        config = self._flow.config
-        speaker = torch.zeros(self._flow.speaker.weight.shape[1], device=self._device)
-        nothing = torch.zeros(0, dtype=torch.int64, device=self._device)
-        mel = torch.zeros(0, config.num_mels, device=self._device)
+        """Capture passes, after two that make what streams keep; the next reset drops it."""
+        config, device = self._flow.config, self._device
+        nothing = torch.zeros(0, dtype=torch.int64, device=device)
+        mel = torch.zeros(0, config.num_mels, device=device)
+        speaker = torch.zeros(self._flow.speaker.weight.shape[1], device=device)
         stream = SpeechStream(0, Reference(nothing, mel, speaker))
         num_tokens = self.group_frames + self.look_ahead_frames
-        tokens = torch.zeros(num_tokens, dtype=torch.int64, device=self._device)
+        tokens = torch.zeros(num_tokens, dtype=torch.int64, device=device)
         with exact_float32():
             self._decode([self._due(stream, tokens, self.group_frames)], state)
-            start = MEL_FRAMES_PER_TOKEN * stream.num_in_chunks
-            numbers = LaterPass(state.flow.num_slots, start, 0, state.tokens.shape[1]).numbers
-            state.passes.copy_(upload(numbers, self._device))
-            state.voiced.copy_(upload((state.flow.num_slots, start), self._device))
-            torch.cuda.synchronize(self._device)
+            state.voiced.copy_(upload((state.flow.num_slots, 0), device))
             for number, size in enumerate(reversed(state.sizes), start=1):
-                state.graphs.capture(("flow", size), partial(self._flow_pass, state, size))
-                state.graphs.capture(("vocoder", size), partial(self._vocoder_pass, state, size))
+                self._flow_passes.capture(size, state)
+                for is_first in (True, False):
+                    function = partial(self._vocoder_pass, is_first, size, state)
+                    state.graphs.capture(("vocoder", is_first, size), function)
                 if self._progress is not None:
                     self._progress(number, len(state.sizes))
         state.graphs.settle()
 
 
-def _length(due: Due) -> tuple[int, int]:
-    """Return tokens of the recording and of the speech."""
-    return len(due.stream.reference.tokens), len(due.tokens)
-
-
 def _shape(due: Due) -> tuple[int, int, bool, bool]:
     """Return all that streams have in common whose samples are made as one batch."""
     return (due.num_mel_frames, due.num_frames, due.is_end, not due.stream.num_mel_frames)
-
-
-def _alike(
-    dues: Sequence[Due], key: Callable[[Due], Any], most: Callable[[Due], int]
-) -> Iterator[Sequence[Due]]:
-    """Yield groups of those that are alike, of up to ``most`` of each kind."""
-    for _, group in groupby(sorted(dues, key=key), key):
-        members = [*group]
-        size = most(members[0])
-        yield from (members[start : start + size] for start in range(0, len(members), size))

@@ -1,8 +1,9 @@
 """Speech tokens to mel frames, a chunk at a time: flow matching, conditioned on a recording.
 
-A stream's first pass is over the recording and its first chunk, those after it over a chunk each.
-Later passes have equal shapes, in any stream and wherever in it they are, so that a CUDA graph can
-hold one. A chunk sees all of the recording, and of the chunks before it `CONTEXT_FRAMES`.
+A stream begins with a pass over the recording, but for its end, which streams of one voice have in
+common. The next pass is over that end and the first chunk with speech, those after it are over a
+chunk each: they have equal shapes, in any stream and wherever in it they are, so that a CUDA graph
+can hold one. A chunk sees all of the recording, and of what was made before it `CONTEXT_FRAMES`.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
 
 CONTEXT_FRAMES = 200
 """Mel frames before a chunk, of those that were made, that it sees; the recording it sees whole."""
+
+FIRST_CHUNKS = 2
+"""In the pass after that over a recording: the first one with speech, and the one before it, whose
+last tokens look ahead to speech."""
 
 _NOISE_FRAMES = 15_000  # five minutes; then they come again
 _NOISE_SEED = 0
@@ -55,12 +60,16 @@ class MelFlowRows:
             a row more, for padding.
         tokens: of the convolution over tokens.
         convs: of the transformer's convolutions, `NUM_PASSES` rows a slot.
+        recorded_tokens: as they were after the pass over the recording.
+        recorded_convs: likewise.
     """
 
     context: Tensor
     speakers: Tensor
     tokens: StreamRows
     convs: StreamRows
+    recorded_tokens: StreamRows
+    recorded_convs: StreamRows
 
     @property
     def num_slots(self) -> int:
@@ -73,12 +82,12 @@ class MelFlowRows:
 
 
 @dataclass(frozen=True, slots=True)
-class LaterPass:
-    """A chunk of a stream after its first one.
+class ChunkPass:
+    """A pass over chunks of a stream, which come after a pass over its beginning.
 
     Attributes:
         slot: of the stream; the number of slots for a row that pads a batch.
-        start: number of its first mel frame, with those of the recording.
+        start: number of the first mel frame, with those of the recording.
         num_pinned: mel frames of the recording.
         num_tokens: that are there, look-ahead included.
     """
@@ -151,7 +160,49 @@ class MelFlow:
             speakers=self.tokens.new_zeros(num_slots + 1, config.num_mels),
             tokens=StreamRows(num_slots + 1),
             convs=StreamRows(NUM_PASSES * (num_slots + 1)),
+            recorded_tokens=StreamRows(num_slots + 1),
+            recorded_convs=StreamRows(NUM_PASSES * (num_slots + 1)),
         )
+
+    def num_recorded(self, num_reference: int, ahead: int) -> int:
+        """Return the tokens of a recording in the pass that is over it alone, 0 if there is none.
+
+        Args:
+            num_reference: tokens of the recording.
+            ahead: tokens of speech in the first chunk with speech.
+        """
+        number = num_reference + ahead - FIRST_CHUNKS * self.config.chunk_tokens
+        return number if number >= self.config.chunk_tokens else 0
+
+    def record(self, reference: Reference, slot: int, rows: MelFlowRows, *, ahead: int) -> None:
+        """Make the pass over a recording alone, of which there is enough; see `num_recorded`."""
+        number = self.num_recorded(len(reference.tokens), ahead)
+        tokens = reference.tokens[None, : number + self.config.look_ahead_tokens]
+        self.begin(tokens, [reference], [slot], rows, ahead=ahead, num_taken=number)
+        index = upload([slot], tokens.device)
+        rows.recorded_tokens.put(index, rows.tokens.take(index))
+        rows.recorded_convs.put(_doubled(index), rows.convs.take(_doubled(index)))
+
+    def recall(self, source: int, slot: int, rows: MelFlowRows, num_frames: int) -> None:
+        """Begin as `record` would, with what it left in slot ``source``.
+
+        Args:
+            source: whose recording is this one.
+            slot: of the stream.
+            rows: of all slots.
+            num_frames: mel frames of that pass.
+        """
+        if source != slot:
+            kept = rows.context[:, :, source, :, :num_frames]
+            rows.context[:, :, slot, :, :num_frames] = kept
+            rows.speakers[slot] = rows.speakers[source]
+        old, new = upload([source], self.tokens.device), upload([slot], self.tokens.device)
+        tokens = rows.recorded_tokens.take(old)
+        convs = rows.recorded_convs.take(_doubled(old))
+        for each in (rows.tokens, rows.recorded_tokens):
+            each.put(new, tokens)
+        for each in (rows.convs, rows.recorded_convs):
+            each.put(_doubled(new), convs)
 
     def begin(
         self,
@@ -161,6 +212,7 @@ class MelFlow:
         rows: MelFlowRows,
         *,
         ahead: int,
+        num_taken: int | None = None,
     ) -> Tensor:
         """Make the mel frames of streams' first passes, without those of their recordings.
 
@@ -170,7 +222,8 @@ class MelFlow:
             references: of the streams, with equally many tokens.
             slots: that the streams are in, whatever was there before.
             rows: of all slots.
-            ahead: tokens of speech in the pass, unless the end comes first.
+            ahead: tokens of speech in the first chunk with speech, unless the end comes first.
+            num_taken: tokens of the pass; ``None``: up to the end of that chunk.
 
         Returns:
             f32 ``[num_rows, num_frames, num_mels]``.
@@ -178,7 +231,7 @@ class MelFlow:
         config, number = self.config, len(slots)
         index, passes, convs = upload(slots, tokens.device), StreamState(), StreamState()
         last = len(references[0].tokens) + ahead
-        num_taken = min(last, tokens.shape[1])
+        num_taken = min(last, tokens.shape[1]) if num_taken is None else num_taken
         missing = num_taken + config.look_ahead_tokens - tokens.shape[1]
         embedded = F.pad(F.embedding(tokens, self.tokens), (0, 0, 0, missing))
         told = self._token_states(embedded, passes)
@@ -188,8 +241,8 @@ class MelFlow:
         )
         rows.speakers.index_copy_(0, index, speakers)
         num_frames, num_pinned = told.shape[1], len(references[0].mel)
-        mel = torch.stack([each.mel for each in references])
-        mel = F.pad(mel, (0, 0, 0, num_frames - num_pinned))
+        mel = torch.stack([each.mel[:num_frames] for each in references])
+        mel = F.pad(mel, (0, 0, 0, num_frames - mel.shape[1]))
         conditions = torch.cat((mel, told, speakers[:, None].expand_as(told)), dim=2)
         frames = torch.arange(num_frames, device=tokens.device)
         phase = MEL_FRAMES_PER_TOKEN * (last % config.chunk_tokens)
@@ -205,21 +258,28 @@ class MelFlow:
         return made[:, num_pinned:]
 
     def go_on(
-        self, tokens: Tensor, numbers: Tensor, rows: MelFlowRows, alone: LaterPass | None = None
+        self,
+        tokens: Tensor,
+        mel: Tensor,
+        numbers: Tensor,
+        rows: MelFlowRows,
+        alone: ChunkPass | None = None,
     ) -> Tensor:
-        """Make the mel frames of later passes; a CUDA graph can hold it.
+        """Make the mel frames of chunks; a CUDA graph can hold it.
 
         Args:
-            tokens: of the passes and their look-ahead, int64 ``[num_rows, chunk_tokens +
+            tokens: of the chunks and their look-ahead, int64 ``[num_rows, n * chunk_tokens +
                 look_ahead_tokens]``; any, where less is there.
-            numbers: `LaterPass.numbers` of each, int64 ``[num_rows, 4]``.
+            mel: frames of the recording in the chunks, and zeros after them, f32 ``[num_rows,
+                n * chunk_frames, num_mels]``.
+            numbers: `ChunkPass.numbers` of each, int64 ``[num_rows, 4]``.
             rows: of all slots.
             alone: the pass, if it is one that the host knows.
 
         Returns:
-            f32 ``[num_rows, chunk_frames, num_mels]``; those after a stream's end mean nothing.
+            As ``mel``; frames after a stream's end mean nothing.
         """
-        config, device = self.config, tokens.device
+        config, device, num_frames = self.config, tokens.device, mel.shape[1]
         index, start, num_pinned, num_tokens = numbers[:, :, None].unbind(1)
         embedded = F.embedding(tokens, self.tokens)
         is_there = torch.arange(tokens.shape[1], device=device) < num_tokens
@@ -227,21 +287,26 @@ class MelFlow:
         told = self._token_states(torch.where(is_there[..., None], embedded, 0.0), passes)
         rows.tokens.put(index[:, 0], passes)
         speakers = rows.speakers.index_select(0, index[:, 0])[:, None].expand_as(told)
-        conditions = torch.cat((torch.zeros_like(told), told, speakers), dim=2)
-        frames = start + torch.arange(config.chunk_frames, device=device)
+        conditions = torch.cat((mel, told, speakers), dim=2)
+        frames = start + torch.arange(num_frames, device=device)
         ring = self.context_frames + config.chunk_frames
         places = num_pinned + (frames - num_pinned) % ring
+        places = torch.where(frames < num_pinned, frames, places)
         # Rows of padding write where nobody looks.
         places = torch.where(index < rows.num_slots, places, rows.capacity - 1)
         num_seen = rows.capacity if alone is None else alone.num_pinned + ring
         offsets = torch.arange(num_seen, device=device) - num_pinned
         newest = frames[:, -1:] - num_pinned
         held = newest - (newest - offsets) % ring
-        num_taken = num_tokens.clamp(max=config.chunk_tokens)
-        is_made = held < start + MEL_FRAMES_PER_TOKEN * num_taken - num_pinned
-        seen = (offsets < 0) | ((offsets < ring) & (held >= 0) & is_made)
+        # Each chunk sees itself and what is before it, but nothing after the stream's end.
+        ends = torch.arange(0, num_frames, config.chunk_frames, device=device)
+        ends = (ends + config.chunk_frames).minimum(MEL_FRAMES_PER_TOKEN * num_tokens)
+        is_made = held[:, None] < (start + ends - num_pinned)[:, :, None]
+        seen = (offsets < 0)[:, None] | (((offsets < ring) & (held >= 0))[:, None] & is_made)
+        if num_frames > config.chunk_frames:
+            seen = seen.repeat_interleave(config.chunk_frames, dim=1)
         slot = None if alone is None else alone.slot
-        where, context = self._where(frames, places, seen[:, None], (rows, index[:, 0], slot))
+        where, context = self._where(frames, places, seen, (rows, index[:, 0], slot))
         convs = rows.convs.take(_doubled(index[:, 0]))
         noise = self.noise[frames % len(self.noise)]
         made = self.transformer.solve(noise, conditions, context, convs, where)

@@ -1,12 +1,14 @@
 """What the decoder keeps of its streams: numbers on the host, and tensors of all slots."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.models.cosyvoice3.flow import LaterPass, MelFlowRows, Reference
+from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
+from antiphon.models.cosyvoice3.flow import FIRST_CHUNKS, ChunkPass, MelFlowRows, Reference
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
 from antiphon.nn.stream_conv import StreamRows
@@ -20,6 +22,7 @@ class SpeechStream:
     Attributes:
         slot: that it is in.
         reference: what it is conditioned on.
+        voice: names that; the same for all streams that are conditioned alike.
         num_tokens: that have been taken in, of which the last few may be look-ahead.
         num_in_chunks: tokens that the flow has made mel frames of.
         num_decoded: tokens whose audio was returned.
@@ -30,11 +33,43 @@ class SpeechStream:
 
     slot: int
     reference: Reference
+    voice: bytes = b""
     num_tokens: int = 0
     num_in_chunks: int = 0
     num_decoded: int = 0
     num_mel_frames: int = 0
     rest: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowInputs:
+    """Buffers of passes over some chunks, for as many rows as the largest has.
+
+    Attributes:
+        tokens: see `MelFlow.go_on`.
+        mel: likewise.
+        passes: `ChunkPass.numbers` of each, int64 ``[n, 4]``.
+    """
+
+    tokens: Tensor
+    mel: Tensor
+    passes: Tensor
+
+    @classmethod
+    def fresh(
+        cls, config: MelFlowConfig, num_chunks: int, num_rows: int, device: torch.device
+    ) -> "FlowInputs":
+        """Return buffers of zeros."""
+        num_tokens = num_chunks * config.chunk_tokens
+        width, counts = num_tokens + config.look_ahead_tokens, ChunkPass.NUM_NUMBERS
+        mel = torch.zeros(
+            num_rows, MEL_FRAMES_PER_TOKEN * num_tokens, config.num_mels, device=device
+        )
+        return cls(
+            tokens=torch.zeros(num_rows, width, dtype=torch.int64, device=device),
+            mel=mel,
+            passes=torch.zeros(num_rows, counts, dtype=torch.int64, device=device),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,44 +80,47 @@ class SpeechRows:
         streams: of each slot; ``None`` where none has begun.
         flow: what the flow keeps of them.
         vocoder: likewise, and samples that were not returned; with a row for padding.
-        graphs: of later passes of the flow and of the vocoder, by numbers of rows.
+        recorded: voice over whose recording a slot's last pass of its own was; ``None``: none.
+        graphs: of passes of flow and vocoder, by what they are and numbers of rows.
         sizes: these numbers, ascending.
-        tokens: of a pass of the flow, int64 ``[n, chunk_tokens + look_ahead_tokens]``, as many as
-            the largest has.
-        passes: `LaterPass.numbers` of each, int64 ``[n, 4]``.
-        mel: of a pass of the vocoder, f32 ``[n, chunk_frames, num_mels]``.
+        flow_inputs: of passes of the flow, by chunks that they are over.
+        mel: of a pass of the vocoder, f32 ``[n, num_frames, num_mels]``.
         voiced: its slots, and the numbers of their first mel frames, int64 ``[n, 2]``.
     """
 
     streams: list[SpeechStream | None]
     flow: MelFlowRows
     vocoder: StreamRows
+    recorded: list[bytes | None]
     graphs: Graphs
     sizes: tuple[int, ...]
-    tokens: Tensor
-    passes: Tensor
+    flow_inputs: Mapping[int, FlowInputs]
     mel: Tensor
     voiced: Tensor
 
     @classmethod
     def fresh(
         cls,
+        config: MelFlowConfig,
         flow: MelFlowRows,
         graphs: Graphs,
         sizes: tuple[int, ...],
-        shapes: tuple[tuple[int, ...], tuple[int, ...]],
+        num_frames: int,
     ) -> "SpeechRows":
-        """Return rows without streams; ``shapes``: of a pass' tokens and mel frames of one row."""
+        """Return rows without streams; ``num_frames``: of the vocoder's longest pass of a graph."""
         device, most, num_slots = flow.speakers.device, sizes[-1], flow.num_slots
         return cls(
             streams=[None] * num_slots,
             flow=flow,
             vocoder=StreamRows(num_slots + 1),
+            recorded=[None] * num_slots,
             graphs=graphs,
             sizes=sizes,
-            tokens=torch.zeros(most, *shapes[0], dtype=torch.int64, device=device),
-            passes=torch.zeros(most, LaterPass.NUM_NUMBERS, dtype=torch.int64, device=device),
-            mel=torch.zeros(most, *shapes[1], device=device),
+            flow_inputs={
+                number: FlowInputs.fresh(config, number, most, device)
+                for number in (1, FIRST_CHUNKS)
+            },
+            mel=torch.zeros(most, num_frames, config.num_mels, device=device),
             voiced=torch.zeros(most, 2, dtype=torch.int64, device=device),
         )
 

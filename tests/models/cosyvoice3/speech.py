@@ -13,7 +13,7 @@ from antiphon.engine.plan import CodecChunk, Start
 from antiphon.models.base import Prompt
 from antiphon.models.cosyvoice3.conditioning import reference_arrays
 from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
-from antiphon.models.cosyvoice3.flow import LaterPass, MelFlow, Reference
+from antiphon.models.cosyvoice3.flow import ChunkPass, MelFlow, Reference
 from antiphon.models.cosyvoice3.request import CosyVoice3Prompt
 from antiphon.models.cosyvoice3.runner import CosyVoice3Runner
 from antiphon.types import Samples, Sampling
@@ -73,9 +73,10 @@ def mel_of(flow: MelFlow, tokens: Tensor, reference: Reference, ahead: int) -> T
     for start in range(ahead, len(tokens), size):
         window = tokens[start : start + width]
         num_pinned = len(reference.mel)
-        each = LaterPass(0, num_pinned + 2 * start, num_pinned, len(window))
+        each = ChunkPass(0, num_pinned + 2 * start, num_pinned, len(window))
         padded = F.pad(window, (0, width - len(window)))[None]
-        frames = flow.go_on(padded, torch.tensor([each.numbers]), rows, each)[0]
+        nothing = torch.zeros(1, config.chunk_frames, config.num_mels)
+        frames = flow.go_on(padded, nothing, torch.tensor([each.numbers]), rows, each)[0]
         made.append(frames[: 2 * min(size, len(window))])
     return torch.cat(made)
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.models.cosyvoice3.decoder_stage import load_decoder
+from antiphon.models.cosyvoice3.flow import FIRST_CHUNKS, ChunkPass, MelFlow, Reference
 from antiphon.models.cosyvoice3.speech_rows import SpeechRows
 from antiphon.models.spec import LoadContext
 from antiphon.types import Samples
@@ -50,7 +52,7 @@ def test_shape(decoder: CosyVoice3Decoder) -> None:
 
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 24, 25, 26, 28, 31, 32, 50, 53, 56, 57])
-@pytest.mark.parametrize("num_reference", [0, 30])
+@pytest.mark.parametrize("num_reference", [0, 50])
 def test_the_end_may_be_known_early_or_late(
     decoder: CosyVoice3Decoder, num_tokens: int, num_reference: int
 ) -> None:
@@ -91,7 +93,7 @@ def test_streams_in_one_batch_are_each_alone(
     """Of many lengths, two with recordings of one length; others' slots are not touched."""
     lengths, voices = (
         (60, 82, 56, 82, 33),
-        [voice(each, seed=each) for each in (12, 0, 30, 12, 3)],
+        [voice(each, seed=each) for each in (12, 0, 50, 12, 60)],
     )
     alone = [audio_of(decoder, *each) for each in zip(lengths, voices, strict=True)]
     rows, store = batched.open(8), np.resize(TOKENS, (1, 1000))[:, :, None].repeat(8, axis=0)
@@ -113,6 +115,48 @@ def test_streams_in_one_batch_are_each_alone(
     for part, wanted in zip(parts, alone, strict=True):
         found = np.concatenate(part)
         np.testing.assert_allclose(found, wanted, atol=1e-3 * wanted.std())
+
+
+@torch.inference_mode()
+def test_a_pass_over_the_recording_alone_changes_nothing(decoder: CosyVoice3Decoder) -> None:
+    flow, ahead, num_tokens = decoder._flow, GROUP + 3, 60
+    tokens, mel, speaker = (torch.from_numpy(each) for each in voice(num_tokens).values())
+    reference, speech = Reference(tokens, mel, speaker), torch.from_numpy(TOKENS[: ahead + 3])
+    rows = flow.open(1)
+    whole = torch.cat((tokens, speech))[None]
+    wanted = flow.begin(whole, [reference], [0], rows, ahead=ahead)
+    flow.record(reference, 0, rows, ahead=ahead)
+    number = flow.num_recorded(num_tokens, ahead)
+    rest = F.pad(mel[2 * number :], (0, 0, 0, 2 * ahead))[None]
+    each = ChunkPass(0, 2 * number, 2 * num_tokens, num_tokens - number + len(speech))
+    found = flow.go_on(whole[:, number:], rest, torch.tensor([each.numbers]), rows, each)
+    torch.testing.assert_close(found[:, -2 * ahead :], wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_a_recording_is_computed_once(
+    decoder: CosyVoice3Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = audio_of(decoder, 60, voice(50))
+    recorded: list[int] = []
+    record = MelFlow.record
+
+    def watched(flow: MelFlow, reference: Reference, slot: int, *rest: Any, **more: Any) -> None:
+        recorded.append(slot)
+        record(flow, reference, slot, *rest, **more)
+
+    monkeypatch.setattr(MelFlow, "record", watched)
+    rows, store = decoder.open(2), store_of(TOKENS)
+    for slot in (1, 0, 1, 1):  # the third time from its own slot, whose stream has gone on
+        decoder.reset(rows, slot, voice(50))
+        parts = [decoder.launch([each], store, rows).result() for each in chunks_of(60, bool, slot)]
+        np.testing.assert_array_equal(np.concatenate([each[slot] for each in parts]), wanted)
+    assert recorded == [1]
+    for slot in (0, 1):  # no slot holds it any more
+        decoder.reset(rows, slot, voice(51 - slot, seed=1))
+        decoder.launch([CodecChunk(slot, 0, GROUP)], store, rows).result()
+    decoder.reset(rows, 0, voice(50))
+    decoder.launch([CodecChunk(0, 0, GROUP)], store, rows).result()
+    assert recorded == [1, 0, 1, 0]
 
 
 def test_a_replayed_row_goes_on_as_the_one_that_was_given_up(decoder: CosyVoice3Decoder) -> None:
@@ -167,5 +211,5 @@ def test_later_passes_ask_nothing(batched: CosyVoice3Decoder) -> None:
     batched.reset(rows, 0, voice(0))
     batched.launch([CodecChunk(0, 0, GROUP)], store_of(TOKENS), rows)
     with AskNothing():
-        batched._flow_pass(rows, 1)
-        batched._vocoder_pass(rows, 1)
+        batched._flow_passes.chunk_pass(FIRST_CHUNKS, 1, rows)
+        batched._vocoder_pass(False, 1, rows)
