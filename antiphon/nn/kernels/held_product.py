@@ -1,4 +1,4 @@
-"""A product of up to 16 rows on tensor cores, whose weight is there before its inputs are.
+"""A product of up to 32 rows on tensor cores, whose weight is there before its inputs are.
 
 A program loads all of the weight that it needs before it waits for the kernel before it, as the
 product of a handful of rows does. Its warps share the inputs: each multiplies a part of them for

@@ -35,7 +35,7 @@ class HeldTile:
     """A program of a product of up to `rows` rows, which holds all of the weight that it needs.
 
     Attributes:
-        rows: 16, of a matrix instruction.
+        rows: 16 or 32, of matrix instructions.
         outputs: that it makes.
         inputs: that are multiplied at a time, an equal part by each warp.
         num_warps: of a program.
@@ -103,12 +103,13 @@ _INVARIANT_ROWS = 64  # of a tile, whatever the number of rows is
 _THIN_NUMBERS = 8192  # of the weight, held by a program
 _THIN_WARPS = 4
 _THIN_INPUTS = 2048
-_HELD_ROWS = 16
 _HELD_OUTPUTS = 16
 _HELD_MOST_OUTPUTS = 1024
 _HELD_INPUTS_PER_WARP = 256
 _FEW_OUTPUTS = 2048  # so few need small tiles, or many multiprocessors have none
 _MANY_OUTPUTS = 4096  # so many are made by more than one program for each multiprocessor
+_MOST_OUTPUTS = 8192  # and so many by several
+_PROGRAMS_AT_ONCE = 132  # multiprocessors of an H200
 
 
 def thin_tile(shape: ProductShape) -> ThinTile:
@@ -125,22 +126,21 @@ def held_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> Held
     """Return the tile of a product whose programs hold their weights, ``None`` if none should.
 
     Where a product has few outputs there is no program for half of the multiprocessors in tiles of
-    64 rows, and its time is the wait for the weight: 4.5 us instead of 6.2 with 1024 outputs of
-    2048 inputs and 4.0 instead of 8.4 with 3072, on an H200. More outputs gain nothing.
+    64 rows, and its time is the wait for the weight. In us on an H200, held and not, with 1024
+    outputs: 4.6 and 6.2 for 8 rows of 2048 inputs, 4.4 and 8.5 for 3072, 5.7 and 10.6 for 4096; for
+    24 rows 5.2 and 6.3, 6.1 and 8.5, 7.6 and 10.7. More rows or outputs gain nothing.
     """
-    if num_rows > _HELD_ROWS or shape.itemsize != 2 or shape.num_halves > 1:
+    is_few = shape.num_outputs <= _HELD_MOST_OUTPUTS and shape.num_outputs % _HELD_OUTPUTS == 0
+    if num_rows > 32 or shape.itemsize != 2 or shape.num_halves > 1 or not is_few:
         return None
-    inputs = largest_power(shape.num_inputs, _THIN_INPUTS)
-    tile = HeldTile(
-        _HELD_ROWS,
-        largest_power(shape.num_outputs, _HELD_OUTPUTS),
-        inputs,
-        inputs // _HELD_INPUTS_PER_WARP,
-    )
-    num_bytes = inputs * _HELD_ROWS + shape.num_inputs * tile.outputs
+    if num_rows <= 16:
+        inputs = largest_power(shape.num_inputs, _THIN_INPUTS)
+        tile = HeldTile(16, _HELD_OUTPUTS, inputs, inputs // _HELD_INPUTS_PER_WARP)
+    else:
+        tile = HeldTile(32, _HELD_OUTPUTS, largest_power(shape.num_inputs, 512), 4)
+    num_bytes = tile.inputs * tile.rows + shape.num_inputs * tile.outputs
     is_fitting = num_bytes * shape.itemsize <= max_shared_bytes - SPARE_BYTES
-    is_few = shape.num_outputs <= _HELD_MOST_OUTPUTS and tile.outputs == _HELD_OUTPUTS
-    return tile if is_fitting and is_few and tile.num_warps in (4, 8) else None
+    return tile if is_fitting and tile.num_warps >= 4 and tile.inputs >= 512 else None
 
 
 def wide_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> WideTile:
@@ -150,9 +150,9 @@ def wide_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> Wide
     elif shape.num_halves == 1 or shape.num_outputs < _MANY_OUTPUTS:
         tile = _tile_of_64(shape)
     elif num_rows <= 16:
-        tile = WideTile(16, 16, 128, 2, 6)
+        tile = WideTile(16, 32, 128, 4, 4)
     elif num_rows <= 32:
-        tile = WideTile(32, 64, 128, 4, 4)
+        tile = WideTile(32, 64 if shape.num_outputs < _MOST_OUTPUTS else 32, 128, 4, 4)
     else:
         tile = WideTile(64, 64, 64, 4, 6)
     return _fitting(tile, shape, max_shared_bytes)
@@ -169,6 +169,9 @@ def invariant_tile(shape: ProductShape, max_shared_bytes: int) -> WideTile:
 
 def _tile_of_64(shape: ProductShape, num_stages: int = 6) -> WideTile:
     outputs = 16 if shape.num_outputs <= _FEW_OUTPUTS else 32
+    if shape.num_outputs > outputs * _PROGRAMS_AT_ONCE:
+        # Two programs share a multiprocessor: one round, 12.9 us instead of 17.3 (6144 x 2560).
+        num_stages = min(num_stages, 4)
     return WideTile(_INVARIANT_ROWS, outputs, 128, 4, num_stages)
 
 

@@ -66,7 +66,7 @@ def test_a_gated_product_of_many_outputs(num_rows: int) -> None:
     torch.testing.assert_close(product.float(), F.silu(gate) * up, rtol=0.01, atol=0.5)
 
 
-@pytest.mark.parametrize("num_rows", [5, 16])
+@pytest.mark.parametrize("num_rows", [5, 16, 30])
 @pytest.mark.parametrize("num_inputs", [2048, 3072])
 def test_a_product_of_few_outputs(num_inputs: int, num_rows: int) -> None:
     states, inputs = random(num_rows, 64), random(num_rows, num_inputs, seed=1)

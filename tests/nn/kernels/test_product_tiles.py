@@ -50,13 +50,14 @@ def test_the_largest_product_gets_blocks_as_small_as_its_rows_allow() -> None:
 
 def test_few_outputs_of_few_rows_hold_their_weights_where_they_fit() -> None:
     few, deep = ProductShape(1024, 3072, 1, 2), ProductShape(1024, 2048, 1, 2)
-    for shape, num_warps in ((few, 4), (deep, 8)):
-        tile = held_tile(shape, 16, SHARED_BYTES[0])
+    for shape, num_rows, expected in ((few, 16, 4), (deep, 16, 8), (few, 17, 4), (deep, 32, 4)):
+        tile = held_tile(shape, num_rows, SHARED_BYTES[0])
         assert tile is not None
-        assert (tile.outputs, tile.num_warps) == (16, num_warps)
+        assert (tile.outputs, tile.num_warps) == (16, expected)
+        assert tile.rows >= num_rows
         assert shape.num_inputs % tile.inputs == 0
     others = [
-        (few, 17),  # more rows than an instruction multiplies
+        (few, 33),
         (ProductShape(2048, 2048, 1, 2), 8),
         (ProductShape(1024, 3072, 2, 2), 8),
         (ProductShape(1024, 3072, 1, 4), 8),
@@ -64,6 +65,13 @@ def test_few_outputs_of_few_rows_hold_their_weights_where_they_fit() -> None:
     ]
     assert all(held_tile(shape, rows, SHARED_BYTES[0]) is None for shape, rows in others)
     assert held_tile(few, 8, SHARED_BYTES[-1]) is None, "there is no room for them"
+
+
+def test_programs_of_wide_layers_share_multiprocessors() -> None:
+    room = SHARED_BYTES[0]
+    for num_outputs, num_together in ((4096, 1), (4608, 2), (6144, 2)):
+        tile = wide_tile(ProductShape(num_outputs, 2560, 1, 2), 64, room)
+        assert room // tile.shared_bytes(1, 2) == num_together
 
 
 def test_a_small_device_changes_only_how_far_loads_are_ahead() -> None:
