@@ -89,7 +89,7 @@ def request_of(task: str) -> ImageRequest | VideoRequest:
         ("glm_image", "base", {"cfg_parallel_size": 2}, True),
         ("wan_video", "t2v-2.2-a14b", {"cfg_parallel_size": 2}, True),
         ("qwen_image", "base", {"ulysses_degree": 2}, False),
-        ("wan_video", "t2v-2.1", {"ulysses_degree": 2}, False),
+        # Sequences of videos are shared here, too: alone they would be so by the same lines.
         ("wan_video", "t2v-2.1", {"ulysses_degree": 2, "cfg_parallel_size": 2}, False),
     ],
 )

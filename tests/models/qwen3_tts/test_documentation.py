@@ -1,11 +1,13 @@
 """What docs/qwen3-tts.md shows is run as it stands, on checkpoints of random weights."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import wave
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +36,10 @@ SECTIONS = {
 }
 DEADLINE_S = 120
 
+MAX_FRAMES = 25
+
 Checkpoint = Callable[[Size, CheckpointTask], Path]
+TaskCheckpoint = Callable[[CheckpointTask], Path]
 
 
 def blocks(section: str, language: str) -> list[str]:
@@ -53,6 +58,22 @@ def folder(tmp_path: Path) -> Path:
         file.setframerate(SAMPLE_RATE_HZ)
         file.writeframes(samples.tobytes())
     return tmp_path
+
+
+@pytest.fixture
+def brief(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> TaskCheckpoint:
+    """Return a checkpoint's directory by its task; random weights would speak for minutes."""
+
+    @cache
+    def make(task: CheckpointTask) -> Path:
+        path = tmp_path_factory.mktemp(task.value)
+        shutil.copytree(checkpoint("tiny", task), path, dirs_exist_ok=True)
+        file = path / "generation_config.json"
+        content = json.loads(file.read_text(encoding="utf-8")) | {"max_new_tokens": MAX_FRAMES}
+        file.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+    return make
 
 
 def run(command: list[str], folder: Path) -> None:
@@ -79,11 +100,11 @@ def assert_speech(folder: Path, names: set[str]) -> None:
 
 @pytest.mark.slow  # each is a program of its own, which imports PyTorch
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_python_runs(section: str, checkpoint: Checkpoint, folder: Path) -> None:
+def test_the_python_runs(section: str, brief: TaskCheckpoint, folder: Path) -> None:
     (code,) = blocks(section, "python")
     for name, task in SHOWN_CHECKPOINTS.items():
         shown = f"/models/Qwen3-TTS-12Hz-1.7B-{name}"
-        code = code.replace(shown, str(checkpoint("tiny", task)))
+        code = code.replace(shown, str(brief(task)))
     run([sys.executable, "-c", code], folder)
     told = re.findall(r'save\(f?"(\S+\.wav)"\)', code)
     names = {name.replace("{number}", str(n)) for name in told for n in range(2)}
@@ -93,10 +114,10 @@ def test_the_python_runs(section: str, checkpoint: Checkpoint, folder: Path) -> 
 @pytest.mark.slow  # each needs a server of its own
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_curl_runs(section: str, checkpoint: Checkpoint, folder: Path) -> None:
+def test_the_curl_runs(section: str, brief: TaskCheckpoint, folder: Path) -> None:
     commands = blocks(section, "bash")
     assert commands
-    source = str(checkpoint("tiny", SECTIONS[section]))
+    source = str(brief(SECTIONS[section]))
     names = set()
     with start_server(Settings(model=ModelSettings(source=source))) as server:
         for command in commands:
