@@ -132,7 +132,7 @@ class CodePredictor:
         """Draw codes, and embed them for the next group."""
         backend = self.heads[0].backend
         if self.filter is not None:
-            logits, rows = self.filter(logits.float(), rows), rows.unfiltered(self.vocab_size)
+            logits, rows = self.filter(logits, rows), rows.unfiltered(self.vocab_size)
         if backend.has_kernels:
             from antiphon.nn.kernels import sampling
 

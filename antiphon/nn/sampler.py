@@ -134,7 +134,7 @@ class SamplerHook(Protocol):
 
 
 class LogitsFilter(Protocol):
-    """Rules tokens out by ``-inf``, in an order of its own; f32 ``[num_rows, vocab_size]``."""
+    """Rules tokens out by ``-inf``, in an order of its own; ``[num_rows, vocab_size]``."""
 
     def __call__(self, logits: Tensor, rows: SamplingRows) -> Tensor: ...
 
@@ -232,9 +232,14 @@ def keep_nucleus(logits: Tensor, rows: SamplingRows) -> Tensor:
     least ``top_p``, after temperature and among those of top-k.)
 
     Args:
-        logits: f32, shape ``[num_rows, vocab_size]``.
+        logits: of any type, shape ``[num_rows, vocab_size]``.
         rows: parameters.
     """
+    if kernels.run_on(logits):
+        from antiphon.nn.kernels.nucleus import nucleus
+
+        return nucleus(logits, rows.top_k, rows.top_p)
+    logits = logits.float()
     ranked = torch.topk(logits, rows.reach.max_top_k, dim=-1).values
     shares = (ranked - logits.logsumexp(dim=-1, keepdim=True)).exp().cumsum(dim=-1)
     top_p = rows.top_p[:, None]

@@ -12,8 +12,16 @@ if reason := why_not_here():
 from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
 from antiphon.nn.kernels import pointwise, sampling
+from antiphon.nn.kernels.nucleus import nucleus
 from antiphon.nn.layers import RMSNorm
-from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise, sample, seed_words
+from antiphon.nn.sampler import (
+    SamplingReach,
+    SamplingRows,
+    gumbel_noise,
+    keep_nucleus,
+    sample,
+    seed_words,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -89,6 +97,27 @@ def test_draws_are_the_same_to_the_bit(top_k: int, top_p: float) -> None:
     assert torch.equal(tokens[:3], expected_tokens[:3])
     assert torch.equal(scores[:3], expected_scores[:3])
     assert scores[3].isnan()
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9, 0.5, 0.01])
+@pytest.mark.parametrize("top_k", [1, 3, 30, 300])
+@pytest.mark.parametrize("step", [0.0, 0.5], ids=["distinct", "many_equal"])
+def test_the_same_nucleus_is_kept(top_k: int, top_p: float, step: float) -> None:
+    logits = 2 * random(4, 300)
+    if step:
+        logits = (logits / step).round() * step
+    logits[:, 10] = -torch.inf
+    logits[1, 20:] = -torch.inf
+    counts = torch.tensor([top_k, 7, 1, top_k], device=DEVICE)
+    shares = torch.tensor([top_p, top_p, 1.0, 0.7], device=DEVICE)
+    ones = torch.ones_like(shares)
+    rows = SamplingRows(ones, counts, shares, ones, SamplingReach(300, uses_top_p=True))
+    expected = keep_nucleus(logits, rows)
+    assert torch.equal(nucleus(logits, counts, shares), expected)
+    if step:  # bfloat16 holds them all
+        assert torch.equal(nucleus(logits.bfloat16(), counts, shares).float(), expected)
+    logits[3, 5] = torch.nan
+    assert nucleus(logits, counts, shares)[3, 5].isnan()
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # NumPy tells of NaN in the interpreter
