@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.api.realtime_agent import MAX_REPLIES
 from antiphon.config import ModelSettings, Settings
 from antiphon.models.toy.vocabulary import tokens_of
 from tests.servers import RunningServer, start_server, wait_until
@@ -365,3 +366,43 @@ def test_what_is_said_while_an_answer_is_prepared_comes_after_it(server: Running
         (reply,) = [each for each in added if each["item"]["role"] == "assistant"]
         assert reply["previous_item_id"] == asked
         assert text_of(answer(talk, output_modalities=["text"])) == "You said: And then?"
+
+
+def test_a_limit_can_be_taken_back_and_instructions_are_read(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        for limit in (5, "inf"):
+            talk.send("session.update", session={"max_output_tokens": limit})
+            (updated,) = messages([talk.receive()], "session.updated")
+            assert updated["session"]["max_output_tokens"] == limit
+        say(talk, "Hello.")
+        plain = answer(talk, output_modalities=["text"], conversation="none")
+        told = answer(
+            talk, output_modalities=["text"], conversation="none", instructions="Be kind."
+        )
+        assert text_of(plain) == text_of(told) == "You said: Hello."
+        read = [each[-1]["response"]["usage"]["input_tokens"] for each in (plain, told)]
+        assert read[1] == read[0] + len(tokens_of("system: Be kind.\n"))
+
+
+def test_a_temperature_is_the_answers(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, "word " * 60)
+        more: dict[str, Any] = {"output_modalities": ["text"], "conversation": "none"}
+        cold = answer(talk, **more)
+        assert text_of(cold) == f"You said: {'word ' * 60}"
+        hot = answer(talk, **more, temperature=2.0, max_output_tokens=200)
+        assert text_of(hot) != text_of(cold)[: len(text_of(hot))]
+
+
+def test_responses_at_once_are_counted(server: RunningServer) -> None:
+    with connected(server, PATH) as talk:
+        talk.receive()
+        say(talk, LONG * 2)
+        for _ in range(MAX_REPLIES):
+            talk.send("response.create", response={**GREEDY, "conversation": "none"})
+        talk.send("response.create", response={**GREEDY, "conversation": "none"})
+        error = messages(talk.until("error"), "error")[-1]["error"]
+        assert error["code"] == "too_many_active_responses"
+    wait_until(lambda: server.num_open == 0)

@@ -69,3 +69,10 @@ def test_a_text_is_as_long_as_its_frames_need() -> None:
         assert len(text_for(num_frames, has_real_tokens=False)) >= num_frames / 12
         assert len(text_for(num_frames, has_real_tokens=True)) >= 5 * num_frames / 12
     assert [shortened(each) for each in ("a", "12345", "123456")] == ["a", "1", "12"]
+
+
+def test_texts_that_end_too_early_are_begun_again_and_counted() -> None:
+    report = asyncio.run(run(ModelSettings(source="toy"), [Load(2, 60, "la la")]))
+    (result,) = report["results"]
+    assert result["num_frames"] == 2 * 60
+    assert result["num_restarts"] == 2 * 5  # a text is ten frames

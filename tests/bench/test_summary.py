@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from antiphon.bench.load import HttpLoad
 from antiphon.bench.record import Outcome, Record, outcome_of
-from antiphon.bench.summary import Percentiles, summarize
+from antiphon.bench.summary import (
+    TOLERATED_UNDERRUN_S,
+    Percentiles,
+    PlaybackSummary,
+    steady_window,
+    summarize,
+)
 
 
 def record(index: int, sent_s: float, *, first_s: float = 0.25, outcome: Outcome = "ok") -> Record:
@@ -110,3 +116,19 @@ def test_percentiles_are_in_order_and_between_the_extremes(values: list[float]) 
     assert found.p99 <= found.max == max(values)
     assert Percentiles.of([]) is None
     assert Percentiles.of(range(101)) == Percentiles(50, 90, 95, 99, 50, 100)
+
+
+def test_throughput_is_measured_while_all_streams_are_busy_if_that_is_long_enough() -> None:
+    load = HttpLoad(concurrency=2, num_requests=4)
+    slow = [record(0, 0.0), record(1, 0.0, first_s=3.0), record(2, 3.5), record(3, 9.0)]
+    assert steady_window(load, slow) == (3.0, 9.0)  # from the last stream's first audio
+    short = [record(0, 0.0), record(1, 0.0, first_s=3.0), record(2, 3.5), record(3, 4.0)]
+    assert steady_window(load, short) == (0.0, 4.75)
+    few = [record(0, 0.0), record(1, 0.0)]
+    assert steady_window(load, few) == (0.0, 0.75)
+
+
+def test_halts_of_a_tenth_of_a_second_are_tolerated_in_one_of_two_figures() -> None:
+    found = PlaybackSummary.of([0.0, TOLERATED_UNDERRUN_S, TOLERATED_UNDERRUN_S + 0.01])
+    assert found is not None
+    assert (found.continuity, found.continuity_100ms) == (1 / 3, 2 / 3)

@@ -23,6 +23,7 @@ def spoken(*, is_complete: bool = True) -> HeardTranscript:
     [
         (0.0, ""),
         (0.1, ""),
+        (0.9, "One"),  # within the second word
         (1.0, "One two"),
         (2.0, "One two three."),
         (2.1, "One two three."),

@@ -5,7 +5,7 @@ import pytest
 from antiphon.chat_types import Message
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.heard import HeardTranscript
-from antiphon.pipeline.talk_history import ROOT, TalkHistory, TalkItem
+from antiphon.pipeline.talk_history import MAX_ITEMS, ROOT, TalkHistory, TalkItem
 
 
 def history() -> TalkHistory:
@@ -71,3 +71,13 @@ def test_an_answer_stands_before_what_was_said_while_it_was_prepared() -> None:
     history.delete("b")
     assert history.add_reply(TalkItem("to b", "assistant", "B"), "b") == "c"
     assert history.add_reply(TalkItem("first", "assistant", "0"), "root") is None
+
+
+def test_a_conversation_has_a_number_of_items() -> None:
+    made = TalkHistory(max_characters=100)
+    for number in range(MAX_ITEMS):
+        made.add(TalkItem(str(number), "user", ""))
+    with pytest.raises(InvalidRequestError, match="delete some"):
+        made.add(TalkItem("more", "user", ""))
+    made.delete("0")
+    made.add(TalkItem("more", "user", ""))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -11,18 +12,23 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.model_runner.ar_model import Frames, Inputs
+from antiphon.engine.plan import Start
 from antiphon.models.cosyvoice3 import language_model
+from antiphon.models.cosyvoice3.checkpoint_schema import LANGUAGE_FILE, TEXT_PREFIX
+from antiphon.models.cosyvoice3.config import load_config
 from antiphon.models.cosyvoice3.language_model import draw_nucleus
 from antiphon.models.cosyvoice3.prompt import CosyVoice3Prompter
 from antiphon.models.cosyvoice3.runner import CosyVoice3Runner, load_runner
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import LoadContext
+from antiphon.models.weight_edits import head_row, leaning_rows
 from antiphon.nn.sampler import SamplingReach, SamplingRows, gumbel_noise
 from antiphon.types import Sampling, SpeechRequest, Voice
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
+from tests.engine.drive import Drive
 from tests.models.cosyvoice3.oracle import cases
-from tests.models.cosyvoice3.speech import GREEDY, prompt_of, tokens_of
+from tests.models.cosyvoice3.speech import FIRST_TEXT, GREEDY, prompt_of, tokens_of
 
 TEXTS = (cases.TEXT_IDS, (3, 4), (50, 51, 52, 53, 54, 55, 56))
 
@@ -157,3 +163,44 @@ def test_copies_of_what_is_before_the_text_change_nothing(
         for text in ("Good day.", "A second one.")
     )
     assert_copies_exactly(runner, one, other)
+
+
+def test_a_token_that_is_always_likeliest_is_not_said_twice_in_a_row(
+    base: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "stuck"
+    copytree(base, path)
+    config, file = load_config(path), path / LANGUAGE_FILE
+    tensors = torch.load(file, weights_only=True)
+    head = {"llm_decoder.weight": {7: head_row(config.text, is_wanted=True)}}
+    for name, rows in {**leaning_rows(TEXT_PREFIX, config.text), **head}.items():
+        for row, values in rows.items():
+            tensors[name][row] = torch.from_numpy(values).view_as(tensors[name][row])
+    torch.save(tensors, file)
+    with closing(load_runner(LoadContext(path, "cpu", max_slots=1), max_positions=256)) as runner:
+        tokens = tokens_of(runner, {0: prompt_of(TEXTS[1], min_frames=40)}, 40)[0]
+    assert tokens[0] == 7, "it is the likeliest by far"
+    assert 7 in tokens[1:]
+    assert all((before, after) != (7, 7) for before, after in pairwise(tokens))
+
+
+def test_a_request_goes_on_after_tokens_that_are_prefilled(base: Path) -> None:
+    """As on a GPU: tokens made before are read at once, not replayed one by one."""
+    context = LoadContext(base, "cpu", max_slots=3)
+    with closing(load_runner(context, max_positions=256, is_batched=True)) as batched:
+        prompt = prompt_of(TEXTS[0], seed=4, min_frames=20)
+        whole = tokens_of(batched, {0: prompt}, 20)[0]
+        for count in (1, 13, 19):
+            assert tokens_of(batched, {1: prompt}, 20, whole[:count])[1] == whole
+
+
+def test_numbers_gone_bad_end_their_own_request_only(base: Path) -> None:
+    with closing(load_runner(LoadContext(base, "cpu", max_slots=2), max_positions=64)) as runner:
+        good, bad = prompt_of((1, 2), min_frames=4), prompt_of((99,), min_frames=4)
+        alone = tokens_of(runner, {0: good}, 4)[0]
+        with torch.inference_mode():
+            runner._model.like[FIRST_TEXT + 99] = torch.nan
+        drive = Drive(runner)
+        output = drive.step([0, 1], starts=(Start(0, good), Start(1, bad)))
+        assert output.faults == {1}
+        assert int(output.frames[0][0]) == alone[0]

@@ -1,7 +1,9 @@
 """Recordings become voices: a vector, tokens, and two mel frames for each of them."""
 
 import shutil
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.models.cosyvoice3.prompt import CosyVoice3Prompter
 from antiphon.models.cosyvoice3.recording import CosyVoice3Recording
 from antiphon.models.cosyvoice3.voice_encoder import CosyVoice3VoiceEncoder
+from antiphon.models.cosyvoice3.voice_preparer import CosyVoice3VoicePreparer
 from antiphon.models.spec import LoadContext
 from tests.models.cosyvoice3.oracle.cases import recording
 
@@ -78,3 +81,22 @@ def test_networks_of_another_shape_are_refused(base: Path, tmp_path: Path) -> No
     (tmp_path / "campplus.onnx").write_bytes(b"nothing")
     with pytest.raises(ModelLoadError, match="cannot be loaded"):
         CosyVoice3VoiceEncoder(LoadContext(tmp_path))
+
+
+def _known(arrays: dict[str, Any], asked: CosyVoice3Recording) -> Any:
+    return arrays[asked.wanted]
+
+
+def test_of_tokens_and_mel_frames_only_those_that_go_together_are_kept() -> None:
+    """A token has two mel frames; the two networks may differ by one at the end."""
+    for num_mel, wanted in ((17, 8), (18, 9), (24, 9)):
+        arrays: dict[str, Any] = {
+            "speaker": np.ones(192, np.float32),
+            "tokens": np.arange(9),
+            "mel": np.ones((num_mel, 80), np.float32),
+        }
+        preparer = CosyVoice3VoicePreparer(partial(_known, arrays))
+        voice = preparer.prepare(np.ones(RATE_HZ, np.float32), name="Ann", ref_text=None)
+        assert voice.ref_codes is not None
+        assert voice.ref_features is not None
+        assert (len(voice.ref_codes), len(voice.ref_features)) == (wanted, 2 * wanted)

@@ -2,19 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
 from antiphon.engine.plan import Start
 from antiphon.engine.runner import Runner
 from antiphon.models.base import Prompt
+from antiphon.models.fish_speech.checkpoint_schema import PICKLED_FILE, s2_name
+from antiphon.models.fish_speech.config import load_config
 from antiphon.models.fish_speech.request import FishSpeechPrompt
+from antiphon.models.weight_edits import write_rows
 from antiphon.types import Sampling
 from tests.engine.drive import Drive
 
 DRAWN = Sampling(temperature=1.0, top_k=30, top_p=0.9)
 NUM_CODEBOOKS = 10
+_GAIN = 50.0
+_TABLE = "embeddings.weight"
 
 
 @dataclass(slots=True)
@@ -87,3 +95,15 @@ def hear(
                 heard[slot].end = end
     drive.step(releases=tuple(prompts))
     return heard
+
+
+def make_ending(path: Path) -> None:
+    """Make the score of the end far from all others: above them after about half of all frames."""
+    end, pickled = load_config(path).tokens.end, path / PICKLED_FILE
+    if pickled.is_file():
+        tensors = torch.load(pickled, weights_only=True)
+        tensors[_TABLE][end] *= _GAIN
+        torch.save(tensors, pickled)
+        return
+    rows = load_file(path / "model.safetensors")[s2_name(_TABLE)]
+    write_rows(path, {s2_name(_TABLE): {end: rows[end] * np.float32(_GAIN)}})

@@ -6,32 +6,13 @@ from shutil import copytree
 
 import numpy as np
 import pytest
-import torch
-from safetensors.numpy import load_file
 
 from antiphon.models.fish_speech.bench_spec import make_endless
-from antiphon.models.fish_speech.checkpoint_schema import PICKLED_FILE, s2_name
-from antiphon.models.fish_speech.config import load_config
 from antiphon.models.fish_speech.runner import load_runner
 from antiphon.models.spec import LoadContext
-from antiphon.models.weight_edits import write_rows
-from tests.models.fish_speech.spoken import hear, made_prompt
+from tests.models.fish_speech.spoken import hear, made_prompt, make_ending
 
 NUM_FRAMES, NUM_PROMPTS = 24, 4
-GAIN = 50.0
-TABLE = "embeddings.weight"
-
-
-def make_ending(path: Path) -> None:
-    """Make the score of the end far from all others: above them after about half of all frames."""
-    end, pickled = load_config(path).tokens.end, path / PICKLED_FILE
-    if pickled.is_file():
-        tensors = torch.load(pickled, weights_only=True)
-        tensors[TABLE][end] *= GAIN
-        torch.save(tensors, pickled)
-        return
-    rows = load_file(path / "model.safetensors")[s2_name(TABLE)]
-    write_rows(path, {s2_name(TABLE): {end: rows[end] * np.float32(GAIN)}})
 
 
 def ends_of(path: Path) -> list[str | None]:
@@ -41,7 +22,10 @@ def ends_of(path: Path) -> list[str | None]:
     return [each.end for each in hear(runner, prompts, max_frames=NUM_FRAMES).values()]
 
 
-@pytest.mark.parametrize("task", ["s2", "s1"])
+S1 = pytest.param("s1", marks=pytest.mark.slow)  # another kind of file
+
+
+@pytest.mark.parametrize("task", ["s2", S1])
 def test_speech_that_would_end_is_made_endless(
     task: str, made: Callable[[str], Path], tmp_path: Path
 ) -> None:

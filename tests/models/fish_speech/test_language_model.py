@@ -1,13 +1,16 @@
 """Frames depend on their own request alone: in company, after a loss of the slot, by their seed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-from antiphon.models.fish_speech.language_model import WINDOW_FRAMES
+from antiphon.models.fish_speech.language_model import WINDOW_FRAMES, DualARModel
 from antiphon.models.fish_speech.prompt import FishSpeechPrompter
 from antiphon.models.fish_speech.request import FRAME
 from antiphon.models.fish_speech.runner import FishSpeechRunner, load_runner
@@ -15,7 +18,7 @@ from antiphon.models.spec import LoadContext
 from antiphon.types import Sampling, SpeechRequest
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
-from tests.models.fish_speech.spoken import hear, made_prompt
+from tests.models.fish_speech.spoken import hear, made_prompt, make_ending
 
 NUM_CODES = 160
 
@@ -138,3 +141,41 @@ def test_copies_of_a_voice_change_nothing(
         num_common = other.num_common_positions
         assert one.position_keys[num_common] != other.position_keys[num_common]
         assert_copies_exactly(runner, one, other)
+
+
+def test_speech_has_a_frame_even_where_the_end_is_likeliest(
+    made: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "ending"
+    copytree(made("s2"), path)
+    make_ending(path)
+    runner = load_runner(LoadContext(path, "cpu", max_slots=4), max_positions=64)
+    prompts = {seed: made_prompt(ids_of(seed), seed=seed) for seed in range(4)}
+    for _ in range(3):
+        heard = hear(runner, prompts, max_frames=12)
+        assert [each.end for each in heard.values()] == ["stop"] * 4
+        assert all(each.codes[0][0] < NUM_CODES for each in heard.values())
+        prompts = {slot: replace(each, seed=each.seed + 4) for slot, each in prompts.items()}
+
+
+def test_a_request_goes_on_after_frames_that_are_prefilled(made: Callable[[str], Path]) -> None:
+    """As on a GPU: frames made before are read at once, not replayed one by one."""
+    context = LoadContext(path=made("s2"), device="cpu", max_slots=4)
+    batched = load_runner(context, max_positions=256, is_batched=True)
+    prompt = made_prompt(cloning_ids(5), reference_of(5), seed=9)
+    whole = hear(batched, {0: prompt}, max_frames=16)[0]
+    for count in (1, 7, len(whole.frames) - 1):
+        again = hear(batched, {2: prompt}, max_frames=16, made={2: whole.frames[:count]})[2]
+        assert again.codes == whole.codes
+
+
+def test_numbers_gone_bad_end_their_own_request_only(made: Callable[[str], Path]) -> None:
+    runner = load_runner(LoadContext(made("s2"), "cpu", max_slots=2), max_positions=64)
+    good = made_prompt(ids_of(1) % 250, seed=1)
+    alone = hear(runner, {0: good}, max_frames=4)[0]
+    assert isinstance(runner._model, DualARModel)
+    with torch.inference_mode():
+        runner._model.slow.text_table[255] = torch.nan
+    bad = made_prompt(np.array([1, 255, 2]), seed=1)
+    heard = hear(runner, {0: good, 1: bad}, max_frames=4)
+    assert (heard[1].end, heard[0].codes) == ("error", alone.codes)

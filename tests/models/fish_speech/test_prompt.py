@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.wire import safe_pickle
@@ -80,6 +81,16 @@ def test_no_text_names_what_is_no_text(
     assert len(spelled.ids) > len(plain.ids)
 
 
+def voice_of(codes: NDArray[np.int64]) -> PreparedVoice:
+    return PreparedVoice(name="a", family="fish_speech", ref_codes=codes)
+
+
+def with_code(codebook: int, code: int) -> NDArray[np.int64]:
+    codes = np.zeros_like(CODES)
+    codes[0, codebook] = code
+    return codes
+
+
 @pytest.mark.parametrize(
     ("options", "param"),
     [
@@ -94,6 +105,18 @@ def test_no_text_names_what_is_no_text(
             "ref_audio",
         ),
         (
+            {"ref_audio": voice_of(np.full_like(CODES, 159)), "ref_text": "Words."},
+            None,
+        ),
+        (
+            {"ref_audio": voice_of(with_code(0, 160)), "ref_text": "Words."},
+            "ref_audio",
+        ),
+        (
+            {"ref_audio": voice_of(with_code(9, 160)), "ref_text": "Words."},
+            "ref_audio",
+        ),
+        (
             {"ref_audio": PreparedVoice(name="a", family="fish_speech", ref_codes=CODES[:, 1:])},
             "ref_audio",
         ),
@@ -103,8 +126,11 @@ def test_no_text_names_what_is_no_text(
     ids=str,
 )
 def test_wrong_options_name_their_field(
-    prompter: FishSpeechPrompter, options: dict[str, Any], param: str
+    prompter: FishSpeechPrompter, options: dict[str, Any], param: str | None
 ) -> None:
+    if param is None:  # the last that is right, beside the first that is wrong
+        assert len(build(prompter, **options).reference)
+        return
     with pytest.raises(InvalidRequestError) as caught:
         build(prompter, **options)
     assert caught.value.param == param
@@ -131,8 +157,11 @@ def test_wrong_sampling_names_its_field(
 
 
 def test_a_prompt_leaves_room_to_speak(prompter: FishSpeechPrompter) -> None:
+    num_others = len(build(prompter, "a").ids) - 1
+    most = MAX_POSITIONS - 215 - num_others  # frames of ten seconds
+    assert len(build(prompter, "a" * most).ids) == MAX_POSITIONS - 215
     with pytest.raises(InvalidRequestError) as caught:
-        build(prompter, "a" * MAX_POSITIONS)
+        build(prompter, "a" * (most + 1))
     assert caught.value.param == "input"
 
 

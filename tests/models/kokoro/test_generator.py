@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.models.base import Prompt
@@ -129,3 +130,20 @@ def test_a_damaged_export_is_told(exported: Path, tmp_path: Path, content: bytes
     (tmp_path / "onnx" / "model.onnx").write_bytes(content)
     with pytest.raises(ModelLoadError, match=r"model\.onnx"):
         KokoroGenerator(LoadContext(path=tmp_path, device="cpu"))
+
+
+def test_each_sentence_has_noise_of_its_own(official: Path) -> None:
+    generator = KokoroGenerator(LoadContext(path=official, device="cpu"))
+    seeds: list[tuple[int, int]] = []
+
+    class Silent:
+        def speak(
+            self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
+        ) -> tuple[Samples, None]:
+            seeds.append(seed)
+            return np.zeros(FRAME_SAMPLES, np.float32), None
+
+    generator._network = Silent()
+    speak(generator, prompt(seed=7, words=()))
+    speak(generator, prompt(seed=-1, words=()))
+    assert seeds == [(7, 0), (7, 1), (2**64 - 1, 0), (2**64 - 1, 1)]

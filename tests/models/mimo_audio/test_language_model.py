@@ -4,9 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from antiphon.engine.plan import Start
 from antiphon.models.mimo_audio.runner import MiMoAudioRunner, load_runner
 from antiphon.models.spec import LoadContext
+from tests.engine.drive import Drive
 from tests.models.mimo_audio.speaking import DRAWN, GREEDY, Frames, frames_of, prompt_of
 
 NUM_FRAMES = 10
@@ -61,3 +64,24 @@ def test_text_has_no_codes_and_speech_no_empty_ones(
     assert 0 < is_speech.sum() < len(frames)
     assert (frames[~is_speech, 1:] == empty).all()
     assert (frames[is_speech, 1:] < empty).all()
+
+
+def test_a_moved_request_goes_on_after_frames_that_are_prefilled(checkpoint: Path) -> None:
+    """As on a GPU: frames made before are read at once, not replayed one by one."""
+    batched = load_runner(LoadContext(checkpoint, "cpu", "float32", 3), is_batched=True)
+    prompt = prompt_of(checkpoint, "Sentence 1.", DRAWN, 1)
+    whole = frames_of(batched, {0: prompt}, NUM_FRAMES)[0]
+    for count in (1, len(whole) - 1):
+        assert_same(frames_of(batched, {2: prompt}, NUM_FRAMES, {2: whole[:count]})[2], whole)
+
+
+def test_numbers_gone_bad_end_their_own_request_only(checkpoint: Path) -> None:
+    runner = load_runner(LoadContext(checkpoint, "cpu", "float32", 2))
+    good, bad = (prompt_of(checkpoint, text) for text in ("Good.", "Zzz"))
+    alone = frames_of(runner, {0: good}, 1)[0]
+    (id_, *_) = bad.data.groups[:, 0].tolist()
+    with torch.inference_mode():
+        runner._model.like[id_] = torch.nan
+    output = Drive(runner).step([0, 1], starts=(Start(0, good), Start(1, bad)))
+    assert output.faults == {1}
+    assert_same([output.frames[0]], alone)

@@ -15,7 +15,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.mimo_audio.audio_encoder import mel_filters
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.prompt import MiMoAudioPrompter
-from antiphon.models.mimo_audio.request import MiMoAudioPrompt
+from antiphon.models.mimo_audio.request import MiMoAudioPrompt, audio_groups
 from antiphon.models.mimo_audio.runner import load_runner
 from antiphon.models.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
@@ -40,6 +40,10 @@ def prompter(checkpoint: Path, encoder: CodeVoiceEncoder) -> MiMoAudioPrompter:
     prompter = MiMoAudioPrompter(LoadContext(checkpoint))
     prompter.use_encoder(lambda samples: encoder.encode(samples).data)
     return prompter
+
+
+EMPTY = np.array([[0] * 8, [0, 0, 8, 0, 0, 0, 0, 0]])
+"""Codes, of which one says that there is none."""
 
 
 def recording(num_samples: int = 24000) -> Samples:
@@ -110,9 +114,10 @@ def test_a_prepared_voice_is_the_same_as_its_recording(prompter: MiMoAudioPrompt
         PreparedVoice(name="x", family="another", ref_codes=np.zeros((4, 8), np.int64)),
         PreparedVoice(name="x", family="mimo_audio", ref_codes=np.zeros((4, 3), np.int64)),
         PreparedVoice(name="x", family="mimo_audio", ref_codes=np.full((4, 8), 99)),
+        PreparedVoice(name="x", family="mimo_audio", ref_codes=EMPTY),
         "a file",
     ],
-    ids=["short", "long", "another family", "channels", "codes", "text"],
+    ids=["short", "long", "another family", "channels", "codes", "no code", "text"],
 )
 def test_what_will_not_do_names_its_field(prompter: MiMoAudioPrompter, given: Any) -> None:
     with pytest.raises(InvalidRequestError) as caught:
@@ -166,3 +171,9 @@ def test_copies_of_what_is_before_the_text_change_nothing(
             encode = load_text_tokenizer(checkpoint, 272).encode
             assert [each[:2] for each in rest] == [encode([" G"]), encode([" A"])]
             assert_copies_exactly(runner, one, other)
+
+
+def test_the_last_frame_fills_up_the_last_group(checkpoint: Path) -> None:
+    codes = np.arange(5)[:, None] + np.zeros(8, np.int64)
+    groups = audio_groups(load_config(checkpoint), codes, 261)
+    assert groups[:, 1:].reshape(8, 8)[:, 0].tolist() == [0, 1, 2, 3, 4, 4, 4, 4]

@@ -128,3 +128,11 @@ def test_a_published_voice_is_understood() -> None:
         num_errors += num_word_errors(words(sentence), words(got))
     num_words = sum(len(words(sentence)) for sentence in SENTENCES)
     assert num_errors / num_words <= MAX_WORD_ERROR_RATE, heard
+
+
+def test_each_sentence_has_noise_of_its_own(generator: PiperGenerator, prompt_of: PromptOf) -> None:
+    alone = speak(generator, prompt_of("Say it again."))
+    twice = speak(generator, prompt_of("Say it again. Say it again."))
+    np.testing.assert_array_equal(twice[: len(alone)], alone)
+    again = twice[len(alone) :]
+    assert len(again) != len(alone) or not np.array_equal(again, alone)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon.models.spec import LoadContext
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
-from antiphon.models.voxcpm2.runner import VoxCPM2Runner
+from antiphon.models.voxcpm2.runner import VoxCPM2Runner, load_runner
 from antiphon.types import Sampling
 from tests.asking import step_asking_nothing
 from tests.engine.copying import assert_copies_exactly
@@ -75,14 +76,16 @@ def test_a_request_goes_on_after_any_frame(
 
 
 def test_an_end_is_not_forgotten_when_a_request_loses_its_slot(
-    runner: VoxCPM2Runner, prompter: VoxCPM2Prompter
+    context: LoadContext, runner: VoxCPM2Runner, prompter: VoxCPM2Prompter
 ) -> None:
     prompt = ask(prompter, "Short.", 2)
-    whole = speak(runner, {0: prompt})[0]
-    assert whole.end == "stopped"
-    resumed = speak(runner, {1: prompt}, before={1: whole.frames})[1]
-    assert resumed.end == "stopped"
-    same(resumed, whole)
+    batched = load_runner(context, max_positions=256, is_batched=True)  # reads frames at once
+    for each in (runner, batched):
+        whole = speak(each, {0: prompt})[0]
+        assert whole.end == "stopped"
+        resumed = speak(each, {1: prompt}, before={1: whole.frames})[1]
+        assert resumed.end == "stopped"
+        same(resumed, whole)
 
 
 def test_seeds_repeat_and_differ(alone: VoxCPM2Runner, prompter: VoxCPM2Prompter) -> None:

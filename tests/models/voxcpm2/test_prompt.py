@@ -14,6 +14,8 @@ from antiphon.models.voxcpm2.latents import frames_of
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.recording import MAX_RECORDING_S, RecordedVoice
 from antiphon.models.voxcpm2.request import PATCH, VoxCPM2Prompt
+from antiphon.models.voxcpm2.voice_encoder import VAEVoiceEncoder
+from antiphon.models.voxcpm2.voice_preparer import PatchPreparer
 from antiphon.types import Samples, SpeechRequest
 from tests.models.voxcpm2.oracle.cases import RATE_HZ, continued, reference
 from tests.models.voxcpm2.speaking import ask
@@ -174,3 +176,18 @@ def test_a_prompt_must_leave_room_to_speak(prompter: VoxCPM2Prompter) -> None:
     with pytest.raises(InvalidRequestError, match="at most 4032") as caught:
         ask(prompter, "a" * 4032)
     assert caught.value.param == "input"
+
+
+def test_a_recording_is_kept_by_the_way_it_is_used(encoder: VAEVoiceEncoder) -> None:
+    asked = []
+
+    def encode(data: RecordedVoice) -> Any:
+        asked.append(data.is_continued)
+        return encoder.encode(data).data
+
+    preparer, samples = PatchPreparer(encode, RATE_HZ), reference()
+    before, behind = (preparer.patches(samples, is_continued=each) for each in (True, False))
+    assert asked == [True, False]
+    assert before.shape != behind.shape or not np.array_equal(before, behind)
+    assert preparer.patches(samples, is_continued=True) is before
+    assert len(asked) == 2

@@ -70,6 +70,11 @@ def said(pieces: Iterable[str], options: SpeakableSettings | None = None) -> str
         ("a<br>b <b>c</b> <!-- no --> 1 < 2 <", "a b c 1 < 2 <"),
         (r"\*not\* \# \\", r"*not* # \ ".strip()),
         ("Great 😀. A 👨‍👩‍👧 1️⃣ 🇩🇪 © ™", "Great. A 1 © ™"),
+        ("At http://user:word@host.org/x.", "At host.org."),
+        ("~5 minutes, a ~ b", "~5 minutes, a ~ b"),
+        ("####### seven", "####### seven"),
+        (f"{'[' * 8}a{']' * 8}(b) c", f"{'[' * 7}a{']' * 7} c"),
+        (f"{'[' * 9}a{']' * 9}(b) c", f"{'[' * 9}a{']' * 9}(b) c"),
         ("# 見出し\n本文。", "見出し。\n本文。"),
         ('- "quoted."\n- (bracket)', '"quoted."\n(bracket).'),
     ],
@@ -162,3 +167,12 @@ def test_a_parser_of_whole_documents_finds_the_same_words(data: Any) -> None:
     theirs = " ".join("".join(_words(MarkdownIt().parse(text))).split())
     ours = said([text]).replace(".", "").replace("1: ", "")
     assert " ".join(ours.split()) == theirs
+
+
+@pytest.mark.parametrize(
+    "mark", ["`", "[", "[^", "![", "<a", "<!--", "https://", "www.", "&", "|", "*"]
+)
+def test_what_has_no_end_is_not_held_for_long(mark: str) -> None:
+    speakable = SpeakableText()
+    said_at_once = speakable.push(mark + "x" * 2400)
+    assert len(said_at_once) >= 2400 - 2000, "a beginning of text is said before the end is known"

@@ -49,13 +49,14 @@ def said(
     made: Sequence[int] = (),
     slot: int = 0,
     states_ahead: int = 1000,
+    seed: int = 5,
 ) -> list[int]:
     """Say an answer whose states arrive while it is spoken; return the codes."""
     first, *replies = told
     prompt = Prompt(
         data=TalkerPrompt(first.states, "Ethan"),
         num_tokens=len(first.states),
-        seed=5,
+        seed=seed,
         sampling=sampling,
         num_frames_allowed=0,
         num_positions=len(first.states) + 1,

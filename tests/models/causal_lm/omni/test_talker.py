@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.engine.plan import Start
+from antiphon.chat_types import ChatRequest, Message
+from antiphon.engine.plan import Append, Start
+from antiphon.models.base import Piece, Prompt
 from antiphon.models.causal_lm.omni.talker import OmniTalker
+from antiphon.models.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt
 from antiphon.models.causal_lm.omni.talker_runner import TalkerRunner, load_talker
 from antiphon.models.causal_lm.prompt import CausalLMPrompter
 from antiphon.models.causal_lm.runner import CausalLMRunner, load_runner
@@ -161,3 +164,54 @@ def test_steps_and_states_ask_nothing_of_the_device(
         model._close(numbers)
     assert model._last_replies[1] == 3
     step_asking_nothing(model)
+
+
+def test_a_slot_forgets_how_long_its_last_answer_was(
+    talker: TalkerRunner, told: list[PositionStates]
+) -> None:
+    whole = said(talker, told)
+    said(talker, told[:3])
+    assert said(talker, told, states_ahead=0) == whole
+
+
+def test_no_code_is_drawn_that_means_nothing(
+    talker: TalkerRunner, told: list[PositionStates]
+) -> None:
+    model = talker._model
+    assert isinstance(model, OmniTalker)
+    assert model._is_forbidden.any()
+    hot = Sampling(temperature=50.0, top_p=1.0, top_k=0, repetition_penalty=1.0, max_frames=40)
+    drawn = [code for seed in range(8) for code in said(talker, told[:3], hot, seed=seed)]
+    assert len(drawn) > 20
+    assert not model._is_forbidden[torch.tensor(drawn)].any()
+
+
+def test_speech_has_an_end_and_bad_numbers_have_one(
+    talker: TalkerRunner, told: list[PositionStates]
+) -> None:
+    model = talker._model
+    numbers, codes = np.array([MAX_CODES - 1, MAX_CODES]), np.zeros((2, 1), np.int64)
+    assert model.observe([], codes, numbers).tolist() == [False, True]
+    bad = Prompt(
+        data=TalkerPrompt(np.full_like(told[0].states, np.nan), "Ethan"),
+        num_tokens=1,
+        seed=0,
+        sampling=LIKELIEST,
+        num_positions=len(told[0].states) + 1,
+    )
+    good = replace(bad, data=TalkerPrompt(told[0].states, "Ethan"))
+    drive = Drive(talker)
+    end = Piece(data=None, num_frames_allowed=None)
+    starts, ends = (Start(0, bad), Start(1, good)), [Append(0, end), Append(1, end)]
+    output = drive.step([0, 1], starts=starts, appends=ends)
+    assert output.faults == {0}
+    assert [*output.frames] == [1]
+    drive.step(releases=[0, 1])
+
+
+def test_keys_and_values_of_what_is_spoken_are_nobody_elses(prompter: CausalLMPrompter) -> None:
+    """What is told of a prompt must have been computed for it."""
+    spoken = asked(prompter, "Hi")
+    request = ChatRequest((Message("user", "Hi"),), max_tokens=20)
+    assert len(spoken.position_keys) == 0
+    assert len(prompter.build(request, 0).position_keys) == spoken.num_positions

@@ -117,3 +117,14 @@ def test_a_seed_and_a_voice_are_heard(decoder: Token2Wav) -> None:
     np.testing.assert_array_equal(heard[0], heard[3])
     assert not np.allclose(heard[0], heard[1], atol=1e-3)
     assert not np.allclose(heard[0], heard[2], atol=1e-3)
+
+
+def test_a_slot_forgets_the_stream_before(decoder: Token2Wav) -> None:
+    first, second = codes_of(1, 10), codes_of(2, 10)
+    (wanted,) = decoded(decoder, [second])
+    state = decoder.open(1)
+    decoder.reset(state, 0, ETHAN)
+    decoded(decoder, [first], state)
+    decoder.reset(state, 0, ETHAN)
+    (found,) = decoded(decoder, [second], state)
+    np.testing.assert_array_equal(found, wanted)
