@@ -148,8 +148,7 @@ def causal_conv(
     active = torch.empty_like(result) if snake is not None and keeps_sum else result
     num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)
     num_keepers = rows.num_keepers(num_in) if conv.num_before else 0
-    is_early = overlaps(x)
-    is_split = conv.rest is not None
+    is_early, is_split = overlaps(x), conv.rest is not None
     num_inputs = _inputs_of(_SPLIT_INPUTS if is_split else config.inputs, num_in)
     block_bytes = num_inputs * (config.columns + config.outputs) * x.itemsize
     num_warps, num_stages = config.num_warps, config.num_stages
