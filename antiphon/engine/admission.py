@@ -32,10 +32,11 @@ _STREAMS_ARE_MANY = "The server is speaking as many streams as it can without ga
 
 
 class Places:
-    """Room that is kept for streams by their ids; may be called in any thread."""
+    """Room that is kept for streams by their ids, or left; may be called in any thread."""
 
     def __init__(self) -> None:
         self._is_live: dict[str, bool] = {}
+        self._left: dict[str, bool] = {}
         self._lock = Lock()
 
     def num_kept(self, *, is_live: bool) -> int:
@@ -52,6 +53,21 @@ class Places:
         """Give a stream's room to whoever asks; return whether there was any."""
         with self._lock:
             return self._is_live.pop(stream_id, None) is not None
+
+    def num_left(self, *, is_live: bool) -> int:
+        """Return how many open requests of a priority have been left by their listeners."""
+        with self._lock:
+            return sum(each is is_live for each in self._left.values())
+
+    def leave(self, request_id: str, *, is_live: bool) -> None:
+        """Note that a request is left, which ends before the next step."""
+        with self._lock:
+            self._left[request_id] = is_live
+
+    def end(self, request_id: str) -> None:
+        """Note that a request has ended."""
+        with self._lock:
+            self._left.pop(request_id, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +216,7 @@ class Admission:
     Attributes:
         forecast: replaced as a whole by `expect`, never changed.
         line: of live requests; looked at by the engine's thread.
-        places: of streams that were admitted before their first request.
+        places: of streams that were admitted before their first request, and of requests that end.
     """
 
     def __init__(self, num_slots: int, limits: AdmissionLimits | None = None) -> None:
@@ -232,7 +248,8 @@ class Admission:
             if num_too_many >= 0:
                 retry_after_s = self._retry_after_s(num_too_many, now_s)
                 raise OverloadedError(_STREAMS_ARE_MANY, retry_after_s=retry_after_s)
-        num_open += self.places.num_kept(is_live=is_live)
+        num_left = self.places.num_left(is_live=is_live)
+        num_open = max(num_open - num_left, 0) + self.places.num_kept(is_live=is_live)
         num_ahead = num_open - forecast.num_streams
         if num_ahead < 0:
             return

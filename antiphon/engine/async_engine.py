@@ -133,7 +133,7 @@ class AsyncEngine:
                 yield item
         finally:
             if not is_over:
-                self.abort(request_id)
+                self._leave(request)
             self._open_ids.discard(request_id)  # after the abort: the id may be used again at once
             self._publish_open(-1)
 
@@ -286,7 +286,13 @@ class AsyncEngine:
             self._core.scheduler.abort(request.id)
             self._emit(request.id, Ended("length"))
 
+    def _leave(self, request: EngineRequest) -> None:
+        """Drop a request; whoever interrupts an answer and asks again has its room at once."""
+        self._core.scheduler.admission.places.leave(request.id, is_live=request.is_live)
+        self.abort(request.id)
+
     def _abort(self, request_id: str) -> None:
+        self._core.scheduler.admission.places.end(request_id)
         if not self.failure and self._core.scheduler.abort(request_id):
             self._emit(request_id, Ended("abort"))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -360,6 +361,46 @@ def test_refusals_come_from_the_door() -> None:
         for stream in crowd:
             await stream.aclose()
         await until(lambda: not device.rows)
+        await engine.close()
+
+    asyncio.run(main())
+
+
+def test_who_leaves_has_room_at_once_though_a_step_is_under_way() -> None:
+    class Holding(CountingRunner):
+        def __init__(self) -> None:
+            super().__init__()
+            self.may_go_on = threading.Event()
+            self.may_go_on.set()
+            self.is_held = threading.Event()
+
+        def launch(self, plan: StepPlan) -> Done:
+            if not self.may_go_on.is_set():
+                self.is_held.set()
+                assert self.may_go_on.wait(60)
+            return super().launch(plan)
+
+    async def main() -> None:
+        limits = SchedulerLimits(admission=AdmissionLimits(max_waiting=0))
+        runner = Holding()
+        engine = AsyncEngine(runner, limits=limits)
+        streams = [engine.generate(name, prompt(None)) for name in ("a", "b")]
+        for each in streams:
+            await anext(each)
+        with pytest.raises(OverloadedError):
+            await anext(engine.generate("c", prompt(1)))
+        runner.may_go_on.clear()
+        assert await asyncio.to_thread(runner.is_held.wait, 60)
+        await streams[0].aclose()
+        again = asyncio.ensure_future(collect_all(engine.generate("d", prompt(2))))
+        await asyncio.sleep(0)
+        async with aclosing(engine.reserve("e")) as kept:
+            await anext(kept)
+            with pytest.raises(OverloadedError):
+                await anext(engine.reserve("f"))
+        runner.may_go_on.set()
+        assert len(await again) == 3
+        await streams[1].aclose()
         await engine.close()
 
     asyncio.run(main())
