@@ -15,7 +15,7 @@ from antiphon.errors import AntiphonError, OverloadedError, UnknownVoiceError
 from antiphon.fabric.base import StageRequest
 from antiphon.fabric.wire.safe_pickle import dumps, loads
 from antiphon.models import base, spec
-from antiphon.models.base import Piece, Prompt
+from antiphon.models.base import Admitted, Piece, Prompt
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import FAMILIES, families
 from antiphon.models.spec import LoadContext
@@ -77,6 +77,7 @@ CROSSING: list[Any] = [
     PositionStates(3, np.zeros((2, 4), np.float32)),
     Video(np.zeros((2, 3, 4, 3), np.uint8), fps=24),
     Progress(1, 8),
+    Admitted(),
     DiffusionParameters(num_inference_steps=8),
     ImageRequest("a bird", seed=1, images=(np.zeros((2, 3, 3), np.uint8),)),
     VideoRequest("a bird", num_frames=5),
