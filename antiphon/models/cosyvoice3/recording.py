@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import numpy as np
-
+from antiphon.models.recordings import warm_up_samples
 from antiphon.types import Samples
 
 Wanted: TypeAlias = Literal["speaker", "tokens", "mel"]
@@ -26,5 +25,4 @@ class CosyVoice3Recording:
 
 def second_of_noise(rate_hz: int, wanted: Wanted) -> CosyVoice3Recording:
     """Return what encoders are warmed with; the same every time."""
-    samples = np.random.default_rng(0).normal(0, 0.1, rate_hz).astype(np.float32)
-    return CosyVoice3Recording(samples, wanted)
+    return CosyVoice3Recording(warm_up_samples(rate_hz), wanted)

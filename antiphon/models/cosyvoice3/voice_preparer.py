@@ -1,7 +1,5 @@
 """Makes voices of recordings: the speaker, the tokens and the mel frames that prompts hold."""
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +9,7 @@ from antiphon.models.cosyvoice3.bounds import FAMILY_NAME, MAX_RECORDING_S
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
 from antiphon.models.cosyvoice3.recording import WANTED, CosyVoice3Recording, second_of_noise
 from antiphon.models.prepared import PreparedVoice
-from antiphon.storage.single_flight_lru import SingleFlightLRU
+from antiphon.models.recordings import KeptRecordings, known_text
 from antiphon.types import Samples
 
 _MAX_KEPT = 32  # of up to 500 kB each
@@ -27,7 +25,7 @@ class CosyVoice3VoicePreparer:
     def __init__(self, encode: Encode) -> None:
         """Begin with nothing kept; ``encode`` is the stage of `CosyVoice3VoiceEncoder`."""
         self._encode = encode
-        self._kept: SingleFlightLRU[bytes, PreparedVoice] = SingleFlightLRU(_MAX_KEPT)
+        self._kept: KeptRecordings[PreparedVoice] = KeptRecordings(_MAX_KEPT)
 
     def warm_up(self) -> None:
         """Encode some noise, which is not kept; blocks."""
@@ -52,12 +50,11 @@ class CosyVoice3VoicePreparer:
                 f"Invalid 'ref_audio': at most {MAX_RECORDING_S:g} seconds are allowed.",
                 param="ref_audio",
             )
-        key = hashlib.sha256(samples.tobytes()).digest()
-        heard = self._kept.get(key, lambda: self._hear(samples))
+        heard = self._kept.get(samples, lambda: self._hear(samples))
         return PreparedVoice(
             name=name,
             family=FAMILY_NAME,
-            ref_text=ref_text if ref_text and ref_text.strip() else None,
+            ref_text=known_text(ref_text),
             speaker_embedding=heard.speaker_embedding,
             ref_codes=heard.ref_codes,
             ref_features=heard.ref_features,

@@ -1,6 +1,5 @@
 """A request becomes a prompt: what the models can do is checked, text becomes ids."""
 
-import hashlib
 from collections.abc import Collection
 
 import numpy as np
@@ -22,8 +21,8 @@ from antiphon.models.fish_speech.tokenizer import load_tokenizer
 from antiphon.models.fish_speech.validation import check_sampling
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.recordings import KeptRecordings, known_text
 from antiphon.models.spec import LoadContext, SpeechCapabilities
-from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
 _SAMPLING = {
@@ -65,7 +64,7 @@ class FishSpeechPrompter:
         encode = load_tokenizer(context.path).encode
         self._layout = PromptLayout(config.layout, encode, config.tokens)
         self._encode: Encode | None = None
-        self._codes: SingleFlightLRU[bytes, NDArray[np.int64]] = SingleFlightLRU(_MAX_KEPT)
+        self._codes: KeptRecordings[NDArray[np.int64]] = KeptRecordings(_MAX_KEPT)
         self._capabilities = SpeechCapabilities(
             sample_rate_hz=SAMPLE_RATE_HZ,
             voices=_VOICES,
@@ -136,13 +135,13 @@ class FishSpeechPrompter:
         Raises:
             InvalidRequestError: the recording will not do.
         """
-        encode, key = self._encode, hashlib.sha256(samples.tobytes()).digest()
+        encode = self._encode
         assert encode is not None, "the pipeline gives it the encoder"
         return PreparedVoice(
             name=name,
             family=FAMILY_NAME,
-            ref_text=ref_text if ref_text and ref_text.strip() else None,
-            ref_codes=self._codes.get(key, lambda: encode(samples)),
+            ref_text=known_text(ref_text),
+            ref_codes=self._codes.get(samples, lambda: encode(samples)),
         )
 
     def _imitated(self, options: FishSpeechOptions) -> Imitated | None:

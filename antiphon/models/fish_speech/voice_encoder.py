@@ -12,6 +12,7 @@ from antiphon.models.fish_speech.codec_weights import part_of, read_codec
 from antiphon.models.fish_speech.config import SAMPLE_RATE_HZ, load_config
 from antiphon.models.fish_speech.encoder import ENCODER_PARTS, DacEncoder
 from antiphon.models.fish_speech.options import MAX_REFERENCE_S
+from antiphon.models.recordings import warm_up_samples
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
@@ -19,7 +20,6 @@ from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents, Samples
 
 _CODES = "codes"
-_WARM_UP_S = 1.0
 
 
 class CodecVoiceEncoder:
@@ -54,7 +54,7 @@ class CodecVoiceEncoder:
                 samples_per_frame=self._encoder.frame_samples,
                 captures=False,
             )
-        self.encode(noise())
+        self.encode(warm_up_samples(SAMPLE_RATE_HZ))
 
     def batch_of(self, data: Samples) -> EncodingBatch:
         """Return which others a recording is encoded with: those of about its length.
@@ -103,9 +103,3 @@ class CodecVoiceEncoder:
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
-
-
-def noise() -> Samples:
-    """Return what the encoder is warmed with; the same every time."""
-    size = round(_WARM_UP_S * SAMPLE_RATE_HZ)
-    return np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)

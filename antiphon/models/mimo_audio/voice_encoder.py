@@ -15,8 +15,9 @@ from antiphon.models.mimo_audio.checkpoint_schema import (
     tokenizer_layout_of,
 )
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
-from antiphon.models.mimo_audio.recording import MAX_RECORDING_S, MIN_RECORDING_S, noise
+from antiphon.models.mimo_audio.recording import MAX_RECORDING_S, MIN_RECORDING_S
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
+from antiphon.models.recordings import warm_up_samples
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.precision import exact_float32
@@ -44,7 +45,7 @@ class CodeVoiceEncoder:
         )
         with torch.inference_mode(), opened as weights:
             self._encoder = AudioEncoder.of(weights, config)
-        self.encode(noise(self._rate_hz))
+        self.encode(warm_up_samples(self._rate_hz))
 
     def generate(self, prompt: Prompt) -> Generator[Latents, None, None]:
         """Yield the codes of the prompt's samples.

@@ -1,7 +1,5 @@
 """Makes voices of recordings: the codes that stand in front of prompts."""
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,9 +7,8 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Encode
 from antiphon.models.mimo_audio.config import MiMoAudioConfig
 from antiphon.models.mimo_audio.options import FAMILY_NAME
-from antiphon.models.mimo_audio.recording import noise
 from antiphon.models.prepared import PreparedVoice
-from antiphon.storage.single_flight_lru import SingleFlightLRU
+from antiphon.models.recordings import KeptRecordings, warm_up_samples
 from antiphon.types import Samples
 
 _MAX_KEPT = 64  # of up to 48 kB each
@@ -27,11 +24,11 @@ class CodePreparer:
         """Begin with nothing kept; ``encode`` is the stage of `CodeVoiceEncoder`."""
         self._encode = encode
         self._rate_hz = rate_hz
-        self._kept: SingleFlightLRU[bytes, NDArray[np.int64]] = SingleFlightLRU(_MAX_KEPT)
+        self._kept: KeptRecordings[NDArray[np.int64]] = KeptRecordings(_MAX_KEPT)
 
     def warm_up(self) -> None:
         """Encode some noise, which is not kept; blocks."""
-        self._encode(noise(self._rate_hz))
+        self._encode(warm_up_samples(self._rate_hz))
 
     def codes(
         self, given: NDArray[np.float32] | PreparedVoice, config: MiMoAudioConfig
@@ -44,8 +41,7 @@ class CodePreparer:
             EngineError: the encoder failed.
         """
         if not isinstance(given, PreparedVoice):
-            key = hashlib.sha256(given.tobytes()).digest()
-            return self._kept.get(key, lambda: self._encode(given))
+            return self._kept.get(given, lambda: self._encode(given))
         codes = given.ref_codes
         if given.family != FAMILY_NAME or codes is None:
             raise InvalidRequestError(

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import numpy as np
-
+from antiphon.models.recordings import warm_up_samples
 from antiphon.types import Samples
 
 Part: TypeAlias = Literal["speaker", "codes"]
@@ -27,6 +26,5 @@ class Recording:
 
 def noise(duration_s: float) -> Recording:
     """Return what encoders are warmed with; the same every time."""
-    size = round(duration_s * _RATE_HZ)
-    samples = np.random.default_rng(0).normal(0, 0.1, size).astype(np.float32)
+    samples = warm_up_samples(_RATE_HZ, duration_s)
     return Recording(samples, PARTS)

@@ -9,6 +9,7 @@ from antiphon.models.base import Encode
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.options import FAMILY_NAME
 from antiphon.models.qwen3_tts.recording import PARTS, Recording, noise
+from antiphon.models.recordings import known_text
 from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 
@@ -55,7 +56,7 @@ class VoicePreparer:
         return PreparedVoice(
             name=name,
             family=FAMILY_NAME,
-            ref_text=ref_text if ref_text and ref_text.strip() else None,
+            ref_text=known_text(ref_text),
             speaker_embedding=speaker,
             ref_codes=codes,
         )

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from antiphon.models.recordings import warm_up_samples
 from antiphon.types import Samples
 
 MAX_RECORDING_S = 60
@@ -26,5 +25,4 @@ class RecordedVoice:
 
 def noise(duration_s: float, rate_hz: int) -> RecordedVoice:
     """Return what encoders are warmed with; the same every time."""
-    samples = np.random.default_rng(0).normal(0, 0.1, round(duration_s * rate_hz))
-    return RecordedVoice(samples.astype(np.float32), is_continued=False)
+    return RecordedVoice(warm_up_samples(rate_hz, duration_s), is_continued=False)

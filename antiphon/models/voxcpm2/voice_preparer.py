@@ -1,16 +1,14 @@
 """Makes voices of recordings: patches of latents, padded behind, and padded before."""
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.models.base import Encode
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.recordings import KeptRecordings, known_text
 from antiphon.models.voxcpm2.latents import Patches
 from antiphon.models.voxcpm2.options import FAMILY_NAME
 from antiphon.models.voxcpm2.recording import RecordedVoice, noise
-from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 
 _MAX_KEPT = 64  # of up to 400 kB each
@@ -26,9 +24,7 @@ class PatchPreparer:
         """Begin with nothing kept; ``encode`` is the stage of `VAEVoiceEncoder`."""
         self._encode = encode
         self._rate_hz = rate_hz
-        self._kept: SingleFlightLRU[tuple[bytes, bool], NDArray[np.float32]] = SingleFlightLRU(
-            _MAX_KEPT
-        )
+        self._kept: KeptRecordings[NDArray[np.float32]] = KeptRecordings(_MAX_KEPT)
 
     def warm_up(self) -> None:
         """Encode some noise, which is not kept; blocks."""
@@ -47,9 +43,8 @@ class PatchPreparer:
             OverloadedError: too many recordings wait to be encoded.
             EngineError: the encoder failed.
         """
-        key = (hashlib.sha256(samples.tobytes()).digest(), is_continued)
         recording = RecordedVoice(samples, is_continued, param)
-        return self._kept.get(key, lambda: self._encode(recording))
+        return self._kept.get(samples, lambda: self._encode(recording), is_continued)
 
     def prepare(self, samples: Samples, *, name: str, ref_text: str | None) -> PreparedVoice:
         """Make a voice of a recording, with the patches of both ways of using it, end to end.
@@ -61,6 +56,6 @@ class PatchPreparer:
         return PreparedVoice(
             name=name,
             family=FAMILY_NAME,
-            ref_text=ref_text if ref_text and ref_text.strip() else None,
+            ref_text=known_text(ref_text),
             ref_features=np.concatenate(patches),
         )

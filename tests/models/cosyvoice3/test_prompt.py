@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
 from antiphon.models.base import Prompt
+from antiphon.models.cosyvoice3.bounds import MAX_REFERENCE_TOKENS
 from antiphon.models.cosyvoice3.config import TEXT_FOLDER
 from antiphon.models.cosyvoice3.prompt import CosyVoice3Prompter
 from antiphon.models.cosyvoice3.request import CosyVoice3Prompt
@@ -152,3 +153,21 @@ def test_words_of_a_recording_need_the_recording(prompter: CosyVoice3Prompter) -
     with pytest.raises(InvalidRequestError) as caught:
         prompter.check(request)
     assert caught.value.param == "ref_text"
+
+
+def test_speech_is_as_long_as_its_text_at_most(prompter: CosyVoice3Prompter) -> None:
+    limits = [
+        build(prompter, "Hi you, and you.", sampling=Sampling(max_frames=asked)).sampling.max_frames
+        for asked in (None, 4000, 60)
+    ]
+    num_letters = len("Hi you, and you.")
+    assert limits == [20 * num_letters, 20 * num_letters, 60]
+
+
+def test_of_a_long_recording_the_end_is_heard(prompter: CosyVoice3Prompter) -> None:
+    tokens = np.arange(MAX_REFERENCE_TOKENS + 40)
+    mel = np.repeat(np.arange(2 * len(tokens), dtype=np.float32)[:, None], 80, axis=1)
+    voice = replace(VOICE, ref_codes=tokens[:, None], ref_features=mel)
+    heard = build(prompter, options={"ref_audio": voice}).conditioning
+    assert heard["tokens"].tolist() == tokens[40:].tolist()
+    assert heard["mel"][:, 0].tolist() == mel[80:, 0].tolist()

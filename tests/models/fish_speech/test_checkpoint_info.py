@@ -20,7 +20,8 @@ from antiphon.models.fish_speech.random_checkpoint import make_checkpoint
 from antiphon.models.fish_speech.random_configs import CODEC
 from antiphon.models.fish_speech.runner import load_model
 from antiphon.models.fish_speech.tokenizer import load_tokenizer
-from antiphon.models.fish_speech.voice_encoder import CodecVoiceEncoder, noise
+from antiphon.models.fish_speech.voice_encoder import CodecVoiceEncoder
+from antiphon.models.recordings import warm_up_samples
 from antiphon.models.registry import checkpoint_family
 from antiphon.models.spec import LoadContext
 
@@ -162,7 +163,7 @@ def test_a_tokenizer_must_have_what_prompts_need(copied: Callable[[str], Path]) 
 
 def test_recordings_are_encoded_in_whole_frames(made: Callable[[str], Path]) -> None:
     encoder = CodecVoiceEncoder(LoadContext(path=made("s2"), device="cpu"))
-    codes: np.ndarray[Any, Any] = encoder.encode(noise()).data
+    codes: np.ndarray[Any, Any] = encoder.encode(warm_up_samples(44_100)).data
     assert codes.shape == (22, 10)
     assert codes.dtype == np.int64
     assert 0 <= codes.min() <= codes.max() < 160
