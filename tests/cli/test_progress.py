@@ -13,6 +13,7 @@ from antiphon.cli import progress
 from antiphon.cli.progress import shown_progress
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from tests.cli.conftest import DEADLINE_S, Run
+from tests.models.qwen3_tts.brief import make_brief
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -21,6 +22,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("checkpoint")
     make_checkpoint(path, size="tiny", task="custom_voice")
+    make_brief(path)
     return path
 
 

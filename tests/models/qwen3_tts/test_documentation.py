@@ -1,6 +1,5 @@
 """What docs/qwen3-tts.md shows is run as it stands, on checkpoints of random weights."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.options import Qwen3TTSOptions
 from antiphon.models.qwen3_tts.random_configs import Size
 from tests.decoding import decoded
+from tests.models.qwen3_tts.brief import make_brief
 from tests.models.qwen3_tts.oracle.cases import SAMPLE_RATE_HZ, reference_audio
 from tests.servers import start_server
 
@@ -35,8 +35,6 @@ SECTIONS = {
     "A cloned voice": CheckpointTask.BASE,
 }
 DEADLINE_S = 120
-
-MAX_FRAMES = 25
 
 Checkpoint = Callable[[Size, CheckpointTask], Path]
 TaskCheckpoint = Callable[[CheckpointTask], Path]
@@ -68,9 +66,7 @@ def brief(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> T
     def make(task: CheckpointTask) -> Path:
         path = tmp_path_factory.mktemp(task.value)
         shutil.copytree(checkpoint("tiny", task), path, dirs_exist_ok=True)
-        file = path / "generation_config.json"
-        content = json.loads(file.read_text(encoding="utf-8")) | {"max_new_tokens": MAX_FRAMES}
-        file.write_text(json.dumps(content), encoding="utf-8")
+        make_brief(path)
         return path
 
     return make
