@@ -57,6 +57,7 @@ def test_turns_are_laid_out_as_in_official_prompts(
     thinking = asked(prompter, "Hi", template_kwargs={"enable_thinking": True})
     assert prompter.in_thought(thinking)
     assert not prompter.in_thought(asked(prompter, "Hi"))
+    assert not thinking.is_decoded, "its tokens are handed over as they are"
 
 
 def test_tokens_are_read_back_as_text(checkpoint: Path, prompter: MiMoChatPrompter) -> None:
