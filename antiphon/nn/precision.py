@@ -27,3 +27,19 @@ def exact_float32() -> Iterator[None]:
         finally:
             torch.backends.cudnn.allow_tf32 = convolutions
             torch.set_float32_matmul_precision(products)
+
+
+@contextmanager
+def tf32_products() -> Iterator[None]:
+    """Compute matrix products of float32 in TF32, on matrix instructions: ten bits of fraction.
+
+    Convolutions are left as they are. The setting is the process's, as in `exact_float32`, in which
+    this may be.
+    """
+    with _LOCK:
+        products = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(products)

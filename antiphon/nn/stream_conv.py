@@ -110,7 +110,9 @@ class StreamConv:
         state.kept[self.name] = joined[:, :, num_made * self.stride :].clone()
         if not num_made:
             return joined.new_zeros((len(joined), len(self.weight), 0))
-        return F.conv1d(
+        is_grouped = self.groups > 1 and self.weight.shape[1] > 1
+        convolve = grouped_conv1d if is_grouped and joined.is_cuda else F.conv1d
+        return convolve(
             joined,
             self.weight,
             self.bias,
@@ -118,3 +120,37 @@ class StreamConv:
             dilation=self.dilation,
             groups=self.groups,
         )
+
+
+def grouped_conv1d(
+    columns: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    stride: int,
+    dilation: int,
+    groups: int,
+) -> Tensor:
+    """Convolve as `torch.nn.functional.conv1d` does, by a matrix product of each group.
+
+    Of wide groups of float32 with many taps cuDNN takes Fourier transforms, group by group: ten of
+    the fourteen milliseconds of a token of CosyVoice3 on an H200.
+
+    Args:
+        columns: ``[batch, channels, length]``.
+        weight: ``[num_outputs, channels / groups, kernel]``.
+        bias: ``[num_outputs]`` or ``None``.
+        stride: between outputs.
+        dilation: between taps.
+        groups: that see nothing of each other.
+    """
+    reach = (weight.shape[2] - 1) * dilation + 1
+    windows = columns.unfold(2, reach, stride)[..., ::dilation]
+    num_rows, num_channels, length, kernel = windows.shape
+    windows = windows.view(num_rows, groups, num_channels // groups, length, kernel)
+    # [groups, batch * length, channels of a group * kernel]
+    inputs = windows.permute(1, 0, 3, 2, 4).reshape(groups, num_rows * length, -1)
+    factors = weight.reshape(groups, len(weight) // groups, -1).transpose(1, 2)
+    made = torch.bmm(inputs, factors).view(groups, num_rows, length, -1)
+    result = made.permute(1, 0, 3, 2).reshape(num_rows, len(weight), length)
+    return result if bias is None else result + bias[:, None]

@@ -7,7 +7,7 @@ from threading import Barrier, Event
 import pytest
 import torch
 
-from antiphon.nn.precision import exact_float32
+from antiphon.nn.precision import exact_float32, tf32_products
 
 
 def settings() -> tuple[bool, str]:
@@ -36,6 +36,15 @@ def test_settings_are_exact_inside_and_restored_even_by_a_failure(loose: None) -
     with pytest.raises(ValueError, match="on purpose"):
         fail()
     assert settings() == (True, "high")
+
+
+def test_products_alone_are_rounded_inside() -> None:
+    before = settings()
+    with exact_float32():
+        with tf32_products():
+            assert settings() == (False, "high")
+        assert settings() == (False, "highest")
+    assert settings() == before
 
 
 def test_whoever_comes_second_does_not_find_the_first_ones_settings_restored(loose: None) -> None:

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.nn.stream_conv import StreamConv, StreamState
+from antiphon.nn.stream_conv import StreamConv, StreamState, grouped_conv1d
 
 LENGTH = 60
 
@@ -66,3 +66,13 @@ def test_what_is_kept_does_not_grow() -> None:
     for _ in range(3):
         conv(numbers(2, 6, 50), state)
     assert state.num_bytes == num_bytes == 2 * 6 * 8 * 4
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3), (3, 2)])
+def test_products_of_groups_are_a_convolution(stride: int, dilation: int) -> None:
+    columns, weight, bias = numbers(2, 12, 40), numbers(8, 3, 5), numbers(8)
+    more = {"stride": stride, "dilation": dilation, "groups": 4}
+    made = grouped_conv1d(columns, weight, bias, **more)
+    torch.testing.assert_close(made, F.conv1d(columns, weight, bias, **more), rtol=1e-5, atol=1e-5)
+    plain = grouped_conv1d(columns, weight, None, **more)
+    torch.testing.assert_close(plain + bias[:, None], made)

@@ -6,7 +6,7 @@ mel frames the vocoder does. The flow's chunks end three tokens after a group do
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from antiphon.models.cosyvoice3.speech_rows import Due, PendingSpeech, SpeechRow
 from antiphon.models.cosyvoice3.vocoder import LOOK_AHEAD_MEL_FRAMES, Vocoder
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import Download, upload
-from antiphon.nn.precision import exact_float32
+from antiphon.nn.precision import exact_float32, tf32_products
 from antiphon.nn.stream_conv import StreamState
 from antiphon.nn.weights import Progress
 
@@ -71,6 +71,7 @@ class CosyVoice3Decoder:
             is_batched = self._device.type == "cuda"
         self._sizes = _SIZES if is_batched else (1,)
         self._uses_graphs = uses_graphs
+        self._of_flow = tf32_products if flow.rounds_products else nullcontext
         self._progress = progress
         self.max_slots = max_slots
         self.sample_rate_hz = sample_rate_hz
@@ -173,7 +174,8 @@ class CosyVoice3Decoder:
         made = []
         with exact_float32():
             going_on = [each for each in dues if each.stream.rest is None]
-            self._flow_passes.run(going_on, state)
+            with self._of_flow():
+                self._flow_passes.run(going_on, state)
             for group in alike(going_on, _shape, lambda _: state.sizes[-1]):
                 made.append(([each.stream.slot for each in group], self._voice(group, state)))
         size = self.samples_per_frame
@@ -251,7 +253,8 @@ class CosyVoice3Decoder:
             self._decode([self._due(stream, tokens, self.group_frames)], state)
             state.voiced.copy_(upload((state.flow.num_slots, 0), device))
             for number, size in enumerate(reversed(state.sizes), start=1):
-                self._flow_passes.capture(size, state)
+                with self._of_flow():
+                    self._flow_passes.capture(size, state)
                 for is_first in (True, False):
                     function = partial(self._vocoder_pass, is_first, size, state)
                     state.graphs.capture(("vocoder", is_first, size), function)

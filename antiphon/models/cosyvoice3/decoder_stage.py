@@ -10,7 +10,7 @@ from antiphon.models.cosyvoice3.stream_memory import slots_that_fit
 from antiphon.models.cosyvoice3.vocoder import Vocoder
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
-from antiphon.nn.device import resolve_device
+from antiphon.nn.device import resolve_device, resolve_dtype
 
 
 def load_decoder(
@@ -18,7 +18,8 @@ def load_decoder(
 ) -> CosyVoice3Decoder:
     """Load what turns speech tokens into 24 kHz audio.
 
-    It computes in float32, but for attention on a GPU, whose keys and values are float16.
+    It computes in float32, but for attention on a GPU, whose keys and values are float16, and, if
+    float32 was not asked for, the flow's matrix products there, which are those of TF32.
 
     Args:
         context: where and how.
@@ -32,6 +33,7 @@ def load_decoder(
     config = load_config(context.path)
     device = resolve_device(context.device, context.memory_fraction)
     like = torch.empty(0, dtype=torch.float32, device=device)
+    is_exact = resolve_dtype(context.dtype, device) == torch.float32 or context.is_deterministic
     with torch.inference_mode():
         flow = MelFlow.of(
             read_tensors(
@@ -41,6 +43,7 @@ def load_decoder(
                 unused=schema.FLOW_UNUSED,
             ),
             config.flow,
+            rounds_products=not is_exact,
         )
         vocoder = Vocoder.of(
             read_tensors(

@@ -115,6 +115,7 @@ class MelFlow:
         noise: where the solver starts, by frame, ``[_NOISE_FRAMES, num_mels]``.
         cache_dtype: of keys and values.
         context_frames: see `CONTEXT_FRAMES`.
+        rounds_products: whether matrix products may be those of TF32.
     """
 
     config: MelFlowConfig
@@ -125,9 +126,12 @@ class MelFlow:
     noise: Tensor
     cache_dtype: torch.dtype
     context_frames: int = CONTEXT_FRAMES
+    rounds_products: bool = False
 
     @classmethod
-    def of(cls, weights: Weights, config: MelFlowConfig) -> "MelFlow":
+    def of(
+        cls, weights: Weights, config: MelFlowConfig, *, rounds_products: bool = False
+    ) -> "MelFlow":
         """Take the network out of a checkpoint's tensors, in float32 and on one device."""
         table = weights["input_embedding.weight"]
         name = "pre_lookahead_layer.conv"
@@ -142,6 +146,7 @@ class MelFlow:
             transformer=DiT.of(weights, "decoder.estimator", config),
             noise=solver_noise(config.num_mels).to(table.device),
             cache_dtype=cache_dtype(table.device),
+            rounds_products=rounds_products,
         )
 
     def open(self, num_slots: int) -> MelFlowRows:
