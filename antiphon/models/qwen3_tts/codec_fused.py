@@ -19,6 +19,7 @@ def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> FusedDec
     assert transformer.input
     assert transformer.norm
     assert transformer.output
+    snakes = [block.snake for block in decoder.blocks]
     return FusedDecoder(
         tables=layout.tables(decoder.tables),
         radians=transformer.frequencies.halves,
@@ -32,10 +33,11 @@ def fused(decoder: CodecDecoder, dtype: torch.dtype = torch.float16) -> FusedDec
             for upsample, refine in decoder.upsamplings
         ),
         widen=layout.conv(decoder.widen),
-        first_snake=decoder.blocks[0].snake,
-        blocks=fused_blocks(decoder.blocks, decoder.last_snake, layout),
+        first_snake=snakes[0],
+        blocks=fused_blocks(decoder.blocks, (*snakes[1:], decoder.last_snake), layout),
+        num_exact=len(decoder.blocks),
         last_conv=layout.exact_conv(decoder.last_conv),
         bound="clamp",
         max_frames=decoder.max_pass_frames,
-        row_size=layout.state.row_size,
+        row_size=layout.row_size,
     )

@@ -29,6 +29,8 @@ from antiphon.nn.kernels.split import split
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Linear, RMSNorm, Snake, SwiGLU
 
+_HALVES = 2  # numbers of float16 in one of float32
+
 
 class KernelLayout:
     """Lays weights out for the kernels, and gives layers room in a slot's memory.
@@ -36,20 +38,31 @@ class KernelLayout:
     Args:
         dtype: of activations and states. Factors are of it too, or if it is float32, two float16
             each (see `antiphon.nn.kernels.split`).
+        before: lays out the layers before these ones, in float32 if it is given: a slot's memory
+            is theirs, and then that of float16.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, before: "KernelLayout | None" = None) -> None:
+        self.dtype = dtype
+        assert before is None or (before.dtype, dtype) == (torch.float32, torch.float16)
         self.state = StateLayout()
-        self._dtype = dtype
+        self._is_behind = before is not None
+        if before is not None:
+            self.state.row_size = _HALVES * before.state.row_size
+
+    @property
+    def row_size(self) -> int:
+        """Numbers of a slot's memory, of float32 if there are any."""
+        return self.state.row_size // _HALVES if self._is_behind else self.state.row_size
 
     def weights(
         self, weight: Tensor, bias: Tensor | None, num_taps: int, dilation: int
     ) -> ConvWeights:
         num_in = weight.shape[0] // num_taps
-        if self._dtype == torch.float32:
+        if self.dtype == torch.float32:
             factors, rest = (each.contiguous() for each in split(weight))
         else:
-            factors, rest = weight.to(self._dtype).contiguous(), None
+            factors, rest = weight.to(self.dtype).contiguous(), None
         return ConvWeights(
             weight=factors,
             bias=None if bias is None else bias.float().contiguous(),
@@ -77,7 +90,7 @@ class KernelLayout:
     def tables(self, tables: CodeTables) -> Tensor:
         """Lay out tables of codes, ``[num_quantizers, codebook_size, dim]``."""
         rows = tables.rows
-        return rows.view(len(tables.first_rows), -1, rows.shape[1]).to(self._dtype)
+        return rows.view(len(tables.first_rows), -1, rows.shape[1]).to(self.dtype)
 
     def transposed(self, conv: CausalTransposedConv, norm: Tensor | None = None) -> ConvWeights:
         """Lay out an upsampling, and the weight of the norm before it within."""
@@ -99,7 +112,7 @@ class KernelLayout:
         kernel = conv.weight[:, 0, 0].T
         num_taps, width = kernel.shape
         return ConvWeights(
-            weight=kernel.to(self._dtype).contiguous(),
+            weight=kernel.to(self.dtype).contiguous(),
             bias=conv.bias.float(),
             num_taps=num_taps,
             dilation=conv.dilation,
@@ -204,12 +217,14 @@ class FusedUpsamplingBlock:
 
     Attributes:
         snakes: after the upsampling, for each of its outputs; then after each unit.
+        sum_dtype: of what units are added to; ``None``: of the activations.
     """
 
     upsample: ConvWeights
     stride: int
     units: tuple[UnitWeights, ...]
     snakes: tuple[Snake, ...]
+    sum_dtype: torch.dtype | None = None
 
     @classmethod
     def of(
@@ -218,6 +233,7 @@ class FusedUpsamplingBlock:
         units: tuple[ResidualUnit, ...],
         following: Snake,
         layout: KernelLayout,
+        sum_dtype: torch.dtype | None = None,
     ) -> "FusedUpsamplingBlock":
         first, *others = (unit.snakes[0] for unit in units)
         repeated = Snake(
@@ -235,26 +251,31 @@ class FusedUpsamplingBlock:
                 for unit in units
             ),
             (repeated, *(each for each in (*others, following))),
+            sum_dtype,
         )
 
     def __call__(self, active: Tensor, rows: Rows) -> Tensor:
         """Take the activated input; return the activated output."""
         config = config_of(self.upsample, active.shape[0])
-        both = causal_conv(active, self.upsample, rows, config, snake=self.snakes[0])
+        both = causal_conv(
+            active, self.upsample, rows, config, snake=self.snakes[0], sum_dtype=self.sum_dtype
+        )
         x, active = (_split_columns(each, self.stride) for each in both)
         for unit, snake in zip(self.units, self.snakes[1:], strict=True):
-            is_last = unit is self.units[-1]
-            x, active = _residual_unit(x, active, unit, rows, snake, keeps_sum=not is_last)
+            sums = self.sum_dtype or active.dtype if unit is not self.units[-1] else None
+            x, active = _residual_unit(x, active, unit, rows, snake, sums)
         return active
 
 
 def fused_blocks(
-    blocks: Sequence[UpsamplingBlock], last_snake: Snake, layout: KernelLayout
+    blocks: Sequence[UpsamplingBlock],
+    following: Sequence[Snake],
+    layout: KernelLayout,
+    sum_dtype: torch.dtype | None = None,
 ) -> tuple[FusedUpsamplingBlock, ...]:
-    """Lay out blocks, each of which ends with the snake of what comes next."""
-    following = (*(block.snake for block in blocks[1:]), last_snake)
+    """Lay out blocks, each of which ends with the snake of what follows it."""
     return tuple(
-        FusedUpsamplingBlock.of(block.upsample, block.units, snake, layout)
+        FusedUpsamplingBlock.of(block.upsample, block.units, snake, layout, sum_dtype)
         for block, snake in zip(blocks, following, strict=True)
     )
 
@@ -291,15 +312,23 @@ def convolve_snake(x: Tensor, conv: ConvWeights, rows: Rows, snake: Snake) -> Te
 
 
 def _residual_unit(
-    x: Tensor, active: Tensor, unit: UnitWeights, rows: Rows, snake: Snake, *, keeps_sum: bool
+    x: Tensor,
+    active: Tensor,
+    unit: UnitWeights,
+    rows: Rows,
+    snake: Snake,
+    sum_dtype: torch.dtype | None,
 ) -> tuple[Tensor, Tensor]:
-    """Run a residual unit on ``x`` and its snake."""
+    """Run a residual unit on ``x`` and its snake; ``None``: the sum itself is not wanted."""
+    keeps_sum = sum_dtype is not None
     num_columns, width = x.shape
     config = unit_config(width, num_columns)
     # A program that holds all channels of its columns has no room for parts of them.
     is_split = unit.dilated.rest is not None
     if is_fusible(width) and config is not None and not is_split:
-        return residual_unit(active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum)
+        return residual_unit(
+            active, x, unit, rows, config, snake=snake, keeps_sum=keeps_sum, sum_dtype=sum_dtype
+        )
     hidden = convolve_snake(active, unit.dilated, rows, unit.snake)
     return causal_conv(
         hidden,
@@ -309,4 +338,5 @@ def _residual_unit(
         residual=x,
         snake=snake,
         keeps_sum=keeps_sum,
+        sum_dtype=sum_dtype,
     )

@@ -4,7 +4,7 @@ Codecs of this shape differ in what stands before and behind the transformer, an
 kept in [-1, 1].
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from antiphon.nn.kernels.causal_conv import ConvWeights
 from antiphon.nn.kernels.codec_io import Bound, begin_frames, samples
 from antiphon.nn.layers import Snake
 
+_LARGEST = torch.finfo(torch.float16).max
+
 
 @dataclass(frozen=True, slots=True)
 class FusedDecoder:
@@ -34,6 +36,7 @@ class FusedDecoder:
         output: behind it and its norm, which is within; ``None``: the norm is in the first
             doubling.
         norm_epsilon: of that norm.
+        num_exact: blocks that compute in the type of ``tables``; the others do in float16.
         bound: of samples.
         row_size: numbers that the state of one stream takes.
     """
@@ -49,6 +52,7 @@ class FusedDecoder:
     widen: ConvWeights
     first_snake: Snake
     blocks: tuple[FusedUpsamplingBlock, ...]
+    num_exact: int
     last_conv: ConvWeights
     bound: Bound
     max_frames: int
@@ -98,6 +102,11 @@ class FusedDecoder:
         for double in self.doublings:
             hidden = double(hidden, rows)
         hidden = convolve_snake(hidden, self.widen, rows, self.first_snake)
-        for block in self.blocks:
+        for block in self.blocks[: self.num_exact]:
+            hidden = block(hidden, rows)
+        if self.num_exact < len(self.blocks):
+            hidden = hidden.clamp(-_LARGEST, _LARGEST).half()
+            rows = replace(rows, memory=rows.memory.view(torch.float16))
+        for block in self.blocks[self.num_exact :]:
             hidden = block(hidden, rows)
         return samples(hidden, self.last_conv, rows, self.bound).view(len(codes), -1)

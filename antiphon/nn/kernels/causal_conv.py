@@ -121,6 +121,7 @@ def causal_conv(
     residual: Tensor | None = None,
     snake: Snake | None = None,
     keeps_sum: bool = True,
+    sum_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Convolve, activate, add; and keep the last columns for the next call.
 
@@ -135,6 +136,7 @@ def causal_conv(
         residual: added to the result, of its shape.
         snake: activates the sum.
         keeps_sum: whether the sum itself is wanted beside what ``snake`` makes of it.
+        sum_dtype: of a sum that is kept beside that; ``None``: of ``x``.
 
     Returns:
         The sum and the activated sum, ``[num_frames * rate, num_out]`` (half of that with "gate");
@@ -144,17 +146,12 @@ def causal_conv(
     assert x.is_contiguous()
     assert num_in == conv.num_in
     width = conv.num_out // 2 if activation == "gate" else conv.num_out
-    result = x.new_empty(num_columns, width)
-    active = torch.empty_like(result) if snake is not None and keeps_sum else result
+    active = result = x.new_empty(num_columns, width)
+    if snake is not None and keeps_sum:
+        result = torch.empty_like(active, dtype=sum_dtype)
     num_tiles = triton.cdiv(num_columns, config.columns) * triton.cdiv(conv.num_out, config.outputs)
     num_keepers = rows.num_keepers(num_in) if conv.num_before else 0
-    is_early, is_split = overlaps(x), conv.rest is not None
-    num_inputs = _inputs_of(_SPLIT_INPUTS if is_split else config.inputs, num_in)
-    block_bytes = num_inputs * (config.columns + config.outputs) * x.itemsize
-    num_warps, num_stages = config.num_warps, config.num_stages
-    if is_split:
-        num_warps, num_stages = max(num_warps, config.columns // _WARP_COLUMNS), _SPLIT_STAGES
-    num_stages = stages_within(num_stages, block_bytes, max_shared_bytes(x))
+    is_early, fitted = overlaps(x), _fitted(config, conv, x)
     frequency, amplitude = (None, None) if snake is None else (snake.frequency, snake.amplitude)
     _causal_conv[(num_tiles + num_keepers,)](
         x, rows.memory, rows.table, conv.weight, conv.rest, conv.bias, residual,
@@ -164,12 +161,24 @@ def causal_conv(
         NUM_IN=num_in, NUM_OUT=conv.num_out, NUM_TAPS=conv.num_taps, DILATION=conv.dilation,
         ACTIVATION=activation, HAS_NORM=norm_epsilon is not None, HAS_BIAS=conv.bias is not None,
         HAS_RESIDUAL=residual is not None, HAS_SNAKE=snake is not None,
-        KEEPS_SUM=keeps_sum or snake is None, IS_SPLIT=is_split,
-        COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=num_inputs,
+        KEEPS_SUM=keeps_sum or snake is None, IS_SPLIT=conv.rest is not None,
+        COLUMNS=config.columns, OUTPUTS=config.outputs, INPUTS=fitted.inputs,
         KEPT=KEPT_CHANNELS, OVERLAPS=is_early,
-        launch_pdl=is_early, num_warps=num_warps, num_stages=num_stages,
+        launch_pdl=is_early, num_warps=fitted.num_warps, num_stages=fitted.num_stages,
     )  # fmt: skip
     return result, active
+
+
+def _fitted(config: KernelConfig, conv: ConvWeights, x: Tensor) -> KernelConfig:
+    """Return a config as fits the weights and the card."""
+    inputs, num_warps, num_stages = config.inputs, config.num_warps, config.num_stages
+    if conv.rest is not None:
+        inputs, num_stages = _SPLIT_INPUTS, _SPLIT_STAGES
+        num_warps = max(num_warps, config.columns // _WARP_COLUMNS)
+    inputs = _inputs_of(inputs, conv.num_in)
+    block_bytes = inputs * (config.columns + config.outputs) * x.itemsize
+    num_stages = stages_within(num_stages, block_bytes, max_shared_bytes(x))
+    return KernelConfig(config.columns, config.outputs, inputs, num_warps, num_stages)
 
 
 def _inputs_of(wanted: int, num_in: int) -> int:
@@ -314,15 +323,12 @@ def _multiply(
         if NUM_IN % INPUTS == 0:
             value = tl.load(places, mask=is_column[:, None], other=0.0)
         else:
-            is_input = first + inputs < NUM_IN
-            value = tl.load(places, mask=is_column[:, None] & is_input[None, :], other=0.0)
-        factor = _factors(
-            factors + ahead, first + inputs, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS
-        )
+            is_value = is_column[:, None] & (first + inputs < NUM_IN)[None, :]
+            value = tl.load(places, mask=is_value, other=0.0)
+        there = first + inputs
+        factor = _factors(factors + ahead, there, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS)
         if IS_SPLIT:
-            small = _factors(
-                rests + ahead, first + inputs, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS
-            )
+            small = _factors(rests + ahead, there, outputs, NUM_IN, NUM_OUT, INPUTS, OUTPUTS)
             high, low = parts_of(value)
             total = tl.dot(low, factor, total)
             total = tl.dot(high, small, total)

@@ -66,17 +66,19 @@ def residual_unit(
     *,
     snake: Snake,
     keeps_sum: bool = True,
+    sum_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Convolve twice, add, activate; and keep the last columns for the next call.
 
     Args:
         active: what goes into the unit's first convolution, ``[num_frames * rate, channels]``.
-        residual: what it is a snake of, of the same shape.
+        residual: what it is a snake of, of the same shape, in its type or ``sum_dtype``.
         unit: the weights.
         rows: of ``active``.
         config: how to cut it; its ``outputs`` mean nothing.
         snake: of the sum.
         keeps_sum: whether the sum itself is wanted too.
+        sum_dtype: of that; ``None``: of ``active``.
 
     Returns:
         The sum and the activated sum; a sum that is not wanted is the other.
@@ -85,8 +87,8 @@ def residual_unit(
     assert active.is_contiguous()
     assert residual.is_contiguous()
     assert is_fusible(width)
-    result = torch.empty_like(active)
-    following = torch.empty_like(active) if keeps_sum else result
+    following = torch.empty_like(active)
+    result = torch.empty_like(active, dtype=sum_dtype) if keeps_sum else following
     large = triton.next_power_of_2(width) // 2
     num_tiles = triton.cdiv(num_columns, config.columns)
     num_keepers = rows.num_keepers(width)
