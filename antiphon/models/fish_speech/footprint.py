@@ -27,6 +27,9 @@ _LAUNCHES_A_DRAW = 20
 _ENDS_LAUNCHES = 40  # of a frame, which are in no layer
 _DILATIONS = (1, 3, 9)
 
+# Of docs/performance.md, by the width of the language model: S2 Pro.
+_MEASURED_MS = {2560: {"H200": {1: 6.31, 8: 9.68, 64: 16.91}}}
+
 
 def footprint(path: Path) -> Footprint:
     """Return what a checkpoint's directory takes of a GPU; reads no tensor.
@@ -50,7 +53,7 @@ def footprint(path: Path) -> Footprint:
         + _ENDS_LAUNCHES,
         frames_per_s=SAMPLE_RATE_HZ / SAMPLES_PER_FRAME,
         prompt_positions=_PROMPT_POSITIONS,
-        measured_ms={},
+        measured_ms=_MEASURED_MS.get(config.slow.hidden_size, {}),
     )
 
 

@@ -22,6 +22,9 @@ _LAUNCHES_A_LAYER = 5  # four products, and attention with its turning
 _ENDS_LAUNCHES = 140  # of a frame, which are in no layer; a third of them in the AudioVAE
 _DILATIONS = (1, 3, 9)
 
+# Of docs/performance.md, by the width of the language model: the published size.
+_MEASURED_MS = {2048: {"H200": {1: 5.67, 8: 7.85, 64: 18.35}}}
+
 
 def footprint(path: Path) -> Footprint:
     """Return what a checkpoint's directory takes of a GPU; reads no tensor.
@@ -46,7 +49,7 @@ def footprint(path: Path) -> Footprint:
         num_launches=_num_launches(config),
         frames_per_s=config.vae.out_sample_rate / config.samples_per_frame,
         prompt_positions=_PROMPT_POSITIONS,
-        measured_ms={},
+        measured_ms=_MEASURED_MS.get(config.base.hidden_size, {}),
     )
 
 
