@@ -1,11 +1,12 @@
 """What a checkpoint says of its language model: sizes, layout, ids that end an answer, defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from antiphon.chat_types import ChatSampling
+from antiphon.models.chat_spec import NEUTRAL_SAMPLING
 from antiphon.models.config_file import ConfigSection
 from antiphon.models.spec import LoadContext
 from antiphon.nn.layer_configs import (
@@ -229,13 +230,11 @@ def _eos_ids(generation: ConfigSection, text: ConfigSection) -> tuple[int, ...]:
 
 def _sampling(generation: ConfigSection) -> ChatSampling:
     """Return what generation_config.json says; what it does not is off."""
-    return ChatSampling(
+    return replace(
+        NEUTRAL_SAMPLING,
         temperature=generation.number("temperature", 1.0),
         top_p=generation.number("top_p", 1.0),
         top_k=generation.integer("top_k", 0),
         min_p=generation.number("min_p", 0.0),
-        presence_penalty=0.0,
-        frequency_penalty=0.0,
         repetition_penalty=generation.number("repetition_penalty", 1.0),
-        logit_bias={},
     )

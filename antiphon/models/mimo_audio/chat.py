@@ -1,8 +1,15 @@
 """Conversations to prompts: turns as in official prompts, of which the last is to be written."""
 
-from antiphon.chat_types import ChatRequest, ChatSampling, Message
+from dataclasses import replace
+
+from antiphon.chat_types import ChatRequest, Message
 from antiphon.models.base import Prompt
-from antiphon.models.chat_spec import ChatCapabilities, answer_limit, complete_sampling
+from antiphon.models.chat_spec import (
+    NEUTRAL_SAMPLING,
+    ChatCapabilities,
+    answer_limit,
+    complete_sampling,
+)
 from antiphon.models.mimo_audio.config import MAX_POSITIONS
 from antiphon.models.mimo_audio.config_reader import load_config
 from antiphon.models.mimo_audio.request import MiMoAudioPrompt, text_groups
@@ -14,16 +21,7 @@ from antiphon.types import Sampling
 
 _THOUGHT_BEGIN, _NO_THOUGHTS = "<think>\n", "<think>\n\n</think>\n"
 _SAMPLE = ChatRequest((Message("user", "Hello"),), max_tokens=8)
-_SAMPLING = ChatSampling(
-    temperature=0.4,
-    top_p=0.95,
-    top_k=0,
-    min_p=0.0,
-    presence_penalty=0.0,
-    frequency_penalty=0.0,
-    repetition_penalty=1.0,
-    logit_bias={},
-)
+_SAMPLING = replace(NEUTRAL_SAMPLING, temperature=0.4, top_p=0.95)
 """As the official program draws text that answers text."""
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from antiphon.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.models.base import Prompt
-from antiphon.models.chat_spec import ChatCapabilities, answer_limit
+from antiphon.models.chat_spec import NEUTRAL_SAMPLING, ChatCapabilities, answer_limit
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.vocabulary import VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
 from antiphon.types import Sampling
@@ -34,16 +34,7 @@ class ToyChatPrompter:
 
     capabilities = ChatCapabilities(
         sample_request=ChatRequest((Message("user", "ready"),), max_tokens=4),
-        sampling=ChatSampling(
-            temperature=1.0,
-            top_p=1.0,
-            top_k=0,
-            min_p=0.0,
-            presence_penalty=0.0,
-            frequency_penalty=0.0,
-            repetition_penalty=1.0,
-            logit_bias={},
-        ),
+        sampling=NEUTRAL_SAMPLING,
         max_positions=MAX_POSITIONS,
         vocab_size=VOCAB_SIZE,
         thinks=True,
