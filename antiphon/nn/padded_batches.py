@@ -2,7 +2,8 @@
 
 On a GPU the order in which a kernel adds depends on the shape of a batch, and now and then an order
 turns a code. So all recordings up to the same length are encoded in one shape, one recording alone
-too: what is made of a recording does not depend on its company.
+too: what is made of a recording does not depend on its company. A CPU gains nothing by this, and
+recordings longer than a batch's are rare: both are encoded one by one, unpadded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +33,13 @@ class PaddedPass:
         encode: maps what was prepared, and the rows' lengths in samples, int64 ``[B]``, to
             ``[B, ...]``. A row depends on the first samples of its own recording only, as many as
             its length says.
+        encode_one: maps one recording, float32 ``[t]``, to what ``encode`` makes of its row.
         prepare: maps samples, float32 ``[B, t]`` with zeros behind the rows' own, and the lengths
             to what ``encode`` gets; it is not captured. ``None``: that gets the samples.
     """
 
     encode: Callable[[Tensor, Tensor], Tensor]
+    encode_one: Callable[[Tensor], Tensor]
     prepare: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
@@ -78,11 +81,7 @@ class _Shape:
 
 
 class PaddedBatches:
-    """Passes over recordings of about one length, on a stream of their own; for one thread.
-
-    Attributes:
-        max_samples: of the longest recording that a batch can hold.
-    """
+    """Passes over recordings of about one length, on a stream of their own; for one thread."""
 
     def __init__(
         self,
@@ -92,6 +91,7 @@ class PaddedBatches:
         sample_rate_hz: int,
         samples_per_frame: int,
         captures: bool = True,
+        pads: bool | None = None,
     ) -> None:
         """Allocate inputs; on a GPU, run every pass once in each shape, or capture it.
 
@@ -101,40 +101,47 @@ class PaddedBatches:
             sample_rate_hz: of the recordings.
             samples_per_frame: lengths are multiples of it.
             captures: whether passes become CUDA graphs on a GPU.
+            pads: whether there are batches; default: on a GPU. Otherwise every recording is encoded
+                by itself.
         """
         self._passes, self._device = passes, device
         self._graphs = Graphs(device, is_enabled=captures)
         self._shapes: dict[int, _Shape] = {}
-        for length_s in _LENGTHS_S:
+        has_batches = device.type == "cuda" if pads is None else pads
+        for length_s in _LENGTHS_S if has_batches else ():
             length = -(-length_s * sample_rate_hz // samples_per_frame) * samples_per_frame
             num_rows = max(1, min(_BATCH_S // length_s, _MAX_ROWS))
             self._shapes[length] = _Shape.of(num_rows, length, device)
-        self.max_samples = max(self._shapes)
         if device.type == "cuda":
             self._warm_up()
 
-    def length_of(self, num_samples: int) -> int:
-        """Return the length that a recording of up to `max_samples` is padded to."""
+    def length_of(self, num_samples: int) -> int | None:
+        """Return the length that a recording is padded to; ``None``: it is encoded by itself."""
+        if num_samples > max(self._shapes, default=0):
+            return None
         return round_up(num_samples, tuple(self._shapes))
 
-    def num_rows(self, length: int) -> int:
+    def num_rows(self, length: int | None) -> int:
         """Return how many recordings of a length are encoded at once."""
-        return len(self._shapes[length].samples)
+        return 1 if length is None else len(self._shapes[length].samples)
 
     @torch.inference_mode()
     def encode(
-        self, names: Sequence[str], recordings: Sequence[Samples], length: int
+        self, names: Sequence[str], recordings: Sequence[Samples], length: int | None
     ) -> list[dict[str, NDArray[Any]]]:
         """Run passes over recordings.
 
         Args:
             names: of the passes.
-            recordings: at most `num_rows`, float32.
+            recordings: at most `num_rows` of a length, float32.
             length: that they are padded to, one of those of `length_of`.
 
         Returns:
-            Of each recording what the passes made of its row, by their names.
+            Of each recording what the passes made of its row, by their names: of one that was
+            padded, what they made of the padding too, at the end.
         """
+        if length is None:
+            return [self._encode_one(names, each) for each in recordings]
         shape = self._shapes[length]
         with self._graphs.on_stream():
             shape.upload(recordings)
@@ -144,6 +151,11 @@ class PaddedBatches:
             {name: rows[row].copy() for name, rows in made.items()}
             for row in range(len(recordings))
         ]
+
+    def _encode_one(self, names: Sequence[str], recording: Samples) -> dict[str, NDArray[Any]]:
+        with exact_float32():
+            samples = torch.tensor(recording, device=self._device)
+            return {name: self._passes[name].encode_one(samples).cpu().numpy() for name in names}
 
     def _run(self, name: str, length: int) -> Tensor:
         self._prepare(name, self._shapes[length])

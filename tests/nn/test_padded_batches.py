@@ -30,14 +30,18 @@ def means(x: Tensor, lengths: Tensor) -> Tensor:
     return x.sum(dim=1) / lengths
 
 
-def batches_on(device: str, *, captures: bool = True) -> PaddedBatches:
-    passes = {"half mean": PaddedPass(means, halves), "samples": PaddedPass(lambda x, _: x + 1)}
+def batches_on(device: str, *, captures: bool = True, pads: bool | None = True) -> PaddedBatches:
+    passes = {
+        "half mean": PaddedPass(means, lambda x: x.mean() / 2, halves),
+        "samples": PaddedPass(lambda x, _: x + 1, lambda x: x + 1),
+    }
     return PaddedBatches(
         passes,
         torch.device(device),
         sample_rate_hz=RATE_HZ,
         samples_per_frame=32,
         captures=captures,
+        pads=pads,
     )
 
 
@@ -62,9 +66,10 @@ def test_every_row_is_of_its_own_recording(device: str, captures: bool) -> None:
 def test_lengths_are_whole_frames_and_batches_of_bounded_time() -> None:
     batches = batches_on("cpu")
     assert [batches.length_of(each) for each in (1, 200, 224, 225, 416)] == [224] * 3 + [416] * 2
-    assert batches.max_samples == 2400
+    assert (batches.length_of(2400), batches.length_of(2401)) == (2400, None)
     for num_samples in (200, 400, 800, 2400):
         length = batches.length_of(num_samples)
+        assert length is not None
         assert 1 <= batches.num_rows(length) <= 8
         assert batches.num_rows(length) * length <= 25 * RATE_HZ
 
@@ -72,3 +77,16 @@ def test_lengths_are_whole_frames_and_batches_of_bounded_time() -> None:
 def test_only_what_is_wanted_is_made() -> None:
     (row,) = batches_on("cpu").encode(("samples",), [ramp(3)], 224)
     assert list(row) == ["samples"]
+
+
+@pytest.mark.parametrize(("pads", "num_samples"), [(None, 7), (False, 7), (True, 2401)])
+def test_what_is_in_no_batch_is_encoded_by_itself(pads: bool | None, num_samples: int) -> None:
+    batches = batches_on("cpu", pads=pads)
+    length = batches.length_of(num_samples)
+    assert (length, batches.num_rows(length)) == (None, 1)
+    recordings = [ramp(num_samples), ramp(3)]
+    for recording, row in zip(
+        recordings, batches.encode(("half mean", "samples"), recordings, length), strict=True
+    ):
+        np.testing.assert_allclose(row["half mean"], recording.mean() / 2, rtol=1e-5)
+        np.testing.assert_array_equal(row["samples"], recording + 1)

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import EncodingBatch
@@ -16,7 +14,6 @@ from antiphon.models.recordings import warm_up_samples
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
-from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents, Samples
 
 _CODES = "codes"
@@ -25,8 +22,8 @@ _CODES = "codes"
 class CodecVoiceEncoder:
     """The codec's encoder, a `BatchEncoder`; used by one thread at a time.
 
-    It computes in float32: roundings would change codes. On a GPU it does so in padded batches, but
-    for recordings that are longer than these.
+    It computes in float32: roundings would change codes. On a GPU recordings are encoded in padded
+    batches.
     """
 
     def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
@@ -42,18 +39,19 @@ class CodecVoiceEncoder:
         config = load_config(context.path)
         assert context.path is not None, "the family needs a checkpoint"
         sizes, tensors = read_codec(context.path, config)
-        self._device = resolve_device(context.device, context.memory_fraction)
-        like = torch.empty(0, dtype=torch.float32, device=self._device)
+        device = resolve_device(context.device, context.memory_fraction)
+        like = torch.empty(0, dtype=torch.float32, device=device)
         self._encoder = DacEncoder.of(part_of(tensors, *ENCODER_PARTS, like=like), sizes)
-        self._batches: PaddedBatches | None = None
-        if self._device.type == "cuda" if pads is None else pads:
-            self._batches = PaddedBatches(
-                {_CODES: PaddedPass(lambda samples, _: self._encoder.encode_rows(samples))},
-                self._device,
-                sample_rate_hz=SAMPLE_RATE_HZ,
-                samples_per_frame=self._encoder.frame_samples,
-                captures=False,
-            )
+        encoder = self._encoder
+        of_rows = PaddedPass(lambda samples, _: encoder.encode_rows(samples), encoder.encode)
+        self._batches = PaddedBatches(
+            {_CODES: of_rows},
+            device,
+            sample_rate_hz=SAMPLE_RATE_HZ,
+            samples_per_frame=encoder.frame_samples,
+            captures=False,
+            pads=pads,
+        )
         self.encode(warm_up_samples(SAMPLE_RATE_HZ))
 
     def batch_of(self, data: Samples) -> EncodingBatch:
@@ -68,15 +66,11 @@ class CodecVoiceEncoder:
                 param="ref_audio",
             )
         self._encoder.check(len(data))
-        if self._batches is None or len(data) > self._batches.max_samples:
-            return EncodingBatch(None)
         length = self._batches.length_of(len(data))
         return EncodingBatch(length, self._batches.num_rows(length))
 
     def encode_batch(self, batch: Sequence[Samples]) -> list[Latents]:
         """Return codes, int64 ``[num_frames, num_codebooks]``, of mono samples at 44.1 kHz."""
-        if self._batches is None or len(batch[0]) > self._batches.max_samples:
-            return [Latents(self._alone(each)) for each in batch]
         length = self._batches.length_of(len(batch[0]))
         made = self._batches.encode([_CODES], batch, length)
         frame = self._encoder.frame_samples
@@ -93,13 +87,6 @@ class CodecVoiceEncoder:
         """
         self.batch_of(samples)
         return self.encode_batch([samples])[0]
-
-    @torch.inference_mode()
-    def _alone(self, samples: Samples) -> NDArray[np.int64]:
-        with exact_float32():
-            codes = self._encoder.encode(torch.tensor(samples, device=self._device))
-            made: NDArray[np.int64] = codes.cpu().numpy()
-            return made
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

@@ -1,16 +1,14 @@
 """The stage that encodes recordings of voices: into a speaker vector, and into codes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import EncodingBatch
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
-from antiphon.models.qwen3_tts.recording import Part, Recording, noise
+from antiphon.models.qwen3_tts.recording import Recording, noise
 from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
 from antiphon.models.qwen3_tts.voice_passes import voice_passes
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
@@ -18,7 +16,6 @@ from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.ecapa import EcapaEncoder
 from antiphon.nn.padded_batches import PaddedBatches
-from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents
 
 _WARM_UP_S = 1.0
@@ -27,9 +24,8 @@ _WARM_UP_S = 1.0
 class VoiceEncoder:
     """The encoders of a base checkpoint, a `BatchEncoder`; used by one thread at a time.
 
-    Both compute in float32, whatever the talker does: roundings would change codes. On a GPU they
-    do so within `exact_float32`, so that a voice's codes are the same there, and in batches; a CPU
-    gains nothing by these, and recordings longer than a batch's are rare: both are encoded alone.
+    Both compute in float32, whatever the talker does: roundings would change codes. So a voice's
+    codes are the same on a GPU, where recordings are encoded in padded batches.
     """
 
     def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
@@ -45,10 +41,10 @@ class VoiceEncoder:
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         assert config.speaker_encoder is not None, "only base checkpoints encode voices"
-        self._device = resolve_device(context.device, context.memory_fraction)
+        device = resolve_device(context.device, context.memory_fraction)
         self._rate_hz = config.codec.sample_rate_hz
         self._max_samples = (MAX_POSITIONS - MIN_BUDGET_FRAMES) * config.codec.samples_per_frame
-        like = torch.empty(0, dtype=torch.float32, device=self._device)
+        like = torch.empty(0, dtype=torch.float32, device=device)
         with speaker_encoder_weights(context.path, config, like=like) as weights:
             self._speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
         with codec_encoder_weights(context.path, config, like=like) as weights:
@@ -56,14 +52,13 @@ class VoiceEncoder:
                 weights, config.codec.encoder, config.codec.num_quantizers
             )
         self._frame = config.codec.samples_per_frame
-        self._batches: PaddedBatches | None = None
-        if self._device.type == "cuda" if pads is None else pads:
-            self._batches = PaddedBatches(
-                voice_passes(self._speaker, self._codec),
-                self._device,
-                sample_rate_hz=self._rate_hz,
-                samples_per_frame=self._frame,
-            )
+        self._batches = PaddedBatches(
+            voice_passes(self._speaker, self._codec),
+            device,
+            sample_rate_hz=self._rate_hz,
+            samples_per_frame=self._frame,
+            pads=pads,
+        )
         self.encode(noise(_WARM_UP_S))
 
     def batch_of(self, data: Recording) -> EncodingBatch:
@@ -72,7 +67,7 @@ class VoiceEncoder:
         Raises:
             InvalidRequestError: the recording is too short, or longer than any prompt could be.
         """
-        num_samples, batches = len(data.samples), self._batches
+        num_samples = len(data.samples)
         if num_samples > self._max_samples:
             raise InvalidRequestError(
                 f"Invalid 'ref_audio': at most {self._max_samples / self._rate_hz:.0f} seconds"
@@ -82,21 +77,16 @@ class VoiceEncoder:
         if "speaker" in data.wanted:
             self._speaker.check(num_samples)
         self._codec.check(num_samples)
-        if batches is None or num_samples > batches.max_samples:
-            return EncodingBatch((data.wanted, None))
-        length = batches.length_of(num_samples)
-        return EncodingBatch((data.wanted, length), batches.num_rows(length))
+        length = self._batches.length_of(num_samples)
+        return EncodingBatch((data.wanted, length), self._batches.num_rows(length))
 
     def encode_batch(self, batch: Sequence[Recording]) -> list[Latents]:
         """Return what is wanted of each recording of a batch, by name; see `batch_of`.
 
         The speaker vector is float32 ``[D]``, codes are int64 ``[num_frames, Q]``.
         """
-        wanted, batches = batch[0].wanted, self._batches
-        if batches is None or len(batch[0].samples) > batches.max_samples:
-            return [Latents({part: self._alone(each, part) for part in wanted}) for each in batch]
-        length = batches.length_of(len(batch[0].samples))
-        made = batches.encode(wanted, [each.samples for each in batch], length)
+        length = self._batches.length_of(len(batch[0].samples))
+        made = self._batches.encode(batch[0].wanted, [each.samples for each in batch], length)
         for recording, parts in zip(batch, made, strict=True):
             if "codes" in parts:
                 parts["codes"] = parts["codes"][: -(-len(recording.samples) // self._frame)]
@@ -110,14 +100,6 @@ class VoiceEncoder:
         """
         self.batch_of(recording)
         return self.encode_batch([recording])[0]
-
-    @torch.inference_mode()
-    def _alone(self, recording: Recording, part: Part) -> NDArray[Any]:
-        with exact_float32():
-            samples = torch.tensor(recording.samples, device=self._device)
-            encode = self._speaker.embed if part == "speaker" else self._codec.encode
-            made: NDArray[Any] = encode(samples).cpu().numpy()
-            return made
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""

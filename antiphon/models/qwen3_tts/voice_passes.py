@@ -23,8 +23,8 @@ def voice_passes(speaker: EcapaEncoder, codec: CodecEncoder) -> Mapping[str, Pad
     config, device = speaker.config, speaker.project.weight.device
     filters = torch.from_numpy(mel_filters(config.mel_dim, config.sample_rate_hz)).to(device)
     return {
-        "speaker": PaddedPass(partial(_vectors, speaker), partial(_mels, filters)),
-        "codes": PaddedPass(codec.encode_rows),
+        "speaker": PaddedPass(partial(_vectors, speaker), speaker.embed, partial(_mels, filters)),
+        "codes": PaddedPass(codec.encode_rows, codec.encode),
     }
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from antiphon.audio.resample import Resampler
 from antiphon.errors import InvalidRequestError
@@ -16,7 +15,6 @@ from antiphon.models.voxcpm2.recording import MAX_RECORDING_S, RecordedVoice, no
 from antiphon.models.voxcpm2.weights import vae_weights
 from antiphon.nn.device import resolve_device
 from antiphon.nn.padded_batches import PaddedBatches, PaddedPass
-from antiphon.nn.precision import exact_float32
 from antiphon.types import Latents, Samples
 
 _LATENTS = "latents"
@@ -26,7 +24,7 @@ _WARM_UP_S = 1.0
 class VAEVoiceEncoder:
     """The encoder of the AudioVAE, a `BatchEncoder`; used by one thread at a time.
 
-    On a GPU it takes recordings in padded batches, but for those that are longer than these.
+    On a GPU recordings are encoded in padded batches.
     """
 
     def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
@@ -41,19 +39,19 @@ class VAEVoiceEncoder:
         """
         assert context.path is not None, "the family needs a checkpoint"
         self._config = load_config(context.path)
-        self._device = resolve_device(context.device, context.memory_fraction)
-        like = torch.empty(0, dtype=torch.float32, device=self._device)
+        device = resolve_device(context.device, context.memory_fraction)
+        like = torch.empty(0, dtype=torch.float32, device=device)
         weights = vae_weights(context.path, self._config.vae, "encoder.", like=like)
-        self._encoder = VAEEncoder.of(weights, self._config.vae)
-        self._batches: PaddedBatches | None = None
-        if self._device.type == "cuda" if pads is None else pads:
-            self._batches = PaddedBatches(
-                {_LATENTS: PaddedPass(lambda samples, _: self._encoder.encode_rows(samples))},
-                self._device,
-                sample_rate_hz=self._config.vae.sample_rate,
-                samples_per_frame=self._config.encoded_samples_per_frame,
-                captures=False,
-            )
+        encoder = VAEEncoder.of(weights, self._config.vae)
+        of_rows = PaddedPass(lambda samples, _: encoder.encode_rows(samples), encoder.encode)
+        self._batches = PaddedBatches(
+            {_LATENTS: of_rows},
+            device,
+            sample_rate_hz=self._config.vae.sample_rate,
+            samples_per_frame=self._config.encoded_samples_per_frame,
+            captures=False,
+            pads=pads,
+        )
         self.encode(noise(_WARM_UP_S, self._config.vae.out_sample_rate))
 
     def batch_of(self, data: RecordedVoice) -> EncodingBatch:
@@ -70,8 +68,6 @@ class VAEVoiceEncoder:
                 param=data.param,
             )
         length = self._length(data)
-        if self._batches is None or length is None:
-            return EncodingBatch(None)
         return EncodingBatch(length, self._batches.num_rows(length))
 
     def encode_batch(self, batch: Sequence[RecordedVoice]) -> list[Latents]:
@@ -80,16 +76,11 @@ class VAEVoiceEncoder:
         Silence fills the last patch up, or the first one if a recording is to be continued.
         """
         filled = [self._filled(each) for each in batch]
-        length = self._length(batch[0])
-        if self._batches is None or length is None:
-            made = [self._alone(samples) for samples in filled]
-        else:
-            rows = self._batches.encode([_LATENTS], filled, length)
-            made = [row[_LATENTS] for row in rows]
+        rows = self._batches.encode([_LATENTS], filled, self._length(batch[0]))
         size, frame = self._config.frame_size - 1, self._config.encoded_samples_per_frame
         return [
-            Latents(latents.reshape(-1, size)[: len(samples) // frame])
-            for samples, latents in zip(filled, made, strict=True)
+            Latents(row[_LATENTS].reshape(-1, size)[: len(samples) // frame])
+            for samples, row in zip(filled, rows, strict=True)
         ]
 
     def encode(self, recording: RecordedVoice) -> Latents:
@@ -102,13 +93,11 @@ class VAEVoiceEncoder:
         return self.encode_batch([recording])[0]
 
     def _length(self, recording: RecordedVoice) -> int | None:
-        """Return the length that a recording is padded to; ``None`` if it is encoded alone."""
+        """Return the length that a recording is padded to; ``None``: it is encoded by itself."""
         config = self._config.vae
         # As many as resampling and filling up may give.
         num_samples = -(-len(recording.samples) * config.sample_rate // config.out_sample_rate)
         num_samples += -num_samples % self._config.encoded_samples_per_frame
-        if self._batches is None or num_samples > self._batches.max_samples:
-            return None
         return self._batches.length_of(num_samples)
 
     def _filled(self, recording: RecordedVoice) -> Samples:
@@ -117,13 +106,6 @@ class VAEVoiceEncoder:
         samples = _resampled(recording.samples, config.out_sample_rate, config.sample_rate)
         missing = -len(samples) % self._config.encoded_samples_per_frame
         return np.pad(samples, (missing, 0) if recording.is_continued else (0, missing))
-
-    @torch.inference_mode()
-    def _alone(self, samples: Samples) -> NDArray[np.float32]:
-        with exact_float32():
-            latents = self._encoder.encode(torch.from_numpy(samples).to(self._device))
-            made: NDArray[np.float32] = latents.cpu().numpy()
-            return made
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
