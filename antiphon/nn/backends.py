@@ -81,9 +81,8 @@ class TritonBackend(TorchBackend):
     def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         from antiphon.nn.kernels.fused_linear import FusedLinear
 
-        product = FusedLinear(is_batch_invariant=True).plain(states.flatten(0, -2), weight)
-        product = product.view(*states.shape[:-1], len(weight))
-        return product if bias is None else product + bias
+        product = FusedLinear(is_batch_invariant=True).plain(states.flatten(0, -2), weight, bias)
+        return product.view(*states.shape[:-1], len(weight))
 
     def rms_norm(self, states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
         from antiphon.nn.kernels import pointwise

@@ -232,9 +232,8 @@ class Transformer:
         norms = (*(layer.attention_norm for layer in self.layers[1:]), self.norm)
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             epsilon, middle_norm = layer.attention_norm.epsilon, layer.feed_forward_norm
-            joined = product.normed(states, layer.query_key_value.weight, epsilon)
-            if layer.query_key_value.bias is not None:
-                joined = joined + layer.query_key_value.bias
+            linear = layer.query_key_value
+            joined = product.normed(states, linear.weight, epsilon, linear.bias)
             joined = joined.view(-1, num_positions, joined.shape[1])
             attended = attend(index, joined, layer.heads, rotation).flatten(0, 1)
             states = product.added(states.states, attended, layer.output.weight, middle_norm.weight)

@@ -88,30 +88,38 @@ class FusedLinear:
     is_batch_invariant: bool = False
 
     def normed(
-        self, inputs: PreNormState, weight: Tensor, epsilon: float, *, is_gated: bool = False
+        self,
+        inputs: PreNormState,
+        weight: Tensor,
+        epsilon: float,
+        bias: Tensor | None = None,
+        *,
+        is_gated: bool = False,
     ) -> Tensor:
-        """Return ``norm(states) @ weight.T``.
+        """Return ``norm(states) @ weight.T + bias``.
 
         Args:
             inputs: some rows.
             weight: ``[num_outputs, width]``.
             epsilon: of the norm.
+            bias: ``[num_outputs]``, not with gates.
             is_gated: the weight's first half makes gates: return ``silu(gate) * up``.
         """
+        assert bias is None or not is_gated, "gates have no bias"
         tile = self._tile(len(inputs.scaled), weight, 2 if is_gated else 1)
         num_outputs = len(weight) // (2 if is_gated else 1)
         result = inputs.scaled.new_empty(len(inputs.scaled), num_outputs)
         targets = (result, result, inputs.squares)
         norm = (inputs.squares, epsilon)
-        _run(tile, inputs.scaled, weight, norm, None, targets, is_gated=is_gated)
+        _run(tile, inputs.scaled, (weight, bias), norm, None, targets, is_gated=is_gated)
         return result
 
-    def plain(self, inputs: Tensor, weight: Tensor) -> Tensor:
-        """Return ``inputs @ weight.T`` of ``[num_rows, num_inputs]``."""
+    def plain(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return ``inputs @ weight.T + bias`` of ``[num_rows, num_inputs]``."""
         result = inputs.new_empty(len(inputs), len(weight))
         tile = self._tile(len(inputs), weight, 1)
         nothing = torch.empty(1, 1, device=inputs.device)
-        _run(tile, inputs, weight, None, None, (result, result, nothing))
+        _run(tile, inputs, (weight, bias), None, None, (result, result, nothing))
         return result
 
     def added(
@@ -130,7 +138,7 @@ class FusedLinear:
         squares = torch.empty(num_rows, num_outputs // tile.outputs, device=states.device)
         result = PreNormState(torch.empty_like(states), torch.empty_like(states), squares)
         targets = (result.states, result.scaled, squares)
-        _run(tile, inputs, weight, None, (states, next_norm), targets)
+        _run(tile, inputs, (weight, None), None, (states, next_norm), targets)
         return result
 
     def _tile(
@@ -140,8 +148,8 @@ class FusedLinear:
         shape = ProductShape(num_outputs // num_halves, num_inputs, num_halves, weight.itemsize)
         if self.is_batch_invariant:
             return invariant_tile(shape, max_shared_bytes(weight))
-        if num_rows <= MAX_THIN_ROWS:
-            return thin_tile(shape)
+        if num_rows <= MAX_THIN_ROWS and (tile := thin_tile(shape, num_rows)) is not None:
+            return tile
         limit = max_shared_bytes(weight)
         return held_tile(shape, num_rows, limit) or wide_tile(shape, num_rows, limit)
 
@@ -149,7 +157,7 @@ class FusedLinear:
 def _run(
     tile: ThinTile | HeldTile | WideTile,
     inputs: Tensor,
-    weight: Tensor,
+    weights: tuple[Tensor, Tensor | None],
     norm: tuple[Tensor, float] | None,
     added: tuple[Tensor, Tensor] | None,
     targets: tuple[Tensor, Tensor, Tensor],
@@ -160,7 +168,7 @@ def _run(
     num_outputs = targets[0].shape[1]
     squares, epsilon = norm or (targets[2], 0.0)
     states, next_norm = added or (inputs, inputs)
-    arguments = (inputs, squares, weight, states, next_norm, *targets, epsilon, num_rows)
+    arguments = (inputs, squares, *weights, states, next_norm, *targets, epsilon, num_rows)
     options = {
         "NUM_OUTPUTS": num_outputs,
         "NUM_INPUTS": num_inputs,
@@ -205,7 +213,7 @@ def _scale(states, norm, scaled, squares, width, BLOCK: tl.constexpr, PDL: tl.co
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _thin_product(
-    inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
+    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
     NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
@@ -226,6 +234,8 @@ def _thin_product(
             second = second + (tl.load(up + places + step * BLOCK_INPUTS),)
     if IS_ADDED:
         factor = tl.load(next_norm + outputs).to(tl.float32)
+    if bias is not None:
+        shift = tl.load(bias + outputs).to(tl.float32)
     if PDL:
         cuda.gdc_wait()
     # All reading first: no row may wait until the row before it has been written.
@@ -259,6 +269,8 @@ def _thin_product(
             if IS_NORMED:
                 lifted = lifted * divisor
             value = value / (1.0 + tl.exp(-value)) * lifted
+        if bias is not None:
+            value += shift
         if IS_ADDED:
             value += befores[row].to(tl.float32)
         values = values + (value,)
@@ -273,7 +285,7 @@ def _thin_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _wide_product(
-    inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
+    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
     NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
@@ -313,6 +325,8 @@ def _wide_product(
             gated = gated * divisor
     if IS_GATED:
         total = total / (1.0 + tl.exp(-total)) * gated
+    if bias is not None:
+        total += tl.load(bias + outputs).to(tl.float32)[None, :]
     target = rows[:, None] * NUM_OUTPUTS + outputs[None, :]
     if IS_ADDED:
         factor = tl.load(next_norm + outputs).to(tl.float32)[None, :]

@@ -12,7 +12,7 @@ from triton.language.extra import cuda
 
 @triton.jit(do_not_specialize=["num_rows"])
 def held_product(
-    inputs, squares, weight, states, next_norm, result, scaled, parts, epsilon, num_rows,
+    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
     NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
     IS_NORMED: tl.constexpr, IS_ADDED: tl.constexpr,
@@ -34,6 +34,8 @@ def held_product(
         weights = weights + (tl.load(weight + places + step * BLOCK_INPUTS),)
     if IS_ADDED:
         factor = tl.load(next_norm + outputs).to(tl.float32)[None, :]
+    if bias is not None:
+        shift = tl.load(bias + outputs).to(tl.float32)[None, :]
     if PDL:
         cuda.gdc_wait()
     left = inputs + rows[None, :, None] * INPUT_STRIDE + columns[:, None, :]
@@ -49,6 +51,8 @@ def held_product(
         square = tl.load(square, mask=mask, other=0.0)
         divisor = tl.rsqrt(tl.sum(square, axis=1) / NUM_INPUTS + epsilon)[:, None]
         total = total * divisor
+    if bias is not None:
+        total += shift
     target = rows[:, None] * NUM_OUTPUTS + outputs[None, :]
     if IS_ADDED:
         total += tl.load(states + target, mask=is_row[:, None], other=0.0).to(tl.float32)

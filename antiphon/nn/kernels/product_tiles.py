@@ -103,6 +103,9 @@ _INVARIANT_ROWS = 64  # of a tile, whatever the number of rows is
 _THIN_NUMBERS = 8192  # of the weight, held by a program
 _THIN_WARPS = 4
 _THIN_INPUTS = 2048
+_THIN_WEIGHT_NUMBERS = 2**25  # of the whole weight, for more than one row
+_NARROW = 2048  # outputs or inputs of a narrow layer
+_WIDE_LAYER_NUMBERS = 40960  # as `_THIN_NUMBERS`, of half precision, in wider ones
 _HELD_OUTPUTS = 16
 _HELD_MOST_OUTPUTS = 1024
 _HELD_INPUTS_PER_WARP = 256
@@ -112,14 +115,30 @@ _MOST_OUTPUTS = 8192  # and so many by several
 _PROGRAMS_AT_ONCE = 132  # multiprocessors of an H200
 
 
-def thin_tile(shape: ProductShape) -> ThinTile:
-    """Return the tile of a product of a handful of rows."""
-    wanted = max(1, _THIN_NUMBERS // shape.num_inputs // shape.num_halves)
-    return ThinTile(
-        largest_power(shape.num_outputs, wanted),
-        largest_power(shape.num_inputs, _THIN_INPUTS),
-        _THIN_WARPS,
-    )
+def thin_tile(shape: ProductShape, num_rows: int) -> ThinTile | None:
+    """Return the tile of a product of a handful of rows, ``None`` for tensor cores.
+
+    A weight that takes long to read leaves time for few multiplications of each of its numbers
+    without tensor cores: in us on an H200, 61 for a row of 2 x 18944 outputs of 3584 inputs, 114
+    for four, where the reading takes 65; 33 and 57 for 3584 outputs of 18944 inputs.
+
+    Wide layers have programs of more outputs than narrow ones: each reads a sum of squares of every
+    program of the product before it, and at one row the time hardly depends on the tile.
+    """
+    num_numbers = shape.num_outputs * shape.num_halves * shape.num_inputs
+    if num_rows > 1 and num_numbers > _THIN_WEIGHT_NUMBERS and shape.itemsize == 2:
+        return None
+    inputs = largest_power(shape.num_inputs, _THIN_INPUTS)
+    outputs, num_warps = _THIN_NUMBERS // shape.num_inputs // shape.num_halves, _THIN_WARPS
+    if min(shape.num_outputs, shape.num_inputs) > _NARROW and num_rows == 1:
+        most = 2 * _WIDE_LAYER_NUMBERS // shape.itemsize
+        outputs = most // shape.num_inputs // shape.num_halves
+        if shape.num_inputs <= 8192:
+            outputs, num_warps = min(outputs, 4), 8
+    elif min(shape.num_outputs, shape.num_inputs) > _NARROW and shape.num_inputs <= 4096:
+        outputs, num_warps = min(max(1, outputs), 2), 2
+    outputs = largest_power(shape.num_outputs, max(1, outputs))
+    return ThinTile(outputs, inputs, num_warps)
 
 
 def held_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> HeldTile | None:

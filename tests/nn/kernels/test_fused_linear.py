@@ -37,11 +37,14 @@ def assert_close(result: Tensor, expected: Tensor) -> None:
 def test_products_are_what_they_stand_for(product: FusedLinear, num_rows: int) -> None:
     states, norm = random(num_rows, WIDTH), random(WIDTH, seed=1)
     weight = random(NUM_OUTPUTS, WIDTH, seed=2)
+    bias = random(NUM_OUTPUTS, seed=3)
     wide = normed(states, norm) @ weight.T
     gate, up = wide.chunk(2, dim=-1)
     scaled = scale(states, norm)
     assert_close(product.plain(states, weight), states @ weight.T)
+    assert_close(product.plain(states, weight, bias), states @ weight.T + bias)
     assert_close(product.normed(scaled, weight, EPSILON), wide)
+    assert_close(product.normed(scaled, weight, EPSILON, bias), wide + bias)
     assert_close(product.normed(scaled, weight, EPSILON, is_gated=True), F.silu(gate) * up)
 
 
@@ -80,6 +83,14 @@ def test_a_product_of_few_outputs(num_inputs: int, num_rows: int) -> None:
     torch.testing.assert_close(
         wide.float(), normed(expected, next_norm) @ after.T, rtol=0.01, atol=0.1
     )
+
+
+@pytest.mark.parametrize("num_rows", [5, 30])
+def test_a_bias_of_a_product_of_few_outputs(num_rows: int) -> None:
+    inputs, weight = random(num_rows, 2048), random(64, 2048, seed=1)
+    bias = 50 * random(64, seed=2)
+    result = FusedLinear().plain(inputs.half(), weight.half(), bias.half())
+    torch.testing.assert_close(result.float(), inputs @ weight.T + bias, rtol=0.01, atol=0.5)
 
 
 def test_the_last_position_of_each_run() -> None:

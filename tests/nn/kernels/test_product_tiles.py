@@ -1,5 +1,6 @@
 """How products are cut: tiles fit the device, and keep to what a row's result may depend on."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -34,9 +35,31 @@ def test_tiles_fit_and_divide_the_outputs(shape: ProductShape, num_bytes: int) -
         assert shape.num_outputs % tile.outputs == 0
         assert tile.rows >= 16
         assert tile.num_stages >= 2
-    thin = thin_tile(shape)
-    assert shape.num_outputs % thin.outputs == 0
-    assert shape.num_inputs % thin.inputs == 0
+    for num_rows in (1, 2, 4):
+        thin = thin_tile(shape, num_rows)
+        assert thin is not None
+        assert shape.num_outputs % thin.outputs == 0
+        assert shape.num_inputs % thin.inputs == 0
+
+
+def test_rows_of_a_large_product_are_multiplied_on_tensor_cores() -> None:
+    large, small = ProductShape(18944, 3584, 2, 2), ProductShape(3584, 3584, 1, 2)
+    assert thin_tile(large, 1) is not None
+    assert thin_tile(large, 2) is None
+    assert thin_tile(replace(large, itemsize=4), 2) is not None, "there are none for float32"
+    assert thin_tile(small, 4) is not None
+
+
+@pytest.mark.parametrize("num_inputs", [3584, 8192, 18944, 65536])
+@pytest.mark.parametrize("num_rows", [1, 2])
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_a_program_of_a_handful_of_rows_holds_what_registers_have_room_for(
+    num_inputs: int, num_rows: int, itemsize: int
+) -> None:
+    tile = thin_tile(ProductShape(3584, num_inputs, 1, itemsize), num_rows)
+    if tile is not None:
+        num_bytes = tile.outputs * num_inputs * itemsize
+        assert tile.outputs == 1 or num_bytes <= 640 * 32 * tile.num_warps
 
 
 def test_the_largest_product_gets_blocks_as_small_as_its_rows_allow() -> None:
