@@ -9,10 +9,11 @@ from antiphon.models.voxcpm2.audio_vae import RateCondition, VAEDecoder
 from antiphon.nn.codec_layers.conv_blocks import UpsamplingBlock
 from antiphon.nn.codec_layers.fused import KernelLayout
 from antiphon.nn.codec_layers.state import DoubleBufferedState
-from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, Rows, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv
 from antiphon.nn.kernels.codec_io import samples
 from antiphon.nn.kernels.depthwise import begin_latents, depthwise, scaled_snake
 from antiphon.nn.kernels.kernel_configs import config_of
+from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.layers import Snake
 
 _MIN_OUTPUTS = 16  # of a matrix instruction

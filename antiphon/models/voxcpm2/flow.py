@@ -87,6 +87,27 @@ def _mlp(layers: tuple[Linear, ...], states: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowInputs:
+    """What patches are made of, one of each row.
+
+    Attributes:
+        noise: of the standard normal distribution, f32 ``[rows, patch_size, feature_size]``.
+        conditions: of the language models, ``[rows, 2, hidden_size]``.
+        previous: patches, f32 of the shape of ``noise``; zeros before the first.
+        guidance: factor of what conditions change, f32 ``[rows]``.
+        num_steps: of each row's schedule, int64 ``[rows]``.
+        most_steps: at least the largest of these; the number of passes follows from it.
+    """
+
+    noise: Tensor
+    conditions: Tensor
+    previous: Tensor
+    guidance: Tensor
+    num_steps: Tensor
+    most_steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """Makes patches of noise.
 
@@ -116,34 +137,18 @@ class Flow:
             num_first=num_first,
         )
 
-    def make(
-        self,
-        noise: Tensor,
-        conditions: Tensor,
-        previous: Tensor,
-        guidance: Tensor,
-        num_steps: Tensor,
-        most_steps: int,
-    ) -> Tensor:
-        """Return patches, f32 ``[rows, patch_size, feature_size]``.
-
-        Args:
-            noise: of the standard normal distribution, shape and type of the result.
-            conditions: of the language models, ``[rows, 2, hidden_size]``.
-            previous: patches, f32 of the result's shape; zeros before the first.
-            guidance: factor of what conditions change, f32 ``[rows]``.
-            num_steps: of each row's schedule, int64 ``[rows]``.
-            most_steps: at least the largest of these; the number of passes follows from it.
-        """
+    def make(self, inputs: FlowInputs) -> Tensor:
+        """Return patches, f32 ``[rows, patch_size, feature_size]``."""
         if self.input.backend.has_kernels:
-            return self._make_fused(noise, conditions, previous, guidance, num_steps, most_steps)
-        num_rows, dtype = len(noise), conditions.dtype
+            return self._make_fused(inputs)
+        conditions, num_steps = inputs.conditions, inputs.num_steps
+        num_rows, dtype = len(conditions), conditions.dtype
         given = torch.cat((conditions, torch.zeros_like(conditions)))
-        before = self.previous(previous.to(dtype)).repeat(2, 1, 1)
+        before = self.previous(inputs.previous.to(dtype)).repeat(2, 1, 1)
         times, lengths = self.schedules.times[num_steps], self.schedules.lengths[num_steps]
-        patch, factor = noise, guidance[:, None, None]
+        patch, factor = inputs.noise, inputs.guidance[:, None, None]
         latest = slice(self.num_first, None)
-        for number in range(num_passes_of(most_steps)):
+        for number in range(num_passes_of(inputs.most_steps)):
             time = times[:, number, None].repeat(2, 1, 1)
             current = self.input(patch.to(dtype)).repeat(2, 1, 1)
             states = torch.cat((given, time, before, current), dim=1)
@@ -156,32 +161,25 @@ class Flow:
             patch = torch.where(lengths[:, number, None, None] != 0, moved, patch)
         return patch
 
-    def _make_fused(
-        self,
-        noise: Tensor,
-        conditions: Tensor,
-        previous: Tensor,
-        guidance: Tensor,
-        num_steps: Tensor,
-        most_steps: int,
-    ) -> Tensor:
+    def _make_fused(self, inputs: FlowInputs) -> Tensor:
         """Make patches by a kernel between two passes; see `make`."""
         from antiphon.nn.kernels.flow_step import FlowRows, FlowTables, embed_patch, take_step
 
         assert self.input.bias is not None
-        num_rows, width = len(noise), conditions.shape[2]
+        conditions = inputs.conditions
+        num_rows, width = len(conditions), conditions.shape[2]
         states = conditions.new_empty(2 * num_rows, self.transformer.num_positions, width)
         states[:num_rows, :_NUM_CONDITIONS] = conditions
         states[num_rows:, :_NUM_CONDITIONS] = 0
         before = states.view(2, num_rows, -1, width)[:, :, _NUM_CONDITIONS + 1 : self.num_first]
-        before.copy_(self.previous(previous.to(conditions.dtype)))
+        before.copy_(self.previous(inputs.previous.to(conditions.dtype)))
         tables = FlowTables(
             self.schedules.times, self.schedules.lengths, self.input.weight, self.input.bias
         )
-        rows = FlowRows(states, _NUM_CONDITIONS, num_steps, guidance)
-        patch, latest = noise.contiguous(), slice(self.num_first, None)
+        rows = FlowRows(states, _NUM_CONDITIONS, inputs.num_steps, inputs.guidance)
+        patch, latest = inputs.noise.contiguous(), slice(self.num_first, None)
         embed_patch(patch, rows, tables)
-        for number in range(num_passes_of(most_steps)):
+        for number in range(num_passes_of(inputs.most_steps)):
             velocities = self.output(self.transformer(states, latest))
             patch = take_step(patch, velocities, rows, tables, number)
         return patch

@@ -24,7 +24,7 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.models.base import Prompt
 from antiphon.models.voxcpm2.config import DEFAULT_STEPS, MAX_STEPS, MIN_FRAMES, VoxCPM2Config
-from antiphon.models.voxcpm2.flow import Flow
+from antiphon.models.voxcpm2.flow import Flow, FlowInputs
 from antiphon.models.voxcpm2.latents import Patches
 from antiphon.models.voxcpm2.networks import NetworkBuilder, PatchEncoder, Quantizer, StopHead
 from antiphon.models.voxcpm2.request import PATCH, VoxCPM2Prompt, VoxCPM2Request
@@ -175,14 +175,15 @@ class VoxCPM2Model(SlotModel[VoxCPM2Request]):
         frames, slots = Frames.empty(len(inputs.slots), self.slots), inputs.slots
         base, residual = self._halves(hidden)
         to_base, to_residual = self._to_flow
-        patches = self._flow.make(
-            self._noise(inputs),
-            torch.stack((to_base(base), to_residual(residual)), dim=1),
-            self._latest[slots],
-            self._guidance[slots],
-            self._num_steps[slots],
-            sampling,
+        given = FlowInputs(
+            noise=self._noise(inputs),
+            conditions=torch.stack((to_base(base), to_residual(residual)), dim=1),
+            previous=self._latest[slots],
+            guidance=self._guidance[slots],
+            num_steps=self._num_steps[slots],
+            most_steps=sampling,
         )
+        patches = self._flow.make(given)
         frames.codes[:, 0] = self._stop(base) & (inputs.frames >= MIN_FRAMES - 1)
         frames.codes[:, 1:-1] = patches.flatten(1).view(torch.int32)
         frames.scores.zero_()

@@ -21,11 +21,12 @@ from antiphon.nn.codec_layers.conv_blocks import (
 from antiphon.nn.codec_layers.quantizer import CodeTables
 from antiphon.nn.codec_layers.state import StateLayout
 from antiphon.nn.codec_layers.transformer import CodecTransformerLayer
-from antiphon.nn.kernels.causal_conv import ConvWeights, Rows, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, causal_conv
 from antiphon.nn.kernels.codec_io import depthwise_norm
 from antiphon.nn.kernels.kernel_configs import NORM_CONFIG, config_of, unit_config
 from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
 from antiphon.nn.kernels.split import split
+from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Linear, RMSNorm, Snake, SwiGLU
 

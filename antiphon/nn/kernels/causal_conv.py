@@ -1,9 +1,6 @@
 """Causal convolutions of many streams as matrix products that read their state in place.
 
-Columns of all rows stand one below the other, of each row as many as it has frames times the rate
-of the layer. A table says of each frame whose it is; what a tap reads before a row's first column
-comes out of the row's slot. A slot keeps two copies of the columns that came before: all programs
-read the one whose turn it is, and some write the other. Nothing is joined, gathered or put back.
+Their columns are those of `antiphon.nn.kernels.stream_columns`.
 
 However a product is cut into tiles, a sum runs over taps and channels in the same order in the
 same instructions: a row's result is the same, bit for bit, in any company and in any grouping.
@@ -23,47 +20,20 @@ from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.shared_memory import max_shared_bytes, stages_within
 from antiphon.nn.kernels.snake import narrowed, snake_of
 from antiphon.nn.kernels.split import parts_of
+from antiphon.nn.kernels.stream_columns import (
+    KEPT_CHANNELS,
+    Rows,
+    column_sources,
+    columns_of,
+    keep_columns,
+)
 from antiphon.nn.layers import Snake
 
-KEPT_CHANNELS = 64
-"""Of a program that keeps columns."""
 _MIN_WIDTH = 16  # of a matrix instruction
 _SPLIT_INPUTS, _SPLIT_STAGES = 64, 5
 """Of products of parts: as the parts of these inputs are multiplied in turn, their number decides
 the order of sums, and is the same for all numbers of columns."""
 _WARP_COLUMNS = 16  # of products of parts, for which a warp needs more registers
-_KEPT_ROWS = (4, 32)
-"""Rows that are kept at a time, at least and at most: a pass may have as many rows as frames, but
-has few, and a program that finds no row takes a multiprocessor's time all the same."""
-_ROW_FRAMES = 4  # that a row has, or more, unless many streams begin at once
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The frames of a pass: those of one stream after those of another, any number of each.
-
-    Attributes:
-        memory: what streams keep of what came before, ``[num_slots, row_size]``.
-        table: whose the frames are, see `antiphon.nn.codec_layers.frame_table`.
-        rotation: of the frames, float32 ``[num_frames, head_dim]``: cosines of half a head, then
-            sines.
-        max_row_frames: that a row has.
-    """
-
-    memory: Tensor
-    table: Tensor
-    rotation: Tensor
-    max_row_frames: int
-
-    @property
-    def num_frames(self) -> int:
-        return self.rotation.shape[0]
-
-    def num_keepers(self, num_channels: int) -> int:
-        """Return how many programs keep columns of so many channels."""
-        least, most = _KEPT_ROWS
-        num_rows = min(max(self.num_frames // _ROW_FRAMES, least), most, self.num_frames)
-        return num_rows * -(-num_channels // KEPT_CHANNELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,90 +160,6 @@ def _inputs_of(wanted: int, num_in: int) -> int:
 
 
 @triton.jit
-def slots_of(table, size) -> tl.tensor:
-    """Return where the frames' slots are in a table."""
-    return table
-
-
-@triton.jit
-def places_of(table, size) -> tl.tensor:
-    """Return where the frames' places in their rows are."""
-    return table + size
-
-
-@triton.jit
-def offsets_of(table, size) -> tl.tensor:
-    """Return where the rows' first frames are."""
-    return table + 2 * size
-
-
-@triton.jit
-def num_rows_of(table, size) -> tl.tensor:
-    """Return the number of rows."""
-    return tl.load(table + 3 * size)
-
-
-@triton.jit
-def turns_of(table, size) -> tl.tensor:
-    """Return where it is which of two copies a frame's row is to read."""
-    return table + 4 * size
-
-
-@triton.jit
-def positions_of(table, size) -> tl.tensor:
-    """Return where the frames' positions in their streams are."""
-    return table + 5 * size
-
-
-@triton.jit
-def keep_columns(
-    x, memory, table, keeper, num_keepers, rate, size, row_size, offset,
-    WIDTH: tl.constexpr, BEFORE: tl.constexpr, KEPT: tl.constexpr,
-) -> None:  # fmt: skip
-    """Put the last columns of the past and ``x`` into the copy that is not read in this call.
-
-    One of ``ceil(WIDTH / KEPT)`` keepers of a row keeps some of its channels. If there are fewer
-    keepers than that for all rows, they go on to others.
-    """
-    NUM_PARTS: tl.constexpr = (WIDTH + KEPT - 1) // KEPT
-    column = tl.arange(0, triton.next_power_of_2(BEFORE))
-    channel = (keeper % NUM_PARTS) * KEPT + tl.arange(0, KEPT)
-    inside = (column < BEFORE)[:, None] & (channel < WIDTH)[None, :]
-    for row in range(keeper // NUM_PARTS, num_rows_of(table, size), num_keepers // NUM_PARTS):
-        frame = tl.load(offsets_of(table, size) + row)
-        length = (tl.load(offsets_of(table, size) + row + 1) - frame) * rate
-        turn = tl.load(turns_of(table, size) + frame)
-        slot = tl.load(slots_of(table, size) + frame).to(tl.int64)
-        copies = memory + slot * row_size + offset
-        before = copies + turn * (BEFORE * WIDTH)
-        after = copies + (1 - turn) * (BEFORE * WIDTH)
-        source = column + length - BEFORE
-        present = x + frame.to(tl.int64) * rate * WIDTH + source * WIDTH
-        start = tl.where(source >= 0, present, before + (column + length) * WIDTH)
-        value = tl.load(start[:, None] + channel[None, :], mask=inside, other=0.0)
-        tl.store(after + column[:, None] * WIDTH + channel[None, :], value, mask=inside)
-
-
-@triton.jit
-def column_sources(
-    x, memory, table, columns, rate, size, row_size, offset,
-    NUM_IN: tl.constexpr, BEFORE: tl.constexpr,
-) -> tuple[tl.tensor, ...]:  # fmt: skip
-    """Return where columns are, where they would be in the past, and their places in a row.
-
-    The latter two mean nothing if nothing is read of the past.
-    """
-    present = x + columns.to(tl.int64) * NUM_IN
-    if BEFORE == 0:
-        return present, present, columns
-    frame = columns // rate
-    place = tl.load(places_of(table, size) + frame) * rate + columns % rate
-    slot = tl.load(slots_of(table, size) + frame).to(tl.int64)
-    first = (tl.load(turns_of(table, size) + frame) * BEFORE + BEFORE + place) * NUM_IN
-    return present, memory + slot * row_size + offset + first, place
-
-
-@triton.jit
 def _factors(
     places, inputs, outputs,
     NUM_IN: tl.constexpr, NUM_OUT: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
@@ -369,9 +255,7 @@ def _causal_conv(
                 rate, size, row_size, offset, NUM_IN, BEFORE, KEPT,
             )  # fmt: skip
     else:
-        columns = (program // NUM_PARTS) * COLUMNS + tl.arange(0, COLUMNS)
-        is_column = columns < num_columns
-        columns = tl.minimum(columns, num_columns - 1)
+        columns, is_column = columns_of(program // NUM_PARTS, num_columns, COLUMNS)
         outputs = (program % NUM_PARTS) * OUTPUTS + tl.arange(0, OUTPUTS)
         total = _multiply(
             x, memory, table, weight, rest, columns, is_column, outputs, rate, size, row_size,

@@ -7,19 +7,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.causal_conv import (
+from antiphon.nn.kernels.causal_conv import ConvWeights
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.snake import narrowed
+from antiphon.nn.kernels.stream_columns import (
     KEPT_CHANNELS,
-    ConvWeights,
     Rows,
     column_sources,
+    columns_of,
     keep_columns,
     offsets_of,
     positions_of,
     slots_of,
     turns_of,
 )
-from antiphon.nn.kernels.pdl import await_others, overlaps
-from antiphon.nn.kernels.snake import narrowed
 
 Bound: TypeAlias = Literal["clamp", "tanh"]
 """How samples are kept in [-1, 1]."""
@@ -228,9 +229,7 @@ def _samples(
             rate, size, row_size, offset, WIDTH, BEFORE, KEPT,
         )  # fmt: skip
     else:
-        columns = program * COLUMNS + tl.arange(0, COLUMNS)
-        is_column = columns < num_columns
-        columns = tl.minimum(columns, num_columns - 1)
+        columns, is_column = columns_of(program, num_columns, COLUMNS)
         present, past, place = column_sources(
             x, memory, table, columns, rate, size, row_size, offset, WIDTH, BEFORE
         )

@@ -9,19 +9,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.causal_conv import (
+from antiphon.nn.kernels.causal_conv import ConvWeights
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.snake import narrowed, snake_of
+from antiphon.nn.kernels.stream_columns import (
     KEPT_CHANNELS,
-    ConvWeights,
     Rows,
     column_sources,
+    columns_of,
     keep_columns,
     offsets_of,
     positions_of,
     slots_of,
     turns_of,
 )
-from antiphon.nn.kernels.pdl import await_others, overlaps
-from antiphon.nn.kernels.snake import narrowed, snake_of
 from antiphon.nn.layers import Snake
 
 _NUMBERS, _CHANNELS = 2048, 64  # that a program makes; channels at most
@@ -165,9 +166,7 @@ def _depthwise(
             rate, size, row_size, offset, WIDTH, BEFORE, KEPT,
         )  # fmt: skip
     else:
-        columns = (program // NUM_PARTS) * COLUMNS + tl.arange(0, COLUMNS)
-        is_column = columns < num_columns
-        columns = tl.minimum(columns, num_columns - 1)
+        columns, is_column = columns_of(program // NUM_PARTS, num_columns, COLUMNS)
         channels = (program % NUM_PARTS) * CHANNELS + tl.arange(0, CHANNELS)
         is_channel = channels < WIDTH
         inside = is_column[:, None] & is_channel[None, :]

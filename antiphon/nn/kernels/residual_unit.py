@@ -11,16 +11,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.causal_conv import (
-    KEPT_CHANNELS,
-    ConvWeights,
-    KernelConfig,
-    Rows,
-    column_sources,
-    keep_columns,
-)
+from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.snake import narrowed, snake_of
+from antiphon.nn.kernels.stream_columns import (
+    KEPT_CHANNELS,
+    Rows,
+    column_sources,
+    columns_of,
+    keep_columns,
+)
 from antiphon.nn.layers import Snake
 
 _MIN_PART = 16  # channels that a matrix instruction wants
@@ -183,9 +183,7 @@ def _residual_unit(
             rate, size, row_size, offset, WIDTH, (NUM_TAPS - 1) * DILATION, KEPT,
         )  # fmt: skip
     else:
-        columns = program * COLUMNS + tl.arange(0, COLUMNS)
-        is_column = columns < num_columns
-        columns = tl.minimum(columns, num_columns - 1)
+        columns, is_column = columns_of(program, num_columns, COLUMNS)
         low, high = tl.arange(0, LARGE), LARGE + tl.arange(0, SMALL)
         lower, upper = _multiply(
             active, memory, table, dilated, columns, is_column, rate, size, row_size, offset,

@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from antiphon.nn.kernels.causal_conv import Rows, offsets_of, positions_of, slots_of
 from antiphon.nn.kernels.pdl import await_others, overlaps
 from antiphon.nn.kernels.split import dot
+from antiphon.nn.kernels.stream_columns import Rows, offsets_of, positions_of, slots_of
 
 _MAX_KEYS_AT_ONCE = 128
 _KEYS_OF_MANY = 64

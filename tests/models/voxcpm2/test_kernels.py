@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from antiphon.models.base import Prompt
 from antiphon.models.voxcpm2.checkpoint_schema import model_layout
 from antiphon.models.voxcpm2.config import DEFAULT_STEPS, load_config
-from antiphon.models.voxcpm2.flow import Flow
+from antiphon.models.voxcpm2.flow import Flow, FlowInputs
 from antiphon.models.voxcpm2.networks import NetworkBuilder, PatchEncoder
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.random_configs import main_config
@@ -77,7 +77,8 @@ def test_a_patch_of_published_widths_compiles(
         conditions = patches.new_zeros(num_rows, 2, 1024, dtype=torch.bfloat16)
         schedules = torch.zeros(num_rows, dtype=torch.int64, device=META)
         guidance = torch.ones(num_rows, device=META)
-        made = flow.make(patches, conditions, patches, guidance, schedules, DEFAULT_STEPS)
+        inputs = FlowInputs(patches, conditions, patches, guidance, schedules, DEFAULT_STEPS)
+        made = flow.make(inputs)
         assert made.shape == patches.shape
         assert encoder(made).shape == (num_rows, config.encoder.hidden_size)
     assert {"_flow_step", "_attend_whole", "_wide_product"} <= compiler.names

@@ -14,9 +14,10 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn.codec_layers.frame_table import empty_table, fill, table_of
-from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, Rows, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
 from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
+from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from antiphon.nn.layers import Snake
 

@@ -12,8 +12,9 @@ if reason := why_not_here():
 from dataclasses import replace
 
 from antiphon.nn.kernels import window_attention
-from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, Rows, causal_conv
+from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv
 from antiphon.nn.kernels.split import split
+from antiphon.nn.kernels.stream_columns import Rows
 from antiphon.nn.kernels.window_attention import KVRing, attend_window
 from tests.nn.kernels.test_conv_kernels import (
     CONFIG,
