@@ -60,6 +60,13 @@ class CausalLMPrompter:
         ids = tuple(self._tokenizer.encode(text))
         if not ids:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
+        if max(ids) >= self._capabilities.vocab_size:
+            # A tokenizer that was given tokens for which the checkpoint has no embedding.
+            raise InvalidRequestError(
+                f"The messages have a token {max(ids)} in this model's tokenizer, which the model"
+                f" lacks. Allowed: 0 to {self._capabilities.vocab_size - 1}.",
+                param="messages",
+            )
         max_tokens = answer_limit(request, len(ids), self._capabilities.max_positions)
         if request.is_spoken and len(ids) > MAX_TOLD_POSITIONS:
             raise InvalidRequestError(

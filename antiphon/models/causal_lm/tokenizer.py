@@ -20,11 +20,7 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class ChatTokenizer:
-    """A tokenizer; may be used from any thread.
-
-    Attributes:
-        size: ids are below it.
-    """
+    """A tokenizer; may be used from any thread."""
 
     def __init__(self, file: Path, eos_token: str | None) -> None:
         """Read it.
@@ -45,7 +41,6 @@ class ChatTokenizer:
         self._added = {number: each.content.encode() for number, each in added.items()}
         self._specials = {number for number, each in added.items() if each.special}
         self._has_spaces = _has_space_marks(file, self._tokenizer)
-        self.size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         names = sorted({added[number].content for number in self._specials}, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, names)) or "(?!)")
 

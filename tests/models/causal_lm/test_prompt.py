@@ -1,5 +1,7 @@
 """Conversations as prompts: what transformers makes of them, limits, and what is refused."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,23 @@ def test_what_does_not_fit_is_refused(prompter: CausalLMPrompter) -> None:
         prompter.build(ask("word " * 1000), 1)
     assert refused.value.param == "messages"
     assert refused.value.code == "context_length_exceeded"
+
+
+def test_a_token_that_the_model_lacks_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    """A tokenizer was given a token, the embedding no row: it cannot be read."""
+    shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
+    state = json.loads((tmp_path / "tokenizer.json").read_text())
+    last = {**state["added_tokens"][-1], "special": False}
+    names = [f"[{number}]" for number in range(264)]
+    state["added_tokens"] += [
+        last | {"id": 300 + number, "content": name} for number, name in enumerate(names)
+    ]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+    prompter = CausalLMPrompter(LoadContext(path=tmp_path, max_slots=1))
+    assert prompter.build(ask("Hello"), 1).num_tokens
+    with pytest.raises(InvalidRequestError, match="Allowed: 0 to 263") as refused:
+        prompter.build(ask("What is [263]?"), 1)
+    assert refused.value.param == "messages"
 
 
 @pytest.mark.parametrize(
