@@ -77,13 +77,14 @@ class FusedRunner:
     @property
     def codec(self) -> CodecShape:
         decoder = self._decoder
+        late_frames = decoder.late_frames if isinstance(decoder, ElasticDecoder) else 0
         return CodecShape(
             decoder.samples_per_frame,
             decoder.sample_rate_hz,
             decoder.chunk_sizes,
             decoder.look_ahead_frames,
             decoder.group_frames,
-            is_elastic=isinstance(decoder, ElasticDecoder),
+            late_frames=late_frames,
         )
 
     def on_stream(self) -> AbstractContextManager[object]:

@@ -126,11 +126,17 @@ class BoundedDecoder(StreamingDecoder, Protocol):
 class ElasticDecoder(StreamingDecoder, Protocol):
     """A decoder whose audio comes later than its frames, or of some frames not at all.
 
-    A chunk becomes what is certain by then, of any length, none too; the chunk that reaches
-    ``CodecChunk.end``, with one frame at least, also becomes all that is left. So a decoder keeps
-    how far it looks ahead to itself, where that is no fixed number of frames: text between frames
-    of audio, for example. Its ``samples_per_frame`` are those of a frame of audio.
+    A chunk becomes what is certain by then, of any length, none too. So a decoder keeps how far it
+    looks ahead to itself, where that is no fixed number of frames: text between frames of audio,
+    for example. What is left at the end comes with chunks past ``CodecChunk.end``, as large as
+    others, so that no step takes longer than usual. Its ``samples_per_frame`` are those of a frame
+    of audio.
     """
 
     @property
     def is_elastic(self) -> Literal[True]: ...
+
+    @property
+    def late_frames(self) -> int:
+        """Frames past the end that chunks reach to, until all has become audio; 1 or more."""
+        ...

@@ -48,8 +48,8 @@ class CodecShape:
         group_frames: see there.
         has_upstream: whether its frames arrive as pieces from the stage before, one by one, so that
             a step only takes them in; the last piece has no frame.
-        is_elastic: whether a frame's audio may come with later chunks, or be none; see
-            `antiphon.codec.protocol.ElasticDecoder`.
+        late_frames: if a frame's audio may come with later chunks, or be none: frames past the end
+            that chunks reach to; see `antiphon.codec.protocol.ElasticDecoder`.
     """
 
     samples_per_frame: int
@@ -58,7 +58,7 @@ class CodecShape:
     look_ahead_frames: int = 0
     group_frames: int = 1
     has_upstream: bool = False
-    is_elastic: bool = False
+    late_frames: int = 0
 
     @property
     def frame_s(self) -> float:
@@ -79,10 +79,15 @@ class CodecShape:
         return self.look_ahead_frames == 0 and self.group_frames == 1 and not self.is_elastic
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether a frame's audio may come with later chunks, or be none."""
+        return self.late_frames > 0
+
+    @property
     def held_frames(self) -> int:
         """Frames that are in no chunk before a request has ended.
 
-        An elastic decoder gets one frame at least with the end, by which it is flushed.
+        Of an elastic decoder one: whoever was given all frames of a request has all of its audio.
         """
         return max(self.look_ahead_frames, self.is_elastic)
 
@@ -174,7 +179,7 @@ class CodecChunk:
         start: the first frame.
         num_frames: of the chunk.
         end: frames that the request has in all, if the decoder is not causal and the request has
-            ended; frames from there on are not read.
+            ended; frames from there on are not read. Of an elastic decoder chunks go on after it.
     """
 
     slot: int

@@ -83,8 +83,10 @@ class EngineRequest:
         frames: made so far; a request that is preempted is resumed with them.
         num_frames_planned: made, in flight, or in the plan being made.
         num_frames_read: that the consumer has taken.
-        num_frames_decoded: in planned codec chunks; the last chunk may reach past the end.
+        num_frames_decoded: in planned codec chunks; the last chunks may reach past the end.
+        num_frames_decoding: of these, in chunks that are in flight.
         num_frames_delivered: whose audio was handed over.
+        late_frames: past the end, that codec chunks reach to; see `CodecShape`.
         max_frames: of the whole request; ``None``: no limit.
         planning_limit: frames that may be planned now, by all that bounds them.
         max_unread_frames: that the consumer may be behind.
@@ -115,7 +117,9 @@ class EngineRequest:
     num_frames_planned: int = 0
     num_frames_read: int = 0
     num_frames_decoded: int = 0
+    num_frames_decoding: int = 0
     num_frames_delivered: int = 0
+    late_frames: int = 0
     max_frames: int | None = field(init=False)
     planning_limit: int = 0
     max_unread_frames: int = 0
@@ -192,6 +196,7 @@ class EngineRequest:
     def plan_chunk(self, num_frames: int) -> None:
         """Decode frames in the plan being made."""
         self.num_frames_decoded += num_frames
+        self.num_frames_decoding += num_frames
         self.num_in_flight += 1
         self._update_limit()
 
@@ -250,8 +255,9 @@ class EngineRequest:
 
     @property
     def num_frames_undecoded(self) -> int:
-        """Frames, planned ones included, that are in no codec chunk yet."""
-        return self.num_frames_planned - self.num_frames_decoded
+        """Frames, planned ones and those past the end included, that are in no codec chunk yet."""
+        num_late = 0 if self.finish_reason is None else self.late_frames
+        return self.num_frames_planned + num_late - self.num_frames_decoded
 
     @property
     def is_delivered(self) -> bool:

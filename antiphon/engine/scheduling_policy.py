@@ -72,6 +72,7 @@ class ChunkPlanner:
         A request that is resumed decodes again what its last frames' audio needs, from the last
         whole group on whose look-ahead it has.
         """
+        request.late_frames = self._codec.late_frames
         num_whole = max(0, request.num_frames - self._codec.look_ahead_frames)
         request.num_frames_decoded = num_whole - num_whole % self._codec.group_frames
         wanted = request.prompt.first_chunk_frames or self._policy.first_frames
@@ -96,7 +97,7 @@ class ChunkPlanner:
         for request in requests:
             if request.is_replaying:
                 continue
-            if request.num_frames_planned - request.num_frames_decoded >= request.chunk_frames and (
+            if request.num_frames_undecoded >= request.chunk_frames and (
                 self._is_causal or self._num_ready(request) >= request.chunk_frames
             ):
                 due.append(request)
@@ -151,17 +152,19 @@ class ChunkPlanner:
     ) -> AudioChunk | None:
         """Return the part of a decoded chunk whose frames exist; start the playback clock."""
         first = request.num_frames_delivered  # later than the chunk's if this resumed within it
-        num_frames = min(chunk.start + chunk.num_frames, request.num_frames) - first
-        if num_frames <= 0:
-            return None
-        is_heard = len(samples) > 0 or not self._codec.is_elastic
+        num_frames = max(0, self._delivered_with(request, chunk) - first)
+        num_planned = request.num_frames_decoding
+        request.num_frames_decoding -= chunk.num_frames
+        is_elastic = self._codec.is_elastic
+        is_heard = len(samples) > 0 if is_elastic else num_frames > 0
         if request.is_live and request.clock.deadline_s == inf and is_heard:
-            num_planned = request.num_frames_decoded - request.num_frames_delivered
             request.clock.deadline_s = now_s + num_planned * self._codec.frame_s
+        if is_elastic:
+            self._correct(request, len(samples), chunk.num_frames)
+        if num_frames == 0 and not (is_elastic and is_heard):
+            return None
         request.num_frames_delivered += num_frames
-        if self._codec.is_elastic:
-            self._correct(request, len(samples), num_frames)
-        else:
+        if not is_elastic:
             at, num_samples = first - chunk.start, self._codec.samples_per_frame
             samples = samples[at * num_samples : (at + num_frames) * num_samples]
         frames = request.frames[first : first + num_frames] if request.returns_frames else ()
@@ -228,12 +231,25 @@ class ChunkPlanner:
         """
         if self._is_causal:
             return request.num_frames_undecoded
-        num_ahead = self._codec.held_frames if request.finish_reason is None else 0
+        num_ahead = self._codec.held_frames
+        if request.finish_reason is not None:
+            num_ahead = -request.late_frames
         return request.num_frames - request.num_frames_decoded - num_ahead
 
     def _is_end_planned(self, request: EngineRequest) -> bool:
         """Whether all frames that are still to be decoded can be."""
         return request.is_last_frame_planned if self._is_causal else bool(request.finish_reason)
+
+    def _delivered_with(self, request: EngineRequest, chunk: CodecChunk) -> int:
+        """Return the frames whose audio is there with a chunk.
+
+        From the chunk with the last one on, an elastic decoder's frames are not, until all has
+        become audio: a request that is resumed goes on exactly where it was.
+        """
+        end = chunk.start + chunk.num_frames
+        if chunk.end is None or end >= chunk.end + request.late_frames:
+            return min(end, request.num_frames)
+        return end if end < chunk.end else 0
 
     def _correct(self, request: EngineRequest, num_samples: int, num_frames: int) -> None:
         """Set a listener's clock right: planned was the usual audio of a chunk's frames."""
@@ -261,8 +277,7 @@ class ChunkPlanner:
             request.clock.extend(now_s, num_frames * self._codec.frame_s)
             slack_s = request.clock.deadline_s - now_s
         else:
-            num_planned = request.num_frames_decoded - request.num_frames_delivered
-            slack_s = num_planned * self._codec.frame_s
+            slack_s = request.num_frames_decoding * self._codec.frame_s
         request.chunk_frames = self.next_chunk_frames(num_frames, slack_s, self._costs.mean_frame_s)
 
 

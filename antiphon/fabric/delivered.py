@@ -48,6 +48,7 @@ class Delivered:
     _steps: dict[int, int] = field(default_factory=dict)  # progress, by the number of steps
     _total: _Count = field(default_factory=_Count)
     _made: _Count = field(default_factory=_Count)  # by the replica that makes it now
+    _num_certain: int = 0  # samples, when frames came last
 
     @property
     def has_begun(self) -> bool:
@@ -69,7 +70,8 @@ class Delivered:
         self.num_resumed += 1
         total = self._total
         can_resume = total.frames > 0 and len(self._frames) == total.frames
-        self._made = replace(total) if can_resume else _Count()
+        # Audio that came after the last frames is made again, and dropped.
+        self._made = replace(total, samples=self._num_certain) if can_resume else _Count()
         return replace(
             self.request,
             id=f"{self.request.id}~{self.num_resumed}",
@@ -115,6 +117,8 @@ class Delivered:
         total.samples = max(total.samples, made.samples)
         total.words = max(total.words, made.words)
         total.frames = max(total.frames, made.frames)
+        if num_frames:
+            self._num_certain = made.samples
         if num_old or num_old_words:
             chunk = replace(
                 chunk,

@@ -1,6 +1,6 @@
 """A decoder of which some frames become no audio, others late: it is that of the whole."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from antiphon.codec.rows import DecodedAudio
+from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CacheShape, CodecChunk
+from antiphon.engine.request import EngineRequest
+from antiphon.fabric.base import StageRequest
+from antiphon.fabric.delivered import Delivered
 from antiphon.models.base import Piece
-from antiphon.types import Samples, Sampling
+from antiphon.types import AudioChunk, Samples, Sampling
 from tests.codec.test_look_ahead import (
     LENGTHS,
     Apart,
@@ -25,6 +29,7 @@ from tests.codec.test_look_ahead import (
     frames,
     prompt,
 )
+from tests.engine.simulator import VirtualClock
 
 DELAY = 3
 RATIO = 2  # samples of a frame of audio
@@ -38,17 +43,27 @@ class Row:
 
 
 class LateDecoder:
-    """Even frames are text; audio of the others comes three frames of audio late."""
+    """Even frames are text; audio of the others comes three frames of audio late.
+
+    Chunks past the end are what brings the last ones: each of their frames is worth one of audio.
+    """
 
     is_elastic: Literal[True] = True
     sample_rate_hz = 25
     samples_per_frame = RATIO
     look_ahead_frames = 0
-    group_frames = 1
-    chunk_sizes = (1, 2, 4)
 
-    def __init__(self) -> None:
-        self.num_flushed = 0
+    def __init__(
+        self,
+        group_frames: int = 1,
+        late_frames: int = DELAY,
+        chunk_sizes: tuple[int, ...] | None = None,
+    ) -> None:
+        self.group_frames = group_frames
+        self.late_frames = late_frames
+        self.chunk_sizes = chunk_sizes or (group_frames, 2 * group_frames)
+        self.launched: list[list[CodecChunk]] = []
+        self.num_late = 0
         self.num_replayed = 0
 
     def open(self, num_slots: int) -> list[Row]:
@@ -73,17 +88,18 @@ class LateDecoder:
     def launch(
         self, chunks: Sequence[CodecChunk], frame_store: NDArray[np.int64], state: list[Row]
     ) -> DecodedAudio:
+        self.launched.append([*chunks])
         audio = {}
         for each in chunks:
             end, row = each.start + each.num_frames, state[each.slot]
-            is_last = each.end is not None and end >= each.end
-            end = end if each.end is None else min(end, each.end)
-            places = np.arange(each.start, end) % frame_store.shape[1]
+            assert each.start % self.group_frames == 0
+            stop = end if each.end is None else min(end, each.end)
+            places = np.arange(each.start, stop) % frame_store.shape[1]
             samples = self.decode(frame_store[each.slot, places], row)
-            if is_last:
-                self.num_flushed += 1
-                samples = np.concatenate((samples, heard(row.held)))
-            audio[each.slot] = samples
+            num_late = end - max(stop, each.start)
+            self.num_late += num_late
+            late, row.held = row.held[:num_late], row.held[num_late:]
+            audio[each.slot] = np.concatenate((samples, heard(late)))
         return DecodedAudio(audio)
 
     def decode(self, frames: NDArray[np.int64], row: Row) -> Samples:
@@ -109,7 +125,7 @@ def whole(seed: int, num_frames: int) -> list[float]:
 @settings(max_examples=15, deadline=None)
 @given(LENGTHS, st.one_of(st.none(), st.integers(1, 40)))
 def test_streams_in_company_are_each_the_whole(lengths: list[int], max_frames: int | None) -> None:
-    decoder = LateDecoder()
+    decoder = LateDecoder(1 + 3 * (len(lengths) % 2))
     listeners = Listeners(Fused(Counter(3), decoder))
     for seed, length in enumerate(lengths):
         listeners.add(prompt(seed, length, sampling=Sampling(max_frames=max_frames)))
@@ -117,7 +133,7 @@ def test_streams_in_company_are_each_the_whole(lengths: list[int], max_frames: i
     made = [length if max_frames is None else min(length, max_frames) for length in lengths]
     for seed, length in enumerate(made):
         assert listeners.heard[f"{seed}"] == whole(seed, length)
-    assert decoder.num_flushed == sum(length > 0 for length in made)
+    assert decoder.num_late >= DELAY * sum(length > 0 for length in made)
 
 
 def test_frames_of_another_stage_become_the_whole() -> None:
@@ -156,6 +172,45 @@ def test_a_resumed_request_goes_on_after_what_its_frames_had_made_certain(num_ma
     listeners.run()
     before = LateDecoder().decode(frames(5, num_made), Row())
     assert listeners.heard["0"] == whole(5, 40)[len(before) :]
+
+
+@pytest.mark.parametrize("length", [1, 4, 11, 12])
+def test_a_stream_that_is_cut_at_its_end_goes_on_exactly(length: int) -> None:
+    """What audio reports of frames says what another engine is to make again."""
+    items = list(made_of(length, ()))
+    for num_taken in range(1, len(items) + 1):
+        delivered = Delivered(StageRequest("r", prompt(5, length)), lambda: 0.0)
+        taken = [delivered.take(each) for each in items[:num_taken]]
+        again = delivered.resumed().resume_frames
+        taken += [delivered.take(each) for each in made_of(length, again)]
+        chunks = [each for each in taken if isinstance(each, AudioChunk)]
+        samples = [sample for each in chunks for sample in each.samples.tolist()]
+        assert samples == whole(5, length)
+        assert sum(each.num_frames for each in chunks) == length
+
+
+def made_of(length: int, resumed: Sequence[Any]) -> Iterator[AudioChunk]:
+    """Yield the audio of a stream, which brings its frames."""
+    core = EngineCore(Fused(Counter(1), LateDecoder(4)), clock=VirtualClock())
+    request = EngineRequest("r", prompt(5, length), returns_frames=True)
+    request.resume(resumed)
+    core.scheduler.add(request)
+    while core.scheduler.open_ids:
+        yield from (event for _, event in core.step() if isinstance(event, AudioChunk))
+
+
+def test_the_end_of_a_stream_takes_no_longer_than_the_rest_of_it() -> None:
+    """Its last audio is spread over steps, in which the others are decoded too."""
+    decoder = LateDecoder(2, 23, (2,))
+    listeners = Listeners(Fused(Counter(2), decoder))
+    for seed, length in enumerate((9, 60)):
+        listeners.add(prompt(seed, length))
+    listeners.run()
+    ended = [step for step in decoder.launched if any(each.end == 9 for each in step)]
+    assert len(ended) == 12  # 1 frame and 23 late ones
+    assert all(each.num_frames == 2 for step in decoder.launched for each in step)
+    assert sum(len(step) == 2 for step in ended) > 4
+    assert [listeners.heard[f"{seed}"] for seed in (0, 1)] == [whole(0, 9), whole(1, 60)]
 
 
 def test_a_listeners_clock_counts_what_is_heard() -> None:

@@ -1,4 +1,4 @@
-"""The tokenizer's decoder as a stream: a group of codes in, as much audio out, a while later.
+"""The tokenizer's decoder as a stream: groups of codes in, as much audio out, a while later.
 
 Codes are summed up, stretched to 50 Hz, and go through causal layers; a transposed convolution
 makes a mel spectrogram of 100 Hz, layers that look ahead make spectra of it, and windows of
@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.models.mimo_audio.codec_layers import Span, StreamingStack, TimeNorm, layer_norm
-from antiphon.models.mimo_audio.config import AudioTokenizerConfig
+from antiphon.models.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
 from antiphon.nn.codec_layers.transformer import LayerNorm
 from antiphon.nn.layers import Linear, Weights
 
@@ -25,8 +25,8 @@ class CodecState:
     """What all slots keep; updated in place.
 
     Attributes:
-        ticks: passes of each slot that counted, int64 ``[num_slots]``.
-        num_groups: groups of audio among them, likewise.
+        ticks: groups of audio of each slot, and those past its end, int64 ``[num_slots]``.
+        num_groups: the former alone, likewise.
         sums: of both norms; zeros mean a fresh stream, as in the fields above.
     """
 
@@ -150,14 +150,16 @@ class AudioDecoder:
             sizes=sizes.to(device),
             stretch=stretch,
             stretch_norm=stretch_norm,
-            decoder=StreamingStack.of(weights, "decoder", config.decoder, config.group_positions),
+            decoder=StreamingStack.of(
+                weights, "decoder", config.decoder, PASS_GROUPS * config.group_positions
+            ),
             norm=layer_norm(weights, "decoder.layer_norm"),
             mel_weight=weights["decoder.dconv2.conv.weight"],
             mel_bias=weights["decoder.dconv2.conv.bias"],
             mel_norm=TimeNorm.of(weights, "decoder.dconv2.norm", config.norm_groups),
             embedding=Linear.of(weights, "decoder.vocoder.embeddings"),
             vocoder=StreamingStack.of(
-                weights, "decoder.vocoder", config.vocoder, config.group_mels
+                weights, "decoder.vocoder", config.vocoder, PASS_GROUPS * config.group_mels
             ),
             vocoder_norm=layer_norm(weights, "decoder.vocoder.layer_norm"),
             head=Linear.of(weights, "decoder.vocoder.head.out"),
@@ -166,7 +168,7 @@ class AudioDecoder:
 
     @property
     def num_late_ticks(self) -> int:
-        """Passes after a stream's last group until all of it has been heard."""
+        """Groups past a stream's last one until all of it has been heard."""
         groups = self.mel_norm.num_ahead
         groups += 0 if self.stretch_norm is None else self.stretch_norm.num_ahead
         num_mels = self.vocoder.delay + -(-self.overlap.padding // self.config.hop_samples)
@@ -176,53 +178,58 @@ class AudioDecoder:
         """Return the state of fresh streams."""
         config, like = self.config, self.table
         counts = torch.zeros(2, num_slots, dtype=torch.int64, device=like.device)
-        norms = [self.mel_norm.open(num_slots, config.group_mels)]
+        norms = [self.mel_norm.open(num_slots, PASS_GROUPS, config.group_mels)]
         if self.stretch_norm is not None:
-            norms.insert(0, self.stretch_norm.open(num_slots, config.group_positions))
-        num_windows = self.overlap.num_hops - 1 + config.group_mels
+            norm = self.stretch_norm.open(num_slots, PASS_GROUPS, config.group_positions)
+            norms.insert(0, norm)
+        num_windows = self.overlap.num_hops - 1 + PASS_GROUPS * config.group_mels
         return CodecState(
             ticks=counts[0],
             num_groups=counts[1],
             sums=tuple(sums for sums, _ in norms),
             lines=tuple(line for _, line in norms),
             decoder=self.decoder.open(num_slots),
-            last=like.new_zeros(num_slots, 2, self._num_before, like.shape[1]),
+            last=like.new_zeros(num_slots, PASS_GROUPS + 1, self._num_before, like.shape[1]),
             vocoder=self.vocoder.open(num_slots),
             windows=like.new_zeros(num_slots, num_windows, config.fft_size),
         )
 
     def tick(self, codes: Tensor, state: CodecState, slots: Tensor, flags: Tensor) -> Tensor:
-        """Take in a group in each row, and return what of the audio that makes certain.
+        """Take in groups in each row, and return what of the audio that makes certain.
 
         Args:
-            codes: int64 ``[num_rows, group_frames, num_codes_used]``; any numbers, where there is
-                no group.
+            codes: int64 ``[num_rows, PASS_GROUPS, group_frames, num_codes_used]``; any numbers,
+                where there is no group.
             state: updated in place.
             slots: of the rows, int64 ``[num_rows]``.
-            flags: bool ``[num_rows, 2]``: whether there is a group; whether the stream has ended.
+            flags: bool ``[num_rows, PASS_GROUPS, 2]``: whether there is a group; whether this is
+                past the end of the stream.
 
         Returns:
-            float32 ``[num_rows, samples_per_group + 2]``: samples, the last two numbers being the
-            first of them that is heard and the one after the last.
+            float32 ``[num_rows, PASS_GROUPS * samples_per_group + 2]``: samples, the last two
+            numbers being the first of them that is heard and the one after the last.
         """
-        is_group, is_end = flags.unbind(1)
-        tick, counts = state.ticks[slots], is_group | is_end
-        num_groups = state.num_groups[slots] + is_group
+        codes, is_group, is_end = _in_front(codes, flags)
+        rows, counts = slots[:, None], is_group | is_end
+        ticks, num_groups = state.ticks[slots], state.num_groups[slots] + is_group.sum(1)
         state.num_groups[slots] = num_groups
-        group, states = tick, self._embedded(codes)
+        num_counted = counts.sum(1)
+        groups = ticks[:, None] + torch.arange(PASS_GROUPS, device=ticks.device)
+        states = self._embedded(codes)
         if self.stretch is not None and self.stretch_norm is not None:
-            states = self.stretch(states).view(len(slots), -1, states.shape[2])
+            states = self.stretch(states).view(*counts.shape, -1, states.shape[3])
             kept, nothing = (state.sums[0], state.lines[0]), torch.zeros_like(is_end)
-            states = self.stretch_norm(states, (slots, group), kept, (is_group, nothing))
-            group = group - self.stretch_norm.num_ahead
-        mels = self._mels(states, group, num_groups, (slots, state, counts, is_end))
-        group = group - self.mel_norm.num_ahead
-        span = _span(slots, group, num_groups, self.config.group_mels)
+            states = self.stretch_norm(states, (rows, groups), kept, (is_group, nothing))
+            groups = groups - self.stretch_norm.num_ahead
+        else:
+            states = states.flatten(1, 2)
+        mels = self._mels(states, (rows, groups, num_groups[:, None]), (counts, is_end), state)
+        groups = groups - self.mel_norm.num_ahead
+        span = _span(rows, groups, num_groups[:, None], self.config.group_mels)
         states = self.vocoder(self.embedding(mels), span, state.vocoder)
         span = span.moved(self.vocoder.delay)
-        heard = self._samples(states, span, state.windows)
-        state.ticks[slots] = tick + counts
-        return torch.where(counts[:, None], heard, 0.0)
+        state.ticks[slots] = ticks + num_counted
+        return self._samples(states, span, state.windows, num_counted[:, None])
 
     @property
     def _num_before(self) -> int:
@@ -232,35 +239,53 @@ class AudioDecoder:
 
     def _embedded(self, codes: Tensor) -> Tensor:
         known = torch.minimum(codes, self.sizes - 1)  # text has the empty code, which has no vector
-        return F.embedding(known + self.offsets, self.table).sum(2)
+        return F.embedding(known + self.offsets, self.table).sum(-2)
 
     def _mels(
         self,
         states: Tensor,
-        group: Tensor,
-        num_groups: Tensor,
-        pass_: tuple[Tensor, CodecState, Tensor, Tensor],
+        place: tuple[Tensor, Tensor, Tensor],
+        flags: tuple[Tensor, Tensor],
+        state: CodecState,
     ) -> Tensor:
-        """Return the mel spectrogram of an earlier group of each row, normed."""
-        slots, state, counts, is_end = pass_
-        span = _span(slots, group, num_groups, self.config.group_positions)
-        states = self.norm(self.decoder(states, span, state.decoder))
-        num_before, stride = self._num_before, self.config.decoder_stride
-        if num_before:
-            before = state.last[slots, (group - 1) % 2]
-            state.last[slots, group % 2] = states[:, -num_before:]
-            before = torch.where((group > 0)[:, None, None], before, 0.0)
-            states = torch.cat((before, states), dim=1)
-        columns = states.transpose(1, 2)
-        made = F.conv_transpose1d(columns, self.mel_weight, self.mel_bias, stride).transpose(1, 2)
-        is_valid = counts & (group >= 0) & (group < num_groups)
-        is_last = is_valid & is_end & (group == num_groups - 1)
-        kept = (state.sums[-1], state.lines[-1])
-        made = made[:, num_before * stride :]
-        return self.mel_norm(made, (slots, group), kept, (is_valid, is_last))
+        """Return the mel spectrogram of earlier groups of each row, normed.
 
-    def _samples(self, states: Tensor, span: Span, kept: Tensor) -> Tensor:
-        overlap, count = self.overlap, self.config.group_mels
+        Args:
+            states: of groups, ``[num_rows, n, hidden_size]``.
+            place: slots, groups, and how many groups there are.
+            flags: whether each group of the pass counts, and whether it is past the end.
+            state: updated in place.
+        """
+        (slots, groups, num_groups), (counts, is_end) = place, flags
+        count, num_before = self.config.group_positions, self._num_before
+        span = _span(slots, groups, num_groups, count)
+        states = self.norm(self.decoder(states, span, state.decoder))
+        # Around a stream is nothing: the last mel frames reach beyond its last group.
+        positions = span.positions(states.shape[1])
+        is_inside = (positions >= 0) & (positions < span.end)
+        states = torch.where(is_inside[:, :, None], states, 0.0)
+        if num_before:
+            ring = state.last.shape[1]
+            before = state.last[slots[:, 0], (groups[:, 0] - 1) % ring]
+            lasts = torch.unflatten(states, 1, (-1, count))[:, :, -num_before:]
+            state.last[slots, groups % ring] = lasts
+            before = torch.where((groups[:, 0] > 0)[:, None, None], before, 0.0)
+            states = torch.cat((before, states), dim=1)
+        stride = self.config.decoder_stride
+        made = F.conv_transpose1d(states.transpose(1, 2), self.mel_weight, self.mel_bias, stride)
+        # Groups side by side, each with the frames beyond it: [num_rows, groups, n, channels].
+        num_beyond = self.config.decoder_kernel_size - stride
+        num_mels = self.config.group_mels
+        made = made[:, :, num_before * stride :].unfold(2, num_mels + num_beyond, num_mels)
+        made = made.permute(0, 2, 3, 1)
+        is_valid = counts & (groups >= 0) & (groups < num_groups)
+        is_last = is_valid & is_end & (groups == num_groups - 1)
+        kept = (state.sums[-1], state.lines[-1])
+        return self.mel_norm(made, (slots, groups), kept, (is_valid, is_last))
+
+    def _samples(self, states: Tensor, span: Span, kept: Tensor, num_counted: Tensor) -> Tensor:
+        """Return samples, and the bounds of what is heard of them; see `tick`."""
+        overlap, count = self.overlap, states.shape[1]
         num_kept, num_before = kept.shape[1], overlap.num_hops - 1
         windows = overlap.windows(self.head(self.vocoder_norm(states)))
         kept[span.slots, span.positions(count) % num_kept] = windows
@@ -268,11 +293,24 @@ class AudioDecoder:
         is_valid = (positions >= 0) & (positions < span.end)
         heard = overlap.added(kept[span.slots, positions % num_kept], is_valid)
         first = span.start * overlap.hop - overlap.padding
-        bounds = torch.cat((-first, span.end * overlap.hop - first), dim=1)
-        bounds = bounds.clamp(0, heard.shape[1])
+        bounds = torch.cat((-first, span.end * overlap.hop - first), dim=1).clamp(min=0)
+        bounds = torch.minimum(bounds, num_counted * self.config.samples_per_group)
         return torch.cat((heard, bounds.to(heard.dtype)), dim=1)
 
 
-def _span(slots: Tensor, group: Tensor, num_groups: Tensor, count: int) -> Span:
+def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return groups, then what is past the end, then what does not count; see `AudioDecoder.tick`.
+
+    Returns:
+        Codes, and the flags.
+    """
+    is_group, is_end = flags.unbind(2)
+    kinds = torch.where(is_group, 0, torch.where(is_end, 1, 2))
+    kinds, order = kinds.sort(dim=1, stable=True)
+    rows = torch.arange(len(codes), device=codes.device)[:, None]
+    return codes[rows, order], kinds == 0, kinds == 1
+
+
+def _span(slots: Tensor, groups: Tensor, num_groups: Tensor, count: int) -> Span:
     """Return what groups of ``count`` positions are, of streams of ``num_groups``."""
-    return Span(slots[:, None], (group * count)[:, None], (num_groups * count)[:, None])
+    return Span(slots, groups[:, :1] * count, num_groups * count)

@@ -1,9 +1,10 @@
-"""Layers of the tokenizer's decoder, one group of frames after the other, in rows of several slots.
+"""Layers of the tokenizer's decoder, a few groups of frames at a time, in rows of several slots.
 
 All that a slot keeps stands in rings, at places that follow from positions: what is computed for
-the same position again is put into the same place. So a group that does not count, since it is
-text, may be computed like any other; the next one overwrites all of it. Which slots, which groups
-and where streams end are tensors: nothing asks the device, and a graph can hold all of it.
+the same position again is put into the same place. So groups that do not count, since they are
+text, may be computed like any others after those that do; the next ones overwrite all of it. Which
+slots, which groups and where streams end are tensors: nothing asks the device, and a graph can hold
+all of it.
 """
 
 from dataclasses import dataclass
@@ -210,10 +211,16 @@ class TimeNorm:
         """Take the norm ``name``."""
         return cls(weights[f"{name}.weight"], weights[f"{name}.bias"], num_ahead)
 
-    def open(self, num_slots: int, num_positions: int) -> tuple[Tensor, Tensor]:
-        """Return sums of each slot (values, squares, number), and groups that wait."""
+    def open(self, num_slots: int, num_groups: int, num_positions: int) -> tuple[Tensor, Tensor]:
+        """Return sums of each slot (values, squares, number), and groups that wait.
+
+        Args:
+            num_slots: that there are.
+            num_groups: of a pass.
+            num_positions: of a group.
+        """
         sums = self.weight.new_zeros(num_slots, 3, dtype=torch.float64)
-        size = (num_slots, self.num_ahead + 1, num_positions, len(self.weight))
+        size = (num_slots, self.num_ahead + num_groups, num_positions, len(self.weight))
         return sums, self.weight.new_zeros(size)
 
     def __call__(
@@ -223,31 +230,37 @@ class TimeNorm:
         kept: tuple[Tensor, Tensor],
         counted: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Return the group that came ``num_ahead`` groups before, normed.
+        """Return the groups that came ``num_ahead`` groups before, normed.
 
         Args:
-            states: of a group of each row, ``[num_rows, n, channels]``, and perhaps more positions,
-                which only count.
-            place: slots and numbers of the groups, int64 ``[num_rows]`` each.
+            states: of groups of each row, ``[num_rows, num_groups, n, channels]``, and perhaps more
+                positions of each, which only count.
+            place: slots and numbers of the groups, int64 ``[num_rows, 1]`` and
+                ``[num_rows, num_groups]``.
             kept: of `open`; updated in place.
-            counted: whether a group counts, and whether what is beyond it does, bool
-                ``[num_rows]``.
+            counted: whether each group counts, and whether what is beyond it does, bool
+                ``[num_rows, num_groups]``.
+
+        Returns:
+            ``[num_rows, num_groups * positions of a group, channels]``.
         """
         (slots, groups), (sums, line) = place, kept
         num_positions = line.shape[2]
-        total = sums[slots]
-        parts = (states[:, :num_positions], states[:, num_positions:])
+        totals = sums[slots]
+        parts = (states[:, :, :num_positions], states[:, :, num_positions:])
         for part, counts in zip(parts, counted, strict=True):
-            wide = part.double().flatten(1)
-            number = wide.new_full((len(wide),), wide.shape[1])
-            added = torch.stack((wide.sum(1), wide.square().sum(1), number), dim=1)
-            total = total + torch.where(counts[:, None], added, 0.0)
-        sums[slots] = total
-        values, squares, number = total[:, :, None, None].unbind(1)
+            if not part.shape[2]:
+                continue
+            wide = part.double().flatten(2)
+            number = torch.full_like(wide[:, :, 0], wide.shape[2])
+            added = torch.stack((wide.sum(2), wide.square().sum(2), number), dim=2)
+            totals = totals + torch.where(counts[:, :, None], added, 0.0).cumsum(1)
+        sums[slots[:, 0]] = totals[:, -1]
+        values, squares, number = totals[:, :, :, None, None].unbind(2)
         number = number.clamp(min=1.0)
         mean = values / number
         deviation = (squares / number - mean.square()).clamp(min=0.0) + _EPSILON
-        line[slots, groups % line.shape[1]] = states[:, :num_positions]
+        line[slots, groups % line.shape[1]] = states[:, :, :num_positions]
         states = line[slots, (groups - self.num_ahead) % line.shape[1]]
         normed: Tensor = (states - mean.float()) * deviation.rsqrt().float()
-        return normed * self.weight + self.bias
+        return (normed * self.weight + self.bias).flatten(1, 2)

@@ -1,8 +1,9 @@
 """The decoder of the audio tokenizer as a stage: it reads groups where the model has put them.
 
-Groups go through one by one. A pass is the same for text, speech and the end of a stream: on a GPU
-the next groups of all rows are one pass, which a CUDA graph holds; a row differs by its company by
-rounding at most. On the host rows go through one by one too.
+Groups go through four at a time, counted from the first frame. A pass is the same for text, speech
+and the end of a stream, which takes as many steps as its passes: on a GPU the next groups of all
+rows are one pass, which a CUDA graph holds; a row differs by its company by rounding at most. On
+the host rows go through one by one.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from antiphon.models.mimo_audio.checkpoint_schema import (
     tokenizer_layout_of,
 )
 from antiphon.models.mimo_audio.codec import AudioDecoder, CodecState
-from antiphon.models.mimo_audio.config import AudioTokenizerConfig
+from antiphon.models.mimo_audio.config import PASS_GROUPS, AudioTokenizerConfig
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.text_tokenizer import load_text_tokenizer
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
@@ -37,7 +38,8 @@ from antiphon.nn.precision import exact_float32
 from antiphon.nn.weights import Progress, open_weights
 from antiphon.types import Samples
 
-_CHUNK_SIZES = (1, 2, 4)
+_NOTHING, _GROUP, _LATE = range(3)
+"""What a place of a pass has: nothing, a group of the stream, or one past its end."""
 _MAX_ROWS = 32
 """Of a pass, in which keys and values of a row are copied: 10 MB."""
 
@@ -48,9 +50,9 @@ class StageState:
 
     Attributes:
         codec: of all slots, and of one more, which pads passes.
-        frames: text id and codes of each row's group, int64 ``[n, frame_size]``, as many as the
-            largest pass has.
-        rows: slot of each, and whether its stream has ended, int64 ``[n, 2]``.
+        frames: text id and codes of each row's groups, int64 ``[n, PASS_GROUPS, frame_size]``, as
+            many rows as the largest pass has.
+        rows: slot of each, and what its places have, int64 ``[n, 1 + PASS_GROUPS]``.
         graphs: by number of rows.
         sizes: these numbers, ascending.
     """
@@ -69,22 +71,52 @@ class StageState:
 
 @dataclass(slots=True, eq=False)
 class GroupPasses:
-    """What becomes of a row in a launch: passes over groups, then those after the end.
+    """What becomes of a row in a launch.
 
     Attributes:
-        places: of its groups, among all of the launch.
-        num_late: passes after them.
+        passes: over its groups.
         heard: where what is heard of each pass is, among all of the launch.
     """
 
     slot: int
-    places: Sequence[int]
-    num_late: int
+    passes: list["GroupPass"]
     heard: list[int] = field(default_factory=list)
 
-    @property
-    def num_passes(self) -> int:
-        return len(self.places) + self.num_late
+    @classmethod
+    def of(cls, slot: int, places: Sequence[int], num_late: int = 0) -> "GroupPasses":
+        """Part groups, and those past the end, into passes.
+
+        Args:
+            slot: whose they are.
+            places: of the groups, among all of the launch.
+            num_late: groups past the end.
+        """
+        total = len(places) + num_late
+        passes = [
+            GroupPass(places[start : start + PASS_GROUPS], max(0, min(PASS_GROUPS, total - start)))
+            for start in range(0, total, PASS_GROUPS)
+        ]
+        return cls(slot, passes)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPass:
+    """One pass of a row.
+
+    Attributes:
+        places: of its groups, among all of a launch.
+        num_groups: of the pass, those past the end included.
+    """
+
+    places: Sequence[int]
+    num_groups: int
+
+    def told(self) -> list[int]:
+        """Return what each place has, then where among all groups of a launch that is."""
+        num_late = self.num_groups - len(self.places)
+        kinds = [_GROUP] * len(self.places) + [_LATE] * num_late
+        rest = PASS_GROUPS - len(kinds)
+        return [*kinds, *[_NOTHING] * rest, *self.places, *[0] * (num_late + rest)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +150,9 @@ class MiMoAudioCodec:
     """An `antiphon.codec.protocol.ElasticDecoder`; a frame is a text id and a group of codes."""
 
     is_elastic: Literal[True] = True
-    chunk_sizes = _CHUNK_SIZES
+    chunk_sizes = (PASS_GROUPS,)
     look_ahead_frames = 0
-    group_frames = 1
+    group_frames = PASS_GROUPS
 
     def __init__(
         self,
@@ -152,6 +184,7 @@ class MiMoAudioCodec:
         self._device = decoder.table.device
         self.sample_rate_hz = config.sample_rate_hz
         self.samples_per_frame = config.samples_per_group
+        self.late_frames = decoder.num_late_ticks
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> StageState:
@@ -160,8 +193,10 @@ class MiMoAudioCodec:
         sizes = row_buckets(min(num_slots, _MAX_ROWS)) if self._is_batched else (1,)
         state = StageState(
             codec=self._decoder.open(num_slots + 1),
-            frames=torch.zeros(sizes[-1], self._frame_size, dtype=torch.int64, device=device),
-            rows=torch.zeros(sizes[-1], 2, dtype=torch.int64, device=device),
+            frames=torch.zeros(
+                (sizes[-1], PASS_GROUPS, self._frame_size), dtype=torch.int64, device=device
+            ),
+            rows=torch.zeros(sizes[-1], 1 + PASS_GROUPS, dtype=torch.int64, device=device),
             graphs=Graphs(device, is_enabled=self._uses_graphs),
             sizes=sizes,
         )
@@ -192,7 +227,8 @@ class MiMoAudioCodec:
         self, state: StageState, slot: int, frames: NDArray[Any], num_ahead: int = 0
     ) -> None:
         frames = np.asarray(frames)
-        self._run([GroupPasses(slot, range(len(frames)), 0)], upload(frames, self._device), state)
+        rows = [GroupPasses.of(slot, range(len(frames)))]
+        self._run(rows, upload(frames, self._device), state)
 
     @torch.inference_mode()
     def launch(
@@ -206,17 +242,15 @@ class MiMoAudioCodec:
         rows, places = [], list[int]()
         for each in chunks:
             stop = each.start + each.num_frames
-            is_end = each.end is not None and stop >= each.end
-            stop = stop if each.end is None else min(stop, each.end)
-            numbers = range(each.start, stop)
-            num_late = self._decoder.num_late_ticks if is_end else 0
-            first = len(places)
-            rows.append(GroupPasses(each.slot, range(first, first + len(numbers)), num_late))
+            end = stop if each.end is None else min(stop, max(each.start, each.end))
+            numbers, first = range(each.start, end), len(places)
+            own = range(first, first + len(numbers))
+            rows.append(GroupPasses.of(each.slot, own, stop - end))
             places += [each.slot * num_kept + number % num_kept for number in numbers]
         if isinstance(frame_store, np.ndarray):
             frames = upload(frame_store.reshape(-1, frame_store.shape[2])[places], self._device)
         else:
-            frames = frame_store.flatten(0, 1)[upload(places, self._device)]
+            frames = frame_store.flatten(0, 1)[upload(np.array(places, np.int64), self._device)]
         made = self._run(rows, frames, state)
         return PendingGroups(rows, Download(torch.cat(made)) if made else None)
 
@@ -227,43 +261,47 @@ class MiMoAudioCodec:
         """Run all passes, the first ones of all rows first; see `AudioDecoder.tick` for results."""
         if not frames.is_cuda:  # on the host it costs nothing to look, and a pass over text does
             for each in rows:
-                each.places = [
-                    place for place in each.places if int(frames[place, 0]) == self._empty_id
-                ]
+                each.passes = [part for part in each.passes if self._counts(part, frames)]
         made: list[Tensor] = []
         num_made = 0
-        for number in range(max((each.num_passes for each in rows), default=0)):
-            due = [each for each in rows if number < each.num_passes]
+        for number in range(max((len(each.passes) for each in rows), default=0)):
+            due = [each for each in rows if number < len(each.passes)]
             for start in range(0, len(due), state.sizes[-1]):
                 part = due[start : start + state.sizes[-1]]
                 with exact_float32():
-                    made.append(self._pass(part, number, frames, state))
+                    passes = [(each.slot, each.passes[number]) for each in part]
+                    made.append(self._pass(passes, frames, state))
                 for place, each in enumerate(part, start=num_made):
                     each.heard.append(place)
                 num_made += len(part)
         return made
 
+    def _counts(self, part: GroupPass, frames: Tensor) -> bool:
+        """Whether a pass over frames of the host is more than text."""
+        is_late = part.num_groups > len(part.places)
+        return is_late or any(int(frames[each, 0]) == self._empty_id for each in part.places)
+
     def _pass(
-        self, rows: Sequence[GroupPasses], number: int, frames: Tensor, state: StageState
+        self, passes: Sequence[tuple[int, GroupPass]], frames: Tensor, state: StageState
     ) -> Tensor:
-        """Run pass ``number`` of rows."""
-        size = round_up(len(rows), state.sizes)
-        told = np.full((size, 3), (state.padding, 0, 0), np.int64)
-        for row, each in enumerate(rows):
-            is_late = number >= len(each.places)
-            told[row] = (each.slot, is_late, 0 if is_late else each.places[number])
+        """Run a pass of each slot."""
+        size = round_up(len(passes), state.sizes)
+        told = np.zeros((size, 1 + 2 * PASS_GROUPS), np.int64)
+        told[:, 0] = state.padding
+        for row, (slot, each) in enumerate(passes):
+            told[row] = (slot, *each.told())
         given = upload(told, self._device)
-        state.rows[:size].copy_(given[:, :2])
+        rows, places = torch.split(given, [1 + PASS_GROUPS, PASS_GROUPS], dim=1)
+        state.rows[:size].copy_(rows)
         if len(frames):
-            state.frames[:size].copy_(frames[given[:, 2]])
-        return state.graphs.run(size, partial(self._tick, state, size))[: len(rows)].clone()
+            state.frames[:size].copy_(frames[places])
+        return state.graphs.run(size, partial(self._tick, state, size))[: len(passes)].clone()
 
     def _tick(self, state: StageState, size: int) -> Tensor:
-        slots, has_ended = state.rows[:size].unbind(1)
-        frames, is_end = state.frames[:size], has_ended.bool()
-        is_group = (frames[:, 0] == self._empty_id) & ~is_end & (slots < state.padding)
-        codes = torch.unflatten(frames[:, 1:], 1, (-1, self._num_codes))
-        flags = torch.stack((is_group, is_end), dim=1)
+        slots, kinds, frames = state.rows[:size, 0], state.rows[:size, 1:], state.frames[:size]
+        is_group = (kinds == _GROUP) & (frames[:, :, 0] == self._empty_id)
+        codes = torch.unflatten(frames[:, :, 1:], 2, (-1, self._num_codes))
+        flags = torch.stack((is_group, kinds == _LATE), dim=2)
         return self._decoder.tick(codes, state.codec, slots, flags)
 
 

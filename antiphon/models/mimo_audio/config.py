@@ -8,6 +8,9 @@ from antiphon.nn.layer_configs import TransformerConfig
 MAX_POSITIONS: Final = 8192
 """Groups of a request, prompt and speech together; a group is 160 ms, or a token of text."""
 
+PASS_GROUPS: Final = 4
+"""Groups that the tokenizer's decoder takes at once, in hardly more time than one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiMoAudioConfig:

@@ -1,20 +1,33 @@
 """Steps and passes of the decoder ask nothing of the device; on a GPU the audio is the same."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from antiphon.codec.fused_runner import FusedRunner
+from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
-from antiphon.models.mimo_audio.codec_stage import MiMoAudioCodec, StageState, load_codec
-from antiphon.models.mimo_audio.runner import load_language_model
+from antiphon.engine.request import EngineRequest
+from antiphon.models.mimo_audio.codec_stage import (
+    MiMoAudioCodec,
+    PendingGroups,
+    StageState,
+    load_codec,
+)
+from antiphon.models.mimo_audio.config import PASS_GROUPS
+from antiphon.models.mimo_audio.runner import load_language_model, load_runner
 from antiphon.models.spec import LoadContext
-from antiphon.types import Samples
+from antiphon.types import Samples, Sampling
 from tests.asking import AskNothing, step_asking_nothing
 from tests.models.mimo_audio.oracle.record import random_codes
+from tests.models.mimo_audio.speaking import GREEDY, prompt_of
 from tests.models.mimo_audio.test_parity import decode, groups_of
 
 SIZES = (32, 32, 8, 8, 8, 8, 8, 8)
@@ -57,7 +70,7 @@ def test_a_gpu_makes_the_same_audio(checkpoint: Path) -> None:
     codec = load_codec(LoadContext(checkpoint, device="cuda"))
     made = decode(codec, codes)
     np.testing.assert_allclose(made, wanted, atol=5e-3)  # keys and values have 16 bits there
-    np.testing.assert_array_equal(decode(codec, codes, (1,)), made)
+    np.testing.assert_array_equal(decode(codec, codes, (4,)), made)
     streams = streams_of((12, 40, 24))
     together = decode_together(codec, streams, codec.open(4))
     for stream, samples in zip(streams, together, strict=True):
@@ -74,18 +87,19 @@ def streams_of(counts: Sequence[int]) -> list[NDArray[np.int64]]:
 def decode_together(
     codec: MiMoAudioCodec, streams: Sequence[NDArray[np.int64]], state: StageState
 ) -> list[Samples]:
-    """Decode streams in slots from the second on, in chunks of one group and of two in turn."""
+    """Decode streams in slots from the second on, in chunks of one pass and of two in turn."""
     parts: list[list[Samples]] = [[] for _ in streams]
     store = np.zeros((len(streams) + 1, 64, streams[0].shape[1]), np.int64)
     for slot, stream in enumerate(streams, start=1):
         store[slot, : len(stream)] = stream
     starts, turn = [0] * len(streams), 0
-    while any(start < len(each) for start, each in zip(starts, streams, strict=True)):
+    ends = [len(each) + codec.late_frames for each in streams]
+    while any(start < end for start, end in zip(starts, ends, strict=True)):
         chunks = []
         for row, stream in enumerate(streams):
-            size = 1 + (row + turn) % 2
+            size = 4 + 4 * ((row + turn) % 2)
             start, starts[row] = starts[row], starts[row] + size
-            if start < len(stream):
+            if start < ends[row]:
                 end = len(stream) if start + size >= len(stream) else None
                 chunks.append(CodecChunk(row + 1, start, size, end))
         for slot, samples in codec.launch(chunks, store, state).result().items():
@@ -108,3 +122,32 @@ def test_slots_side_by_side_are_each_alone(checkpoint: Path) -> None:
         batched.reset(state, slot)
     for one, other in zip(alone, decode_together(batched, streams, state), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_a_step_takes_one_pass_at_the_end_of_a_stream_too(checkpoint: Path) -> None:
+    context = LoadContext(checkpoint, "cpu", "float32", 2)
+    codec = load_codec(context, is_batched=True)
+    num_passes: list[int] = []
+    num_late = 0
+    tick, launch = codec._tick, codec.launch
+
+    def counted_launch(chunks: Sequence[CodecChunk], *others: Any) -> PendingGroups:
+        nonlocal num_late
+        num_late += any(each.end == 2 for each in chunks)
+        num_passes.append(0)
+        return launch(chunks, *others)
+
+    def counted_tick(state: StageState, size: int) -> torch.Tensor:
+        num_passes[-1] += 1
+        return tick(state, size)
+
+    with mock.patch.multiple(codec, launch=counted_launch, _tick=counted_tick):
+        core = EngineCore(FusedRunner(load_runner(context), codec))
+        for seed, num_frames in enumerate((2, 30)):
+            sampling = Sampling(temperature=0.0, top_k=0, top_p=1.0, max_frames=num_frames)
+            prompt = replace(prompt_of(checkpoint, "Hello", GREEDY), sampling=sampling)
+            core.scheduler.add(EngineRequest(f"{seed}", prompt))
+        while core.scheduler.open_ids:
+            core.step()
+    assert max(num_passes) == 1
+    assert num_late >= (2 + codec.late_frames) // PASS_GROUPS > 2
