@@ -33,13 +33,16 @@ def exact_float32() -> Iterator[None]:
 def tf32_products() -> Iterator[None]:
     """Compute matrix products of float32 in TF32, on matrix instructions: ten bits of fraction.
 
-    Convolutions are left as they are. The setting is the process's, as in `exact_float32`, in which
-    this may be.
+    Sums of products of float16 are of float32, wherever their parts are added up. Convolutions are
+    left as they are. The settings are the process's, as in `exact_float32`, in which this may be.
     """
     with _LOCK:
         products = torch.get_float32_matmul_precision()
+        sums = torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
         torch.set_float32_matmul_precision("high")
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         try:
             yield
         finally:
             torch.set_float32_matmul_precision(products)
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = sums

@@ -79,7 +79,8 @@ class CosyVoice3Decoder:
         self.group_frames = flow.config.chunk_tokens
         self.look_ahead_frames = flow.config.look_ahead_tokens + _VOCODER_TOKENS
         self.chunk_sizes = (self.group_frames,)
-        self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS)
+        pads = is_batched or self._device.type == "cuda"
+        self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS, pads)
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> SpeechRows:
@@ -91,6 +92,7 @@ class CosyVoice3Decoder:
             self._flow.open(num_slots),
             Graphs(device, is_enabled=self._uses_graphs),
             sizes,
+            self._flow_passes.widths,
             MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead,
         )
         if state.graphs.is_enabled:

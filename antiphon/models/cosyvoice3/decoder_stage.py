@@ -10,6 +10,7 @@ from antiphon.models.cosyvoice3.stream_memory import slots_that_fit
 from antiphon.models.cosyvoice3.vocoder import Vocoder
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
+from antiphon.nn import kernels
 from antiphon.nn.device import resolve_device, resolve_dtype
 
 
@@ -19,7 +20,8 @@ def load_decoder(
     """Load what turns speech tokens into 24 kHz audio.
 
     It computes in float32, but for attention on a GPU, whose keys and values are float16, and, if
-    float32 was not asked for, the flow's matrix products there, which are those of TF32.
+    float32 was not asked for, the flow's matrix products there, which are those of float16, outside
+    of its transformer's layers of TF32.
 
     Args:
         context: where and how.
@@ -44,6 +46,7 @@ def load_decoder(
             ),
             config.flow,
             rounds_products=not is_exact,
+            is_fused=not is_exact and kernels.run_on(like),
         )
         vocoder = Vocoder.of(
             read_tensors(

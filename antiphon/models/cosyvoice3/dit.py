@@ -6,7 +6,7 @@ there twice, with the conditions and without them. Names of parameters are the c
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.models.cosyvoice3.config import MelFlowConfig
+from antiphon.models.cosyvoice3.dit_fused import PRODUCT_DTYPE, FusedBlocks, FusedPass
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamState
 
@@ -85,6 +86,10 @@ class DiTBlock:
             config.num_heads,
         )
 
+    @property
+    def products(self) -> tuple[Linear, ...]:
+        return (self.query_key_value, self.output, self.widen, self.narrow)
+
     def __call__(self, states: Tensor, times: Tensor, context: Tensor, where: DiTPass) -> Tensor:
         """Return the states, ``[num_rows, NUM_PASSES, num_frames, hidden_size]``.
 
@@ -123,32 +128,46 @@ class DiT:
     Attributes:
         of_noise: of the input projection, the part for noisy frames.
         of_conditions: the part for prompt frames, token states and speaker.
-        position: two convolutions that tell where a frame is.
+        position: two convolutions that tell where a frame is, in each step.
+        blocks: as PyTorch lines; none if they are ``fused``.
         times: of the blocks in each step, ``[NUM_STEPS, num_layers, 6, hidden_size]``.
         last_times: scale and shift before the last projection, ``[NUM_STEPS, 2, hidden_size]``.
         spans: how far each step goes, ``[NUM_STEPS]`` numbers.
+        fused: the blocks as kernels; ``None``: they are PyTorch lines.
     """
 
     config: MelFlowConfig
     of_noise: Linear
     of_conditions: Linear
-    position: tuple[tuple[StreamConv, StreamConv], ...]
+    position: tuple[tuple[StreamConv, ...], ...]
     blocks: tuple[DiTBlock, ...]
     last: Linear
     times: Tensor
     last_times: Tensor
     spans: tuple[float, ...]
+    fused: FusedBlocks | None = None
 
     @classmethod
-    def of(cls, weights: Weights, name: str, config: MelFlowConfig) -> "DiT":
-        """Take the transformer out of a checkpoint's tensors."""
+    def of(
+        cls, weights: Weights, name: str, config: MelFlowConfig, *, is_fused: bool = False
+    ) -> "DiT":
+        """Take the transformer out of a checkpoint's tensors; see `MelFlow.of`."""
         projection = Linear.of(weights, f"{name}.input_embed.proj")
         instants = solver_times(projection.weight)
         embedded = _embedded_times(weights, name, instants[:-1])
         blocks = [f"{name}.transformer_blocks.{index}" for index in range(config.num_layers)]
         times = [Linear.of(weights, f"{block}.attn_norm.linear")(embedded) for block in blocks]
         last_times = Linear.of(weights, f"{name}.norm_out.linear")(embedded)
+        last_times = torch.unflatten(last_times, 1, (2, -1))
+        all_times = torch.unflatten(torch.stack(times, dim=1), 2, (6, -1))
+        layers = tuple(DiTBlock.of(weights, block, config) for block in blocks)
+        fused = None
+        if is_fused:
+            fused = FusedBlocks.of(
+                [each.products for each in layers], all_times, last_times, _NORM_EPS
+            )
         conv = f"{name}.input_embed.conv_pos_embed.conv"
+        convs = [_conv(weights, f"{conv}{number}.0", is_fused=is_fused) for number in (1, 2)]
         return cls(
             config=config,
             of_noise=Linear(projection.weight[:, : config.num_mels].contiguous()),
@@ -156,14 +175,15 @@ class DiT:
                 projection.weight[:, config.num_mels :].contiguous(), projection.bias
             ),
             position=tuple(
-                (_conv(weights, f"{conv}1.0", step), _conv(weights, f"{conv}2.0", step))
+                tuple(replace(each, name=f"{each.name}.{step}") for each in convs)
                 for step in range(NUM_STEPS)
             ),
-            blocks=tuple(DiTBlock.of(weights, block, config) for block in blocks),
+            blocks=() if is_fused else layers,
             last=Linear.of(weights, f"{name}.proj_out"),
-            times=torch.unflatten(torch.stack(times, dim=1), 2, (6, -1)),
-            last_times=torch.unflatten(last_times, 1, (2, -1)),
+            times=all_times,
+            last_times=last_times,
             spans=tuple(after - before for before, after in pairwise(instants.tolist())),
+            fused=fused,
         )
 
     def solve(
@@ -172,7 +192,8 @@ class DiT:
         conditions: Tensor,
         context: Tensor,
         convs: StreamState,
-        where: DiTPass,
+        where: DiTPass | FusedPass,
+        is_frame: Tensor | None = None,
     ) -> Tensor:
         """Return the next mel frames of streams, ``[num_rows, num_frames, num_mels]``.
 
@@ -184,41 +205,52 @@ class DiT:
                 num_heads, head_dim]``; the frames become part of it.
             convs: of the rows, each `NUM_PASSES` times.
             where: of the pass.
+            is_frame: bool ``[num_rows, num_frames]``: what is none is before a stream's first
+                frame; ``None``: all are.
         """
+        if is_frame is not None:
+            is_frame = is_frame.repeat_interleave(NUM_PASSES, dim=0)[:, None]
         both = torch.stack((conditions, torch.zeros_like(conditions)), dim=1)
         told = self.of_conditions(both)
         frames = noise
         for step, span in enumerate(self.spans):
-            velocity = self._velocity(step, frames, told, context[step], convs, where)
+            states = self._placed(step, told + self.of_noise(frames)[:, None], convs, is_frame)
+            velocity = self._velocity(step, states, context[step], where)
             frames = frames + span * velocity
         return frames
 
     def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines of positions, ``[num_rows, 1, num_frames, head_dim / 2]``."""
+        """Return cosines and sines of positions, ``[num_rows, num_frames, head_dim / 2]``."""
         head_dim = self.config.head_dim
         halves = torch.arange(0, head_dim, 2, device=positions.device).float()
-        angles = positions[:, None, :, None] / _ROPE_BASE ** (halves / head_dim)
+        angles = positions[..., None] / _ROPE_BASE ** (halves / head_dim)
         return angles.cos(), angles.sin()
 
+    def _placed(
+        self, step: int, states: Tensor, convs: StreamState, is_frame: Tensor | None
+    ) -> Tensor:
+        """Return states that know where they are, ``[num_rows, NUM_PASSES, num_frames, ...]``."""
+        columns = states.flatten(0, 1).transpose(1, 2).to(self.position[step][0].weight.dtype)
+        for conv in self.position[step]:
+            if is_frame is not None:
+                columns = torch.where(is_frame, columns, 0.0)
+            columns = F.mish(conv(columns, convs))
+        return states + columns.transpose(1, 2).view_as(states)
+
     def _velocity(
-        self,
-        step: int,
-        frames: Tensor,
-        told: Tensor,
-        context: Tensor,
-        convs: StreamState,
-        where: DiTPass,
+        self, step: int, states: Tensor, context: Tensor, where: DiTPass | FusedPass
     ) -> Tensor:
         """Return the direction of a step, guided away from that without conditions."""
-        states = told + self.of_noise(frames)[:, None]
-        columns = states.flatten(0, 1).transpose(1, 2)
-        for conv in self.position[step]:
-            columns = F.mish(conv(columns, convs))
-        states = states + columns.transpose(1, 2).view_as(states)
-        for layer, block in enumerate(self.blocks):
-            states = block(states, self.times[step, layer], context[layer], where)
-        scale, shift = self.last_times[step].unbind(0)
-        guided, free = self.last(_norm(states) * (1 + scale) + shift).unbind(1)
+        if isinstance(where, FusedPass):
+            assert self.fused is not None
+            tokens = states.contiguous().flatten(0, 2)
+            normed = self.fused(step, tokens, context, where).view_as(states)
+        else:
+            for layer, block in enumerate(self.blocks):
+                states = block(states, self.times[step, layer], context[layer], where)
+            scale, shift = self.last_times[step].unbind(0)
+            normed = _norm(states) * (1 + scale) + shift
+        guided, free = self.last(normed).unbind(1)
         guidance = self.config.guidance
         return (1 + guidance) * guided - guidance * free
 
@@ -240,10 +272,11 @@ def _embedded_times(weights: Weights, name: str, times: Tensor) -> Tensor:
     return F.silu(second(F.silu(first(waves.to(first.weight.dtype)))))
 
 
-def _conv(weights: Weights, name: str, step: int) -> StreamConv:
-    """Return a convolution whose state is that of one step."""
+def _conv(weights: Weights, name: str, *, is_fused: bool) -> StreamConv:
     conv = StreamConv.of(weights, name, groups=CONV_GROUPS)
-    return StreamConv(f"{name}.{step}", conv.weight, conv.bias, conv.padding, groups=CONV_GROUPS)
+    if not is_fused or conv.bias is None:
+        return conv
+    return replace(conv, weight=conv.weight.to(PRODUCT_DTYPE), bias=conv.bias.to(PRODUCT_DTYPE))
 
 
 def _norm(states: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ chunk each: they have equal shapes, in any stream and wherever in it they are, s
 can hold one. A chunk sees all of the recording, and of what was made before it `CONTEXT_FRAMES`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +13,21 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
-from antiphon.models.cosyvoice3.bounds import MAX_REFERENCE_TOKENS
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
 from antiphon.models.cosyvoice3.dit import NUM_PASSES, NUM_STEPS, DiT, DiTPass
+from antiphon.models.cosyvoice3.dit_fused import FusedPass
+from antiphon.models.cosyvoice3.flow_context import (
+    CONTEXT_FRAMES,
+    ChunkPass,
+    PassPlaces,
+    cache_dtype,
+    doubled,
+    phase_of,
+    slot_frames,
+)
 from antiphon.nn.host_device import upload
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamRows, StreamState
-
-CONTEXT_FRAMES = 200
-"""Mel frames before a chunk, of those that were made, that it sees; the recording it sees whole."""
 
 FIRST_CHUNKS = 2
 """In the pass after that over a recording: the first one with speech, and the one before it, whose
@@ -31,7 +36,6 @@ last tokens look ahead to speech."""
 _NOISE_FRAMES = 15_000  # five minutes; then they come again
 _NOISE_SEED = 0
 _LEAKY_SLOPE = 0.01
-_ALIGNED = 16  # places; masks that are not are copied by attention on a GPU
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +58,7 @@ class MelFlowRows:
     """What all streams keep.
 
     Attributes:
-        context: keys and values, see `DiT.solve`. A slot's first places hold the recording, those
-            after them a ring of the latest frames; the last place is of nothing.
+        context: keys and values, see `DiT.solve` and `PassPlaces`.
         speakers: as the transformer is told them, ``[num_slots + 1, num_mels]``: here and below is
             a row more, for padding.
         tokens: of the convolution over tokens.
@@ -79,30 +82,6 @@ class MelFlowRows:
     def capacity(self) -> int:
         """Places of a slot."""
         return self.context.shape[4]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPass:
-    """A pass over chunks of a stream, which come after a pass over its beginning.
-
-    Attributes:
-        slot: of the stream; the number of slots for a row that pads a batch.
-        start: number of the first mel frame, with those of the recording.
-        num_pinned: mel frames of the recording.
-        num_tokens: that are there, look-ahead included.
-    """
-
-    NUM_NUMBERS = 4
-
-    slot: int
-    start: int
-    num_pinned: int
-    num_tokens: int
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """What `MelFlow.go_on` is told of it, `NUM_NUMBERS` of them."""
-        return (self.slot, self.start, self.num_pinned, self.num_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +109,21 @@ class MelFlow:
 
     @classmethod
     def of(
-        cls, weights: Weights, config: MelFlowConfig, *, rounds_products: bool = False
+        cls,
+        weights: Weights,
+        config: MelFlowConfig,
+        *,
+        rounds_products: bool = False,
+        is_fused: bool = False,
     ) -> "MelFlow":
-        """Take the network out of a checkpoint's tensors, in float32 and on one device."""
+        """Take the network out of a checkpoint's tensors, in float32 and on one device.
+
+        Args:
+            weights: of the checkpoint.
+            config: of the network.
+            rounds_products: whether matrix products may be those of TF32.
+            is_fused: whether the transformer's layers are kernels, with products of float16.
+        """
         table = weights["input_embedding.weight"]
         name = "pre_lookahead_layer.conv"
         return cls(
@@ -143,7 +134,7 @@ class MelFlow:
                 StreamConv.of(weights, f"{name}1", look_ahead=config.look_ahead_tokens),
                 StreamConv.of(weights, f"{name}2"),
             ),
-            transformer=DiT.of(weights, "decoder.estimator", config),
+            transformer=DiT.of(weights, "decoder.estimator", config, is_fused=is_fused),
             noise=solver_noise(config.num_mels).to(table.device),
             cache_dtype=cache_dtype(table.device),
             rounds_products=rounds_products,
@@ -179,14 +170,23 @@ class MelFlow:
         number = num_reference + ahead - FIRST_CHUNKS * self.config.chunk_tokens
         return number if number >= self.config.chunk_tokens else 0
 
+    def introduce(self, reference: Reference, slot: int, rows: MelFlowRows) -> None:
+        """Note who speaks in a slot, whatever was there before."""
+        rows.speakers[slot] = self.speaker(F.normalize(reference.speaker[None], dim=1))[0]
+
     def record(self, reference: Reference, slot: int, rows: MelFlowRows, *, ahead: int) -> None:
         """Make the pass over a recording alone, of which there is enough; see `num_recorded`."""
         number = self.num_recorded(len(reference.tokens), ahead)
         tokens = reference.tokens[None, : number + self.config.look_ahead_tokens]
-        self.begin(tokens, [reference], [slot], rows, ahead=ahead, num_taken=number)
+        mel = reference.mel[None, : MEL_FRAMES_PER_TOKEN * number]
+        num_pinned = len(reference.mel)
+        phase = phase_of(num_pinned, ahead, self.config)
+        told = ChunkPass(slot, 0, num_pinned, tokens.shape[1], phase)
+        self.introduce(reference, slot, rows)
+        self.go_on(tokens, mel, upload([told.numbers], tokens.device), rows, told)
         index = upload([slot], tokens.device)
         rows.recorded_tokens.put(index, rows.tokens.take(index))
-        rows.recorded_convs.put(_doubled(index), rows.convs.take(_doubled(index)))
+        rows.recorded_convs.put(doubled(index), rows.convs.take(doubled(index)))
 
     def recall(self, source: int, slot: int, rows: MelFlowRows, num_frames: int) -> None:
         """Begin as `record` would, with what it left in slot ``source``.
@@ -203,64 +203,11 @@ class MelFlow:
             rows.speakers[slot] = rows.speakers[source]
         old, new = upload([source], self.tokens.device), upload([slot], self.tokens.device)
         tokens = rows.recorded_tokens.take(old)
-        convs = rows.recorded_convs.take(_doubled(old))
+        convs = rows.recorded_convs.take(doubled(old))
         for each in (rows.tokens, rows.recorded_tokens):
             each.put(new, tokens)
         for each in (rows.convs, rows.recorded_convs):
-            each.put(_doubled(new), convs)
-
-    def begin(
-        self,
-        tokens: Tensor,
-        references: Sequence[Reference],
-        slots: Sequence[int],
-        rows: MelFlowRows,
-        *,
-        ahead: int,
-        num_taken: int | None = None,
-    ) -> Tensor:
-        """Make the mel frames of streams' first passes, without those of their recordings.
-
-        Args:
-            tokens: of a recording, then of speech, int64 ``[num_rows, n]``: those of the pass and
-                their look-ahead, of which less is there at the end.
-            references: of the streams, with equally many tokens.
-            slots: that the streams are in, whatever was there before.
-            rows: of all slots.
-            ahead: tokens of speech in the first chunk with speech, unless the end comes first.
-            num_taken: tokens of the pass; ``None``: up to the end of that chunk.
-
-        Returns:
-            f32 ``[num_rows, num_frames, num_mels]``.
-        """
-        config, number = self.config, len(slots)
-        index, passes, convs = upload(slots, tokens.device), StreamState(), StreamState()
-        last = len(references[0].tokens) + ahead
-        num_taken = min(last, tokens.shape[1]) if num_taken is None else num_taken
-        missing = num_taken + config.look_ahead_tokens - tokens.shape[1]
-        embedded = F.pad(F.embedding(tokens, self.tokens), (0, 0, 0, missing))
-        told = self._token_states(embedded, passes)
-        rows.tokens.put(index, passes)
-        speakers = self.speaker(
-            F.normalize(torch.stack([each.speaker for each in references]), dim=1)
-        )
-        rows.speakers.index_copy_(0, index, speakers)
-        num_frames, num_pinned = told.shape[1], len(references[0].mel)
-        mel = torch.stack([each.mel[:num_frames] for each in references])
-        mel = F.pad(mel, (0, 0, 0, num_frames - mel.shape[1]))
-        conditions = torch.cat((mel, told, speakers[:, None].expand_as(told)), dim=2)
-        frames = torch.arange(num_frames, device=tokens.device)
-        phase = MEL_FRAMES_PER_TOKEN * (last % config.chunk_tokens)
-        chunks = ((frames - phase) // config.chunk_frames).clamp(min=0)
-        # A short first chunk is part of the second.
-        seen = (chunks[None, :] <= chunks[:, None])[None]
-        numbers = frames.expand(number, -1)
-        alone = slots[0] if number == 1 else None
-        where, context = self._where(numbers, numbers, seen, (rows, index, alone))
-        noise = self.noise[numbers % len(self.noise)]
-        made = self.transformer.solve(noise, conditions, context, convs, where)
-        rows.convs.put(_doubled(index), convs)
-        return made[:, num_pinned:]
+            each.put(doubled(new), convs)
 
     def go_on(
         self,
@@ -270,92 +217,65 @@ class MelFlow:
         rows: MelFlowRows,
         alone: ChunkPass | None = None,
     ) -> Tensor:
-        """Make the mel frames of chunks; a CUDA graph can hold it.
+        """Make the mel frames of chunks, a stream's first ones too; a CUDA graph can hold it.
 
         Args:
-            tokens: of the chunks and their look-ahead, int64 ``[num_rows, n * chunk_tokens +
-                look_ahead_tokens]``; any, where less is there.
-            mel: frames of the recording in the chunks, and zeros after them, f32 ``[num_rows,
-                n * chunk_frames, num_mels]``.
-            numbers: `ChunkPass.numbers` of each, int64 ``[num_rows, 4]``.
-            rows: of all slots.
+            tokens: of the chunks and their look-ahead, int64 ``[num_rows, n + look_ahead_tokens]``;
+                any, where there is none.
+            mel: frames of the recording in the chunks, and zeros elsewhere, f32 ``[num_rows,
+                MEL_FRAMES_PER_TOKEN * n, num_mels]``.
+            numbers: `ChunkPass.numbers` of each, int64 ``[num_rows, 5]``.
+            rows: of all slots; those of a first pass have been told who speaks.
             alone: the pass, if it is one that the host knows.
 
         Returns:
-            As ``mel``; frames after a stream's end mean nothing.
+            As ``mel``; frames that are none mean nothing.
         """
-        config, device, num_frames = self.config, tokens.device, mel.shape[1]
-        index, start, num_pinned, num_tokens = numbers[:, :, None].unbind(1)
-        embedded = F.embedding(tokens, self.tokens)
-        is_there = torch.arange(tokens.shape[1], device=device) < num_tokens
-        passes = rows.tokens.take(index[:, 0])
-        told = self._token_states(torch.where(is_there[..., None], embedded, 0.0), passes)
-        rows.tokens.put(index[:, 0], passes)
-        speakers = rows.speakers.index_select(0, index[:, 0])[:, None].expand_as(told)
+        config, device = self.config, tokens.device
+        index, start, num_tokens = numbers[:, 0], numbers[:, 1:2], numbers[:, 3:4]
+        places = PassPlaces.of(numbers, mel.shape[1], config.chunk_frames, self.context_frames)
+        number = torch.arange(tokens.shape[1], device=device)
+        is_begun = MEL_FRAMES_PER_TOKEN * number >= -start
+        is_there = is_begun & (number < num_tokens)
+        embedded = torch.where(is_there[..., None], F.embedding(tokens, self.tokens), 0.0)
+        passes = _going_on(rows.tokens.take(index), start > 0)
+        told = self._token_states(embedded, is_begun, passes)
+        rows.tokens.put(index, passes)
+        speakers = rows.speakers.index_select(0, index)[:, None].expand_as(told)
         conditions = torch.cat((mel, told, speakers), dim=2)
-        frames = start + torch.arange(num_frames, device=device)
-        ring = self.context_frames + config.chunk_frames
-        places = num_pinned + (frames - num_pinned) % ring
-        places = torch.where(frames < num_pinned, frames, places)
-        # Rows of padding write where nobody looks.
-        places = torch.where(index < rows.num_slots, places, rows.capacity - 1)
-        num_seen = rows.capacity if alone is None else alone.num_pinned + ring
-        offsets = torch.arange(num_seen, device=device) - num_pinned
-        newest = frames[:, -1:] - num_pinned
-        held = newest - (newest - offsets) % ring
-        # Each chunk sees itself and what is before it, but nothing after the stream's end.
-        ends = torch.arange(0, num_frames, config.chunk_frames, device=device)
-        ends = (ends + config.chunk_frames).minimum(MEL_FRAMES_PER_TOKEN * num_tokens)
-        is_made = held[:, None] < (start + ends - num_pinned)[:, :, None]
-        seen = (offsets < 0)[:, None] | (((offsets < ring) & (held >= 0))[:, None] & is_made)
-        if num_frames > config.chunk_frames:
-            seen = seen.repeat_interleave(config.chunk_frames, dim=1)
-        slot = None if alone is None else alone.slot
-        where, context = self._where(frames, places, seen, (rows, index[:, 0], slot))
-        convs = rows.convs.take(_doubled(index[:, 0]))
+        frames = places.frames
+        convs = _going_on(
+            rows.convs.take(doubled(index)), start.repeat_interleave(NUM_PASSES, dim=0) > 0
+        )
         noise = self.noise[frames % len(self.noise)]
-        made = self.transformer.solve(noise, conditions, context, convs, where)
-        rows.convs.put(_doubled(index[:, 0]), convs)
+        is_long = mel.shape[1] > FIRST_CHUNKS * config.chunk_frames
+        is_frame = frames >= 0 if is_long else None  # passes that are not have no frames before
+        where, context = self._where(places, rows.context, alone)
+        made = self.transformer.solve(noise, conditions, context, convs, where, is_frame)
+        rows.convs.put(doubled(index), convs)
         return made
 
     def _where(
-        self,
-        frames: Tensor,
-        places: Tensor,
-        seen: Tensor,
-        kept: tuple[MelFlowRows, Tensor, int | None],
-    ) -> tuple[DiTPass, Tensor]:
-        """Return what a pass is told of its frames, and the context that it is about.
-
-        Args:
-            frames: their numbers, int64 ``[num_rows, num_frames]``.
-            places: where keys and values of each are put, likewise.
-            seen: places that each sees, bool ``[num_rows or 1, num_frames or 1, num_places]``.
-            kept: rows, the slots of the pass, and which one it is, if it is one.
-        """
-        rows, index, alone = kept
-        context, slots = rows.context, index.clamp(max=rows.num_slots - 1)
+        self, places: PassPlaces, context: Tensor, alone: ChunkPass | None
+    ) -> tuple[DiTPass | FusedPass, Tensor]:
+        """Return what the transformer is told of a pass, and the context that it is about."""
+        rotation = self.transformer.rotation(places.frames)
+        if self.transformer.fused is not None:
+            sizes = (places.chunk_frames, places.ring_frames)
+            return FusedPass(places.spans, *sizes, *rotation), context
+        num_places = None
         if alone is not None:
-            context, slots = context[:, :, alone : alone + 1], torch.zeros_like(index)
-        halves = _doubled(slots).view(-1, NUM_PASSES, 1)
-        cos, sin = self.transformer.rotation(frames)
-        mask = torch.zeros(seen.shape, dtype=self.cache_dtype, device=seen.device)
-        mask = mask.masked_fill(~seen, float("-inf"))[:, None]
-        where = DiTPass(
-            cos=cos,
-            sin=sin,
-            slots=None if alone is not None else slots,
-            places=(halves * rows.capacity + places[:, None]).flatten(),
-            num_seen=seen.shape[2],
-            mask=mask.repeat_interleave(NUM_PASSES, dim=0) if len(mask) > 1 else mask,
-        )
-        return where, context
+            end = max(alone.start + places.num_frames, 0)
+            num_places = min(end, alone.num_pinned + places.ring_frames)
+        return places.seen(rotation, context, alone, num_places)
 
-    def _token_states(self, embedded: Tensor, passes: StreamState) -> Tensor:
+    def _token_states(self, embedded: Tensor, is_begun: Tensor, passes: StreamState) -> Tensor:
         """Return what the transformer is told of tokens, two frames each, without look-ahead.
 
         Args:
             embedded: tokens and their look-ahead, ``[num_rows, n + look_ahead_tokens, num_mels]``.
+            is_begun: which are not before the stream's first one, bool ``[num_rows, n +
+                look_ahead_tokens]``.
             passes: of the convolution over what was made of tokens; updated.
 
         Returns:
@@ -363,21 +283,11 @@ class MelFlow:
         """
         first, second = self.look_ahead
         columns = embedded.transpose(1, 2)
-        hidden = F.conv1d(columns, first.weight, first.bias)
-        hidden = second(F.leaky_relu(hidden, _LEAKY_SLOPE), passes)
+        hidden = F.leaky_relu(F.conv1d(columns, first.weight, first.bias), _LEAKY_SLOPE)
+        is_token = is_begun[:, None, : hidden.shape[2]]
+        hidden = second(torch.where(is_token, hidden, 0.0), passes)
         states = hidden + columns[:, :, : hidden.shape[2]]
         return states.transpose(1, 2).repeat_interleave(MEL_FRAMES_PER_TOKEN, dim=1)
-
-
-def slot_frames(config: MelFlowConfig, context_frames: int = CONTEXT_FRAMES) -> int:
-    """Return for how many mel frames a stream has room: its recording's and those of its ring."""
-    frames = MEL_FRAMES_PER_TOKEN * MAX_REFERENCE_TOKENS + context_frames + config.chunk_frames
-    return -(-(frames + 1) // _ALIGNED) * _ALIGNED  # one is of no frame
-
-
-def cache_dtype(device: torch.device) -> torch.dtype:
-    """Return what keys and values are kept in."""
-    return torch.float16 if device.type == "cuda" else torch.float32
 
 
 def solver_noise(num_mels: int) -> Tensor:
@@ -388,7 +298,8 @@ def solver_noise(num_mels: int) -> Tensor:
     return drawn.T.contiguous()
 
 
-def _doubled(index: Tensor) -> Tensor:
-    """Return the rows of both passes, int64 ``[NUM_PASSES * n]``, of slots' numbers."""
-    passes = torch.arange(NUM_PASSES, device=index.device)
-    return (NUM_PASSES * index[:, None] + passes).flatten()
+def _going_on(state: StreamState, is_later: Tensor) -> StreamState:
+    """Return a state that is fresh in the rows that begin; ``is_later``: ``[num_rows, 1]``."""
+    return StreamState(
+        {name: torch.where(is_later[..., None], each, 0.0) for name, each in state.kept.items()}
+    )

@@ -14,13 +14,11 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN
-from antiphon.models.cosyvoice3.flow import FIRST_CHUNKS, ChunkPass, MelFlow
-from antiphon.models.cosyvoice3.speech_rows import Due, SpeechRows
+from antiphon.models.cosyvoice3.flow import FIRST_CHUNKS, MelFlow
+from antiphon.models.cosyvoice3.flow_context import ChunkPass, phase_of
+from antiphon.models.cosyvoice3.speech_rows import Due, PassInputs, SpeechRows
 from antiphon.nn.graphs import round_up
 from antiphon.nn.host_device import upload
-
-_MAX_FIRST_FRAMES = 1200
-"""Mel frames of all rows of a pass whose length is not that of a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,40 +27,47 @@ class MelFlowPasses:
 
     Attributes:
         ahead: tokens of speech in a stream's first chunk with speech.
+        pads: whether first passes are as wide as others, so that they can be batches and graphs.
     """
 
     flow: MelFlow
     ahead: int
+    pads: bool
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Tokens of passes, ascending: later ones; first ones without a recording; those after the
+        pass over a recording; first ones with a short recording, in which some tokens are none.
+        """
+        chunk = self.flow.config.chunk_tokens
+        recorded = FIRST_CHUNKS * chunk
+        return (chunk, self.ahead, recorded, recorded + chunk)
 
     def run(self, dues: Sequence[Due], state: SpeechRows) -> None:
         """Make all mel frames that are certain by now."""
         while ready := [each for each in dues if self._num_taken(each)]:
             firsts = [each for each in ready if not each.stream.num_in_chunks]
-            short = [each for each in firsts if not self._num_recorded(each)]
-            for group in alike(short, _length, partial(self._most_firsts, state)):
-                self._begin(group, state)
-            recorded = [each for each in firsts if each not in short]
-            for each in recorded:
-                self._record(each, state)
-            later = [each for each in ready if each not in firsts]
-            for num_chunks, batch in ((FIRST_CHUNKS, recorded), (1, later)):
-                for start in range(0, len(batch), state.sizes[-1]):
-                    self._go_on(batch[start : start + state.sizes[-1]], num_chunks, state)
+            for each in firsts:
+                if self._num_recorded(each):
+                    self._record(each, state)
+                else:
+                    self._introduce(each, state)
+            for group in alike(ready, self._width, lambda _: state.sizes[-1]):
+                self._go_on(group, self._width(group[0]), state)
 
     def capture(self, size: int, state: SpeechRows) -> None:
         """Capture the passes over ``size`` rows, with rows of padding."""
-        for num_chunks, inputs in state.flow_inputs.items():
-            numbers = ChunkPass(state.flow.num_slots, 0, 0, inputs.tokens.shape[1]).numbers
+        for width, inputs in state.flow_inputs.items():
+            numbers = ChunkPass(state.flow.num_slots, 0, 0, inputs.tokens.shape[1], 0).numbers
             inputs.passes.copy_(upload(numbers, inputs.passes.device))
             torch.cuda.synchronize(inputs.passes.device)
-            function = partial(self.chunk_pass, num_chunks, size, state)
-            state.graphs.capture(("flow", num_chunks, size), function)
+            function = partial(self.chunk_pass, inputs, size, state)
+            state.graphs.capture(("flow", width, size), function)
 
     def chunk_pass(
-        self, num_chunks: int, size: int, state: SpeechRows, alone: ChunkPass | None = None
+        self, inputs: PassInputs, size: int, state: SpeechRows, alone: ChunkPass | None = None
     ) -> Tensor:
         """Make the mel frames of the first ``size`` rows of the inputs; see `MelFlow.go_on`."""
-        inputs = state.flow_inputs[num_chunks]
         tokens, mel, passes = inputs.tokens[:size], inputs.mel[:size], inputs.passes[:size]
         return self.flow.go_on(tokens, mel, passes, state.flow, alone)
 
@@ -78,27 +83,23 @@ class MelFlowPasses:
     def _num_recorded(self, due: Due) -> int:
         return self.flow.num_recorded(len(due.stream.reference.tokens), self.ahead)
 
-    def _most_firsts(self, state: SpeechRows, due: Due) -> int:
-        """Return how many first passes like this one are a batch."""
-        num_frames = MEL_FRAMES_PER_TOKEN * sum(_length(due))
-        return min(state.sizes[-1], max(1, _MAX_FIRST_FRAMES // num_frames))
+    def _width(self, due: Due) -> int:
+        """Return how many tokens the next pass of a stream is over."""
+        later, first, recorded, padded = self.widths
+        num_reference = len(due.stream.reference.tokens)
+        if due.stream.num_in_chunks:
+            return later
+        if self._num_recorded(due):
+            return recorded
+        if self.pads:
+            return padded if num_reference else first
+        return num_reference + self.ahead
 
-    def _begin(self, dues: Sequence[Due], state: SpeechRows) -> None:
-        """Make the first pass of streams whose recordings are short, and equally long."""
-        streams = [each.stream for each in dues]
-        tokens = [torch.cat((each.stream.reference.tokens, each.tokens)) for each in dues]
-        for stream in streams:
-            state.recorded[stream.slot] = None
-        mel = self.flow.begin(
-            torch.stack(tokens),
-            [each.reference for each in streams],
-            [each.slot for each in streams],
-            state.flow,
-            ahead=self.ahead,
-        )
-        for each, frames in zip(dues, mel, strict=True):
-            each.stream.num_in_chunks += self._num_taken(each)
-            each.mel.append(frames)
+    def _introduce(self, due: Due, state: SpeechRows) -> None:
+        """Tell the flow who begins to speak without a pass over a recording."""
+        stream = due.stream
+        state.recorded[stream.slot] = None
+        self.flow.introduce(stream.reference, stream.slot, state.flow)
 
     def _record(self, due: Due, state: SpeechRows) -> None:
         """Make the pass over a stream's recording, or copy what it left in some slot."""
@@ -113,43 +114,66 @@ class MelFlowPasses:
             self.flow.record(stream.reference, stream.slot, state.flow, ahead=self.ahead)
         state.recorded[stream.slot] = stream.voice
 
-    def _go_on(self, dues: Sequence[Due], num_chunks: int, state: SpeechRows) -> None:
-        """Make the next chunks of streams that the passes before have left as many tokens of."""
-        inputs, size = state.flow_inputs[num_chunks], round_up(len(dues), state.sizes)
-        passes, windows, known = [], [], []
-        for each in dues:
-            told, window = self._next(each, inputs.tokens.shape[1])
-            passes.append(told)
-            windows.append(F.pad(window, (0, inputs.tokens.shape[1] - len(window))))
-            known.append(each.stream.reference.mel[told.start :])
+    def _go_on(self, dues: Sequence[Due], width: int, state: SpeechRows) -> None:
+        """Make the next chunks of streams, all in passes over ``width`` tokens."""
+        size, config = round_up(len(dues), state.sizes), self.flow.config
+        inputs = state.flow_inputs.get(width)
+        if inputs is None:
+            device = state.flow.speakers.device
+            inputs = PassInputs.fresh(config, width, len(dues), device)
+        passes = [self._next(each, width) for each in dues]
         numbers = [each.numbers for each in passes]
         numbers += [(state.flow.num_slots, *numbers[0][1:])] * (size - len(dues))
         inputs.passes[:size].copy_(upload(numbers, inputs.passes.device))
-        inputs.tokens[: len(dues)].copy_(torch.stack(windows))
-        num_known = max(map(len, known))
-        if num_known:  # as many in each, or none
-            inputs.mel[: len(dues), :num_known].copy_(torch.stack(known))
+        padded = [_window(*pair, inputs) for pair in zip(dues, passes, strict=True)]
+        for buffer, parts in zip(
+            (inputs.tokens, inputs.mel), zip(*padded, strict=True), strict=True
+        ):
+            buffer[: len(dues)].copy_(torch.stack(parts))
         alone = passes[0] if size == 1 and not state.graphs.is_enabled else None
-        function = partial(self.chunk_pass, num_chunks, size, state, alone)
-        mel = state.graphs.run(("flow", num_chunks, size), function)
-        mel = mel[: len(dues), num_known:].clone()  # the next pass overwrites it
-        for each, frames in zip(dues, mel, strict=True):
-            num_taken = self._num_taken(each)
-            each.stream.num_in_chunks += num_taken
-            each.mel.append(frames[: MEL_FRAMES_PER_TOKEN * num_taken])
+        function = partial(self.chunk_pass, inputs, size, state, alone)
+        # A copy: the next pass overwrites it.
+        mel = state.graphs.run(("flow", width, size), function)[: len(dues)].clone()
+        for due, told, frames in zip(dues, passes, mel, strict=True):
+            first, num_taken = max(0, told.num_pinned - told.start), self._num_taken(due)
+            due.stream.num_in_chunks += num_taken
+            due.mel.append(frames[first : first + MEL_FRAMES_PER_TOKEN * num_taken])
 
-    def _next(self, due: Due, width: int) -> tuple[ChunkPass, Tensor]:
-        """Return the next pass over chunks of a stream, and its tokens, up to ``width``."""
+    def _next(self, due: Due, width: int) -> ChunkPass:
+        """Return the next pass over ``width`` tokens of a stream."""
         stream, reference = due.stream, due.stream.reference
-        num_reference = len(reference.tokens)
-        number, tokens = num_reference + stream.num_in_chunks, due.tokens
-        if stream.num_in_chunks:
-            window = tokens[stream.num_in_chunks - due.first :][:width]
-        else:
-            number = self._num_recorded(due)
-            window = torch.cat((reference.tokens[number:], tokens))[:width]
-        start = MEL_FRAMES_PER_TOKEN * number
-        return ChunkPass(stream.slot, start, len(reference.mel), len(window)), window
+        num_reference, num_pinned = len(reference.tokens), len(reference.mel)
+        number = num_reference + stream.num_in_chunks
+        if not stream.num_in_chunks:
+            number += self.ahead - width
+        num_there = num_reference + due.first + len(due.tokens) - number
+        return ChunkPass(
+            stream.slot,
+            MEL_FRAMES_PER_TOKEN * number,
+            num_pinned,
+            min(num_there, width + self.flow.config.look_ahead_tokens),
+            phase_of(num_pinned, self.ahead, self.flow.config),
+        )
+
+
+def _window(due: Due, told: ChunkPass, inputs: PassInputs) -> tuple[Tensor, Tensor]:
+    """Return tokens and mel frames of a pass, zeros where there are none."""
+    reference, num_none = due.stream.reference, max(0, -told.start)
+    number = told.start // MEL_FRAMES_PER_TOKEN - len(reference.tokens)  # among those of speech
+    if number < 0:
+        tokens = torch.cat(
+            (reference.tokens[max(0, told.start) // MEL_FRAMES_PER_TOKEN :], due.tokens)
+        )
+    else:
+        tokens = due.tokens[number - due.first :]
+    num_before = num_none // MEL_FRAMES_PER_TOKEN
+    width, num_frames = inputs.tokens.shape[1], inputs.mel.shape[1]
+    tokens = tokens[: width - num_before]
+    mel = reference.mel[max(0, told.start) :][: num_frames - num_none]
+    return (
+        F.pad(tokens, (num_before, width - num_before - len(tokens))),
+        F.pad(mel, (0, 0, num_none, num_frames - num_none - len(mel))),
+    )
 
 
 def alike(
@@ -160,8 +184,3 @@ def alike(
         members = [*group]
         size = most(members[0])
         yield from (members[start : start + size] for start in range(0, len(members), size))
-
-
-def _length(due: Due) -> tuple[int, int]:
-    """Return tokens of the recording and of the speech."""
-    return len(due.stream.reference.tokens), len(due.tokens)

@@ -1,6 +1,6 @@
 """What the decoder keeps of its streams: numbers on the host, and tensors of all slots."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from antiphon.models.cosyvoice3.config import MEL_FRAMES_PER_TOKEN, MelFlowConfig
-from antiphon.models.cosyvoice3.flow import FIRST_CHUNKS, ChunkPass, MelFlowRows, Reference
+from antiphon.models.cosyvoice3.flow import MelFlowRows, Reference
+from antiphon.models.cosyvoice3.flow_context import ChunkPass
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
 from antiphon.nn.stream_conv import StreamRows
@@ -42,13 +43,13 @@ class SpeechStream:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowInputs:
-    """Buffers of passes over some chunks, for as many rows as the largest has.
+class PassInputs:
+    """Buffers of passes over so many tokens, for as many rows as the largest has.
 
     Attributes:
         tokens: see `MelFlow.go_on`.
         mel: likewise.
-        passes: `ChunkPass.numbers` of each, int64 ``[n, 4]``.
+        passes: `ChunkPass.numbers` of each, int64 ``[n, 5]``.
     """
 
     tokens: Tensor
@@ -57,10 +58,9 @@ class FlowInputs:
 
     @classmethod
     def fresh(
-        cls, config: MelFlowConfig, num_chunks: int, num_rows: int, device: torch.device
-    ) -> "FlowInputs":
+        cls, config: MelFlowConfig, num_tokens: int, num_rows: int, device: torch.device
+    ) -> "PassInputs":
         """Return buffers of zeros."""
-        num_tokens = num_chunks * config.chunk_tokens
         width, counts = num_tokens + config.look_ahead_tokens, ChunkPass.NUM_NUMBERS
         mel = torch.zeros(
             num_rows, MEL_FRAMES_PER_TOKEN * num_tokens, config.num_mels, device=device
@@ -83,7 +83,7 @@ class SpeechRows:
         recorded: voice over whose recording a slot's last pass of its own was; ``None``: none.
         graphs: of passes of flow and vocoder, by what they are and numbers of rows.
         sizes: these numbers, ascending.
-        flow_inputs: of passes of the flow, by chunks that they are over.
+        flow_inputs: of passes of the flow, by tokens that they are over.
         mel: of a pass of the vocoder, f32 ``[n, num_frames, num_mels]``.
         voiced: its slots, and the numbers of their first mel frames, int64 ``[n, 2]``.
     """
@@ -94,7 +94,7 @@ class SpeechRows:
     recorded: list[bytes | None]
     graphs: Graphs
     sizes: tuple[int, ...]
-    flow_inputs: Mapping[int, FlowInputs]
+    flow_inputs: Mapping[int, PassInputs]
     mel: Tensor
     voiced: Tensor
 
@@ -105,9 +105,19 @@ class SpeechRows:
         flow: MelFlowRows,
         graphs: Graphs,
         sizes: tuple[int, ...],
+        widths: Sequence[int],
         num_frames: int,
     ) -> "SpeechRows":
-        """Return rows without streams; ``num_frames``: of the vocoder's longest pass of a graph."""
+        """Return rows without streams.
+
+        Args:
+            config: of the flow.
+            flow: what it keeps of them.
+            graphs: without any.
+            sizes: numbers of rows.
+            widths: tokens of the flow's passes that graphs may hold.
+            num_frames: of the vocoder's longest pass of a graph.
+        """
         device, most, num_slots = flow.speakers.device, sizes[-1], flow.num_slots
         return cls(
             streams=[None] * num_slots,
@@ -116,10 +126,7 @@ class SpeechRows:
             recorded=[None] * num_slots,
             graphs=graphs,
             sizes=sizes,
-            flow_inputs={
-                number: FlowInputs.fresh(config, number, most, device)
-                for number in (1, FIRST_CHUNKS)
-            },
+            flow_inputs={width: PassInputs.fresh(config, width, most, device) for width in widths},
             mel=torch.zeros(most, num_frames, config.num_mels, device=device),
             voiced=torch.zeros(most, 2, dtype=torch.int64, device=device),
         )

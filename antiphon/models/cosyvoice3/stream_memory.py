@@ -7,7 +7,7 @@ import torch
 
 from antiphon.models.cosyvoice3.config import MelFlowConfig
 from antiphon.models.cosyvoice3.dit import NUM_PASSES, NUM_STEPS
-from antiphon.models.cosyvoice3.flow import cache_dtype, slot_frames
+from antiphon.models.cosyvoice3.flow_context import cache_dtype, slot_frames
 from antiphon.models.spec import LoadContext
 
 _log = logging.getLogger(__name__)

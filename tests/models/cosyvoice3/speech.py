@@ -13,7 +13,8 @@ from antiphon.engine.plan import CodecChunk, Start
 from antiphon.models.base import Prompt
 from antiphon.models.cosyvoice3.conditioning import reference_arrays
 from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
-from antiphon.models.cosyvoice3.flow import ChunkPass, MelFlow, Reference
+from antiphon.models.cosyvoice3.flow import MelFlow, MelFlowRows, Reference
+from antiphon.models.cosyvoice3.flow_context import ChunkPass, phase_of
 from antiphon.models.cosyvoice3.request import CosyVoice3Prompt
 from antiphon.models.cosyvoice3.runner import CosyVoice3Runner
 from antiphon.types import Samples, Sampling
@@ -66,19 +67,52 @@ def tokens_of(
 
 def mel_of(flow: MelFlow, tokens: Tensor, reference: Reference, ahead: int) -> Tensor:
     """Return the mel frames of all tokens, ``ahead`` of them in the first pass."""
-    config, rows = flow.config, flow.open(1)
-    size, width = config.chunk_tokens, config.chunk_tokens + config.look_ahead_tokens
-    first = torch.cat((reference.tokens, tokens[: ahead + config.look_ahead_tokens]))[None]
-    made = [flow.begin(first, [reference], [0], rows, ahead=ahead)[0]]
+    rows, size = flow.open(1), flow.config.chunk_tokens
+    made = [first_mel(flow, tokens, reference, rows, ahead)[2 * len(reference.tokens) :]]
     for start in range(ahead, len(tokens), size):
-        window = tokens[start : start + width]
-        num_pinned = len(reference.mel)
-        each = ChunkPass(0, num_pinned + 2 * start, num_pinned, len(window))
-        padded = F.pad(window, (0, width - len(window)))[None]
-        nothing = torch.zeros(1, config.chunk_frames, config.num_mels)
-        frames = flow.go_on(padded, nothing, torch.tensor([each.numbers]), rows, each)[0]
-        made.append(frames[: 2 * min(size, len(window))])
+        made.append(pass_mel(flow, tokens, reference, rows, (start, size, ahead)))
     return torch.cat(made)
+
+
+def first_mel(
+    flow: MelFlow, tokens: Tensor, reference: Reference, rows: MelFlowRows, ahead: int
+) -> Tensor:
+    """Return the mel frames of the recording and of ``ahead`` tokens, made in one pass."""
+    flow.introduce(reference, 0, rows)
+    num_reference = len(reference.tokens)
+    return pass_mel(flow, tokens, reference, rows, (-num_reference, num_reference + ahead, ahead))
+
+
+def pass_mel(
+    flow: MelFlow,
+    tokens: Tensor,
+    reference: Reference,
+    rows: MelFlowRows,
+    place: tuple[int, int, int],
+) -> Tensor:
+    """Return the mel frames of a pass.
+
+    Args:
+        flow: that makes them.
+        tokens: of the speech.
+        reference: before it.
+        rows: of which the first one is the stream's.
+        place: number of the first token, counted from the speech's begin, tokens of the pass, and
+            those of speech in the first chunk with speech.
+    """
+    start, size, ahead = place
+    width, num_reference = size + flow.config.look_ahead_tokens, len(reference.tokens)
+    num_none = max(0, -start - num_reference)
+    first = start + num_none + num_reference
+    window = torch.cat((reference.tokens, tokens))[first:][: width - num_none]
+    phase = phase_of(2 * num_reference, ahead, flow.config)
+    numbers = (2 * (num_reference + start), 2 * num_reference, num_none + len(window), phase)
+    each, missing = ChunkPass(0, *numbers), width - num_none - len(window)
+    padded = F.pad(window, (num_none, missing))[None]
+    mel = reference.mel[2 * first :][: 2 * (size - num_none)]
+    mel = F.pad(mel, (0, 0, 2 * num_none, 2 * (size - num_none) - len(mel)))[None]
+    frames = flow.go_on(padded, mel, torch.tensor([each.numbers]).to(tokens.device), rows, each)[0]
+    return frames[2 * num_none : 2 * min(size, num_none + len(window))]
 
 
 def voice(num_tokens: int, seed: int = 0) -> dict[str, NDArray[Any]]:

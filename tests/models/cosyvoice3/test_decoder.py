@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 (its customary name)
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES, CodecChunk
 from antiphon.models.cosyvoice3.decoder import CosyVoice3Decoder
 from antiphon.models.cosyvoice3.decoder_stage import load_decoder
-from antiphon.models.cosyvoice3.flow import FIRST_CHUNKS, ChunkPass, MelFlow, Reference
+from antiphon.models.cosyvoice3.flow import MelFlow, Reference
 from antiphon.models.cosyvoice3.speech_rows import SpeechRows
 from antiphon.models.spec import LoadContext
 from antiphon.types import Samples
@@ -25,6 +24,8 @@ from tests.models.cosyvoice3.speech import (
     TOKENS,
     audio_of,
     chunks_of,
+    first_mel,
+    pass_mel,
     store_of,
     voice,
 )
@@ -123,14 +124,33 @@ def test_a_pass_over_the_recording_alone_changes_nothing(decoder: CosyVoice3Deco
     tokens, mel, speaker = (torch.from_numpy(each) for each in voice(num_tokens).values())
     reference, speech = Reference(tokens, mel, speaker), torch.from_numpy(TOKENS[: ahead + 3])
     rows = flow.open(1)
-    whole = torch.cat((tokens, speech))[None]
-    wanted = flow.begin(whole, [reference], [0], rows, ahead=ahead)
+    wanted = first_mel(flow, speech, reference, rows, ahead)[2 * num_tokens :]
     flow.record(reference, 0, rows, ahead=ahead)
-    number = flow.num_recorded(num_tokens, ahead)
-    rest = F.pad(mel[2 * number :], (0, 0, 0, 2 * ahead))[None]
-    each = ChunkPass(0, 2 * number, 2 * num_tokens, num_tokens - number + len(speech))
-    found = flow.go_on(whole[:, number:], rest, torch.tensor([each.numbers]), rows, each)
-    torch.testing.assert_close(found[:, -2 * ahead :], wanted, atol=1e-5, rtol=1e-4)
+    found = pass_mel(flow, speech, reference, rows, (ahead - 2 * GROUP, 2 * GROUP, ahead))
+    torch.testing.assert_close(found[-2 * ahead :], wanted, atol=1e-5, rtol=1e-4)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("num_reference", [0, 1, 21, 22, 23, 46])
+def test_places_before_a_stream_change_nothing(
+    decoder: CosyVoice3Decoder, num_reference: int
+) -> None:
+    """A first pass may be as wide as that of the longest recording that is not apart."""
+    flow, ahead, width = decoder._flow, GROUP + 3, 3 * GROUP
+    tokens, mel, speaker = (torch.from_numpy(each) for each in voice(num_reference).values())
+    reference, speech = Reference(tokens, mel, speaker), torch.from_numpy(TOKENS[: ahead + GROUP])
+    next_one = (ahead, GROUP, ahead)
+    made = []
+    for is_padded in (False, True):
+        rows = flow.open(1)
+        if is_padded:  # in a slot where another stream was
+            rows.context[:] = torch.nan
+            first_mel(flow, torch.from_numpy(TOKENS[-60:]), reference, rows, ahead)
+            parts = [pass_mel(flow, speech, reference, rows, (ahead - width, width, ahead))]
+        else:
+            parts = [first_mel(flow, speech, reference, rows, ahead)]
+        made.append(torch.cat([*parts, pass_mel(flow, speech, reference, rows, next_one)]))
+    torch.testing.assert_close(*made, atol=1e-5, rtol=1e-4)
 
 
 def test_a_recording_is_computed_once(
@@ -211,5 +231,6 @@ def test_later_passes_ask_nothing(batched: CosyVoice3Decoder) -> None:
     batched.reset(rows, 0, voice(0))
     batched.launch([CodecChunk(0, 0, GROUP)], store_of(TOKENS), rows)
     with AskNothing():
-        batched._flow_passes.chunk_pass(FIRST_CHUNKS, 1, rows)
+        for inputs in rows.flow_inputs.values():
+            batched._flow_passes.chunk_pass(inputs, 1, rows)
         batched._vocoder_pass(False, 1, rows)

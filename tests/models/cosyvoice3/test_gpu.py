@@ -13,11 +13,17 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.engine.plan import CodecChunk
+from antiphon.models.cosyvoice3 import dit, flow
+from antiphon.models.cosyvoice3.checkpoint_schema import FLOW_FILE, flow_layout
 from antiphon.models.cosyvoice3.conditioning import reference_arrays
+from antiphon.models.cosyvoice3.config import load_config
 from antiphon.models.cosyvoice3.decoder_stage import load_decoder
+from antiphon.models.cosyvoice3.flow import MelFlow, Reference
 from antiphon.models.cosyvoice3.runner import load_runner
+from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
 from antiphon.nn import kernels
+from antiphon.nn.kernels import chunk_attention
 from antiphon.types import Samples
 from tests.kernels import why_not_here
 from tests.models.cosyvoice3.oracle.cases import reference, speech_tokens
@@ -27,6 +33,7 @@ from tests.models.cosyvoice3.speech import (
     GROUP,
     TOKENS,
     chunks_of,
+    mel_of,
     prompt_of,
     tokens_of,
     voice,
@@ -47,6 +54,32 @@ def test_tokens_are_those_of_pytorch_lines(base: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
     with closing(load_runner(context, max_positions=256, is_batched=True)) as runner:
         assert tokens_of(runner, prompts, 8) == wanted
+
+
+@torch.inference_mode()
+@pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
+def test_mel_frames_of_kernels_are_those_of_pytorch_lines(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each product rounds to ten bits of fraction, in ten steps one after another."""
+    config, device = load_config(base).flow, "cuda" if torch.cuda.is_available() else "cpu"
+    weights = read_tensors(
+        base / FLOW_FILE, flow_layout(config), like=torch.empty(0, device=device)
+    )
+    tokens, mel, speaker = (torch.from_numpy(each).to(device) for each in voice(2).values())
+    num_tokens = 80 if device == "cuda" else 30
+    speech = torch.from_numpy(TOKENS[:num_tokens]).to(device)
+    given = Reference(tokens, mel, speaker)
+    if device == "cpu":  # of the interpreter, one step alone is asked for
+        monkeypatch.setattr(chunk_attention, "_MANY_PROGRAMS", 0)
+        for module in (dit, flow):
+            monkeypatch.setattr(module, "NUM_STEPS", 1)
+    made = [
+        mel_of(MelFlow.of(weights, config, is_fused=each), speech, given, AHEAD + GROUP - 3)
+        for each in (False, True)
+    ]
+    error = (made[1] - made[0]).square().mean() / made[0].square().mean()
+    assert 10 * float(error.log10()) < -55
 
 
 def audio_on(device: str, path: Path) -> Samples:

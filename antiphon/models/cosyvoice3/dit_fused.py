@@ -1,0 +1,101 @@
+"""The blocks of the flow's transformer as kernels: eight launches a block, four of them products.
+
+Products and attention are of float16 with sums of float32: their ten bits of fraction are those of
+TF32. What blocks add up, norms and the solver's steps are float32. Where what is rounded would be
+too large for float16, it becomes its largest number; weights are not.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
+from torch import Tensor
+
+from antiphon.nn.layers import Linear
+
+PRODUCT_DTYPE = torch.float16
+
+
+@dataclass(frozen=True, slots=True)
+class FusedPass:
+    """What is the same for all layers of a step; see `kernels.chunk_attention.ChunkRows`.
+
+    Attributes:
+        spans: where streams are, int64 ``[num_rows, 5]``.
+        chunk_frames: of a chunk.
+        ring_frames: of a slot's ring.
+        cos: of the rotary embedding, ``[num_rows, num_frames, head_dim / 2]``.
+        sin: likewise.
+    """
+
+    spans: Tensor
+    chunk_frames: int
+    ring_frames: int
+    cos: Tensor
+    sin: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    query_key_value: Linear
+    output: Linear
+    widen: Linear
+    narrow: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class FusedBlocks:
+    """All blocks of the transformer, and the norm after them.
+
+    Attributes:
+        times: see `antiphon.models.cosyvoice3.dit.DiT`.
+        last_times: likewise.
+        epsilon: of norms.
+    """
+
+    blocks: tuple[_Block, ...]
+    times: Tensor
+    last_times: Tensor
+    epsilon: float
+
+    @classmethod
+    def of(
+        cls, layers: list[tuple[Linear, ...]], times: Tensor, last_times: Tensor, epsilon: float
+    ) -> "FusedBlocks":
+        """Take the products of each block, as `_Block` has them."""
+        blocks = tuple(_Block(*map(narrowed, block)) for block in layers)
+        return cls(blocks, times.contiguous(), last_times.contiguous(), epsilon)
+
+    def __call__(self, step: int, states: Tensor, context: Tensor, where: FusedPass) -> Tensor:
+        """Return what comes out of the last norm, f32 ``[num_tokens, hidden_size]``.
+
+        Args:
+            step: of the solver.
+            states: of the frames of all rows, f32 ``[num_tokens, hidden_size]``; overwritten.
+            context: keys and values of a step, ``[num_layers, num_slots, NUM_PASSES, capacity, 2,
+                num_heads, head_dim]``; the frames become part of it.
+            where: of the pass.
+        """
+        from antiphon.nn.kernels.chunk_attention import ChunkRows, attend_chunks
+        from antiphon.nn.kernels.modulated_norm import Branch, add_modulated_norm
+
+        rows = ChunkRows(where.spans, where.cos, where.sin, where.chunk_frames, where.ring_frames)
+        branch = None
+        for layer, block in enumerate(self.blocks):
+            shift, scale, gate, later_shift, later_scale, later_gate = self.times[step, layer]
+            normed = add_modulated_norm(states, branch, scale, shift, self.epsilon, PRODUCT_DTYPE)
+            attended = attend_chunks(block.query_key_value(normed), context[layer], rows)
+            branch = Branch(block.output(attended), gate)
+            normed = add_modulated_norm(
+                states, branch, later_scale, later_shift, self.epsilon, PRODUCT_DTYPE
+            )
+            wide = F.gelu(block.widen(normed), approximate="tanh")
+            branch = Branch(block.narrow(wide), later_gate)
+        scale, shift = self.last_times[step]
+        return add_modulated_norm(states, branch, scale, shift, self.epsilon, torch.float32)
+
+
+def narrowed(layer: Linear) -> Linear:
+    """Return a layer in float16."""
+    bias = None if layer.bias is None else layer.bias.to(PRODUCT_DTYPE)
+    return Linear(layer.weight.to(PRODUCT_DTYPE), bias)
