@@ -6,8 +6,9 @@ one kernel and the next. So a kernel asks for its weight before it waits for the
 twice, as they are and times the next norm's weight, with sums of squares by which the next
 product divides.
 
-Three kernels share the work: one for a handful of rows, one on tensor cores, and between them one
-on tensor cores whose programs hold their weights as the first one's do. How they are cut is in
+Three kernels share the work: one for a handful of rows, one on tensor cores
+(`antiphon.nn.kernels.wide_product`), and between them one on tensor cores whose programs hold their
+weights as the first one's do (`antiphon.nn.kernels.held_product`). How they are cut is in
 `antiphon.nn.kernels.product_tiles`. Each adds up a row's result in an order that depends on the
 shape of the weight and the tile alone, so that results of the second one, asked for with one
 tile at any number of rows, are the same in any company.
@@ -34,6 +35,7 @@ from antiphon.nn.kernels.product_tiles import (
     wide_tile,
 )
 from antiphon.nn.kernels.shared_memory import max_shared_bytes
+from antiphon.nn.kernels.wide_product import arrivals_of, wide_product
 
 MAX_THIN_ROWS = 4
 MAX_ROWS = 64
@@ -195,8 +197,16 @@ def _run(
             *arguments, BLOCK_ROWS=tile.rows, SPLITS=tile.num_warps, **options
         )
         return
-    grid = (num_tiles, triton.cdiv(num_rows, tile.rows))
-    _wide_product[grid](*arguments, BLOCK_ROWS=tile.rows, num_stages=tile.num_stages, **options)
+    num_blocks = triton.cdiv(num_rows, tile.rows)
+    sums, arrivals = None, None
+    if tile.splits > 1:
+        size = tile.splits * (2 if is_gated else 1), num_rows, num_outputs
+        sums = torch.empty(size, device=inputs.device)
+        arrivals = arrivals_of(inputs, num_tiles * num_blocks)
+    wide_product[num_tiles, num_blocks, tile.splits](
+        *arguments, sums, arrivals,
+        BLOCK_ROWS=tile.rows, SPLITS=tile.splits, num_stages=tile.num_stages, **options,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -281,57 +291,3 @@ def _thin_product(
             tl.store(scaled + target, value * factor)
             tl.store(parts + row * (NUM_OUTPUTS // BLOCK_OUTPUTS) + tile, tl.sum(value * value))
         tl.store(result + target, value)
-
-
-@triton.jit(do_not_specialize=["num_rows"])
-def _wide_product(
-    inputs, squares, weight, bias, states, next_norm, result, scaled, parts, epsilon, num_rows,
-    NUM_OUTPUTS: tl.constexpr, NUM_INPUTS: tl.constexpr, INPUT_STRIDE: tl.constexpr,
-    NUM_PARTS: tl.constexpr, PARTS: tl.constexpr, PART_STRIDE: tl.constexpr,
-    IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
-    PDL: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr,
-    BLOCK_INPUTS: tl.constexpr,
-):  # fmt: skip
-    if PDL:
-        cuda.gdc_launch_dependents()
-    tile = tl.program_id(0)
-    outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
-    rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
-    is_row = rows < num_rows
-    columns = tl.arange(0, BLOCK_INPUTS)
-    left = inputs + rows[:, None] * INPUT_STRIDE + columns[None, :]
-    right = weight + outputs.to(tl.int64)[None, :] * NUM_INPUTS + columns[:, None]
-    total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
-    gated = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
-    if PDL:
-        cuda.gdc_wait()
-    for step in range(0, NUM_INPUTS, BLOCK_INPUTS):
-        inside = step + columns < NUM_INPUTS
-        x = tl.load(left + step, mask=is_row[:, None] & inside[None, :], other=0.0)
-        w = tl.load(right + step, mask=inside[:, None], other=0.0)
-        total = tl.dot(x, w, total, input_precision="ieee")
-        if IS_GATED:
-            w = tl.load(right + NUM_OUTPUTS * NUM_INPUTS + step, mask=inside[:, None], other=0.0)
-            gated = tl.dot(x, w, gated, input_precision="ieee")
-    if IS_NORMED:
-        part = tl.arange(0, PARTS)
-        mask = is_row[:, None] & (part < NUM_PARTS)[None, :]
-        square = tl.load(
-            squares + rows[:, None] * PART_STRIDE + part[None, :], mask=mask, other=0.0
-        )
-        divisor = tl.rsqrt(tl.sum(square, axis=1) / NUM_INPUTS + epsilon)[:, None]
-        total = total * divisor
-        if IS_GATED:
-            gated = gated * divisor
-    if IS_GATED:
-        total = total / (1.0 + tl.exp(-total)) * gated
-    if bias is not None:
-        total += tl.load(bias + outputs).to(tl.float32)[None, :]
-    target = rows[:, None] * NUM_OUTPUTS + outputs[None, :]
-    if IS_ADDED:
-        factor = tl.load(next_norm + outputs).to(tl.float32)[None, :]
-        total += tl.load(states + target, mask=is_row[:, None], other=0.0).to(tl.float32)
-        tl.store(scaled + target, total * factor, mask=is_row[:, None])
-        sums = tl.sum(total * total, axis=1)
-        tl.store(parts + rows * (NUM_OUTPUTS // BLOCK_OUTPUTS) + tile, sums, mask=is_row)
-    tl.store(result + target, total, mask=is_row[:, None])

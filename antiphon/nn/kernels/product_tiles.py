@@ -57,6 +57,7 @@ class WideTile:
         inputs: that are multiplied at a time.
         num_warps: of a program.
         num_stages: blocks of inputs that are loaded ahead, and the one in use.
+        splits: programs that share the inputs; the last one of them joins their sums.
     """
 
     rows: int
@@ -64,6 +65,7 @@ class WideTile:
     inputs: int
     num_warps: int
     num_stages: int
+    splits: int = 1
 
     def shared_bytes(self, num_halves: int, itemsize: int) -> int:
         """Return the most shared memory that a program takes."""
@@ -113,6 +115,16 @@ _FEW_OUTPUTS = 2048  # so few need small tiles, or many multiprocessors have non
 _MANY_OUTPUTS = 4096  # so many are made by more than one program for each multiprocessor
 _MOST_OUTPUTS = 8192  # and so many by several
 _PROGRAMS_AT_ONCE = 132  # multiprocessors of an H200
+_MOST_SPLITS = 8  # whose sums one program reads
+_LEAST_SPLIT_INPUTS = 512  # of each of them
+_SPLIT_TILES = (
+    # Inputs at least, rows at most, and the tile, of half precision and not gated.
+    (4096, 32, WideTile(64, 32, 128, 4, 4)),
+    (4096, 64, WideTile(64, 64, 64, 4, 4)),
+)
+"""Tiles whose inputs are split where programs would leave multiprocessors without work; two of them
+share one. At 64 rows a program reads twice as much of the inputs as of the weight if it makes 32
+outputs, so it makes 64."""
 
 
 def thin_tile(shape: ProductShape, num_rows: int) -> ThinTile | None:
@@ -166,6 +178,8 @@ def wide_tile(shape: ProductShape, num_rows: int, max_shared_bytes: int) -> Wide
     """Return the tile of a product of some rows, as a device has room for it."""
     if shape.itemsize > 2:
         tile = _tile_of_64(shape, num_stages=2)
+    elif (split := _split_tile(shape, num_rows)) is not None:
+        tile = split
     elif shape.num_halves == 1 or shape.num_outputs < _MANY_OUTPUTS:
         tile = _tile_of_64(shape)
     elif num_rows <= 16:
@@ -192,6 +206,18 @@ def _tile_of_64(shape: ProductShape, num_stages: int = 6) -> WideTile:
         # Two programs share a multiprocessor: one round, 12.9 us instead of 17.3 (6144 x 2560).
         num_stages = min(num_stages, 4)
     return WideTile(_INVARIANT_ROWS, outputs, 128, 4, num_stages)
+
+
+def _split_tile(shape: ProductShape, num_rows: int) -> WideTile | None:
+    """Return a tile of which there are two programs for each multiprocessor, if one is split."""
+    if shape.num_halves > 1 or shape.num_outputs >= _tile_of_64(shape).outputs * _PROGRAMS_AT_ONCE:
+        return None
+    for least_inputs, most_rows, tile in _SPLIT_TILES:
+        if shape.num_inputs >= least_inputs and num_rows <= most_rows:
+            num_tiles = shape.num_outputs // largest_power(shape.num_outputs, tile.outputs)
+            most = min(_MOST_SPLITS, shape.num_inputs // _LEAST_SPLIT_INPUTS)
+            return replace(tile, splits=min(most, max(1, 2 * _PROGRAMS_AT_ONCE // num_tiles)))
+    return None
 
 
 def _fitting(tile: WideTile, shape: ProductShape, max_shared_bytes: int) -> WideTile:

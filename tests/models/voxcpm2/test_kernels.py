@@ -81,5 +81,5 @@ def test_a_patch_of_published_widths_compiles(
         made = flow.make(inputs)
         assert made.shape == patches.shape
         assert encoder(made).shape == (num_rows, config.encoder.hidden_size)
-    assert {"_flow_step", "_attend_whole", "_wide_product"} <= compiler.names
+    assert {"_flow_step", "_attend_whole", "wide_product"} <= compiler.names
     assert not compiler.too_large()

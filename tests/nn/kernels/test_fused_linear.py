@@ -10,7 +10,10 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
+from antiphon.nn.kernels import fused_linear
 from antiphon.nn.kernels.fused_linear import FusedLinear, scale
+from antiphon.nn.kernels.product_tiles import WideTile
+from antiphon.nn.kernels.wide_product import arrivals_of
 
 pytestmark = pytest.mark.gpu
 
@@ -109,3 +112,43 @@ def test_batch_invariant_rows_do_not_notice_their_company(dtype: torch.dtype) ->
     for row in (0, 63, 64, 129):
         alone = product.normed(scale(states[row : row + 1], norm), weight, EPSILON)
         assert torch.equal(alone[0], together[row])
+
+
+@pytest.mark.parametrize(("num_rows", "splits"), [(9, 2), (9, 3), (21, 4)])
+def test_programs_share_the_inputs(
+    num_rows: int, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tile = WideTile(16, 32, 32, 4, 2, splits)
+    monkeypatch.setattr(fused_linear, "wide_tile", lambda *shape: tile)
+    states, norm = random(num_rows, WIDTH), random(WIDTH, seed=1)
+    weight, bias = random(2 * 64, WIDTH, seed=2), random(2 * 64, seed=3)
+    scaled, product = scale(states, norm), FusedLinear()
+    wide = normed(states, norm) @ weight.T
+    gate, up = wide.chunk(2, dim=-1)
+    assert_close(product.normed(scaled, weight, EPSILON, bias), wide + bias)
+    assert_close(product.normed(scaled, weight, EPSILON, is_gated=True), F.silu(gate) * up)
+    before = random(num_rows, 2 * 64, seed=4)
+    after = product.added(before, states, weight, bias)
+    assert_close(after.states, before + states @ weight.T)
+    assert_close(after.scaled, bias * (before + states @ weight.T))
+    assert_close(after.squares.sum(1), after.states.square().sum(1))
+    assert not arrivals_of(states, 1).any(), "counters are left as they were found"
+
+
+def test_rows_of_shared_inputs_do_not_notice_their_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    tile = WideTile(16, 32, 32, 4, 2, splits=4)
+    monkeypatch.setattr(fused_linear, "wide_tile", lambda *shape: tile)
+    states, weight = random(21, WIDTH), random(64, WIDTH, seed=1)
+    together = FusedLinear().plain(states, weight)
+    for rows in (slice(5, 10), slice(16, 21)):
+        assert torch.equal(FusedLinear().plain(states[rows], weight), together[rows])
+
+
+def test_many_inputs_of_few_outputs_are_shared() -> None:
+    states, inputs = random(40, 64), random(40, 4096, seed=1)
+    weight, next_norm = random(64, 4096, seed=2), random(64, seed=3)
+    halves = [each.half() for each in (states, inputs, weight, next_norm)]
+    result = FusedLinear().added(*halves)
+    torch.testing.assert_close(
+        result.states.float(), states + inputs @ weight.T, rtol=0.01, atol=0.5
+    )

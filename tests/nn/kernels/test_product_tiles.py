@@ -115,3 +115,23 @@ def test_stages_follow_the_shared_memory() -> None:
     assert [stages_within(4, block_bytes, each) for each in SHARED_BYTES] == [4, 4, 3]
     assert stages_within(8, 2**20, SHARED_BYTES[0]) == 2, "a loop without loads ahead has no room"
     assert stages_within(3, 1, SHARED_BYTES[-1]) == 3
+
+
+def test_inputs_are_split_where_programs_would_be_too_few() -> None:
+    room = SHARED_BYTES[0]
+    for num_outputs, num_inputs in ((2560, 4096), (2560, 9728), (2048, 6144), (3584, 18944)):
+        shape = ProductShape(num_outputs, num_inputs, 1, 2)
+        for num_rows in (2, 8, 32, 64):
+            tile = wide_tile(shape, num_rows, room)
+            assert tile.splits > 1
+            assert 132 < shape.num_outputs // tile.outputs * tile.splits <= 2 * 132
+            assert room // tile.shared_bytes(1, 2) >= 2, "two programs share a multiprocessor"
+            assert shape.num_inputs // tile.splits >= 512
+    others = (
+        ProductShape(2560, 9728, 2, 2),
+        ProductShape(2560, 9728, 1, 4),
+        ProductShape(6144, 9728, 1, 2),
+        ProductShape(2560, 2560, 1, 2),
+    )
+    assert {wide_tile(shape, 8, room).splits for shape in others} == {1}
+    assert invariant_tile(ProductShape(2560, 9728, 1, 2), room).splits == 1
