@@ -1,0 +1,197 @@
+"""Cancelling a response before it begins, while it is written, and at its end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from antiphon.api.realtime_agent import AgentConversation
+from antiphon.chat_types import TextDelta
+from antiphon.errors import InvalidRequestError
+from antiphon.types import Ended
+from tests.servers import DEADLINE_S
+
+SAY = {
+    "type": "conversation.item.create",
+    "item": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+}
+CREATE = {"type": "response.create"}
+CANCEL = {"type": "response.cancel"}
+
+
+class Talk:
+    """A conversation with a client that reads up to an event, and a model that can be paused.
+
+    Attributes:
+        sent: all events, in order.
+        num_open: answers that are being written.
+        unread: type of the event that the client does not read before `reading` is set.
+        is_unread: set when such an event is there to be read.
+        writing: the model waits for it before each word.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.num_open = 0
+        self.unread: str | None = None
+        self.is_unread, self.reading, self.writing = (asyncio.Event() for _ in range(3))
+        self.writing.set()
+        chats = SimpleNamespace(
+            voice=lambda name: None, check=lambda request: None, stream=lambda _: self._written()
+        )
+        server: Any = SimpleNamespace(
+            chats=chats,
+            speech=SimpleNamespace(models={}),
+            settings=SimpleNamespace(chat=SimpleNamespace(max_input_characters=1000)),
+        )
+        socket: Any = self
+        model: Any = SimpleNamespace(name="any")
+        self.agent = AgentConversation(socket, server, model)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == self.unread:
+            self.is_unread.set()
+            await self.reading.wait()
+        self.sent.append(message)
+
+    @property
+    def statuses(self) -> list[str]:
+        """How responses ended."""
+        return [
+            each["response"]["status"] for each in self.sent if each["type"] == "response.done"
+        ]
+
+    async def until_sent(self, type: str) -> None:
+        while type not in [each["type"] for each in self.sent]:
+            await asyncio.sleep(0)
+
+    async def cancel_fails(self) -> None:
+        with pytest.raises(InvalidRequestError) as caught:
+            await self.agent.receive(CANCEL)
+        assert caught.value.code == "response_cancel_not_active"
+
+    async def _written(self) -> AsyncGenerator[TextDelta | Ended, None]:
+        self.num_open += 1
+        try:
+            for word in ("One. ", "Two."):
+                yield TextDelta(word)
+                await self.writing.wait()
+            yield Ended("stop")
+        finally:
+            self.num_open -= 1
+
+
+def conversed(talking: Callable[[Talk], Awaitable[None]]) -> Talk:
+    """Converse, within a deadline; return what was said, all of which has ended."""
+
+    async def main() -> Talk:
+        talk = Talk()
+        async with asyncio.timeout(DEADLINE_S):
+            await talk.agent.receive(SAY)
+            try:
+                await talking(talk)
+            finally:
+                await talk.agent.close()
+        assert talk.num_open == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return talk
+
+    return asyncio.run(main())
+
+
+def test_what_has_ended_cannot_be_cancelled() -> None:
+    async def talking(talk: Talk) -> None:
+        await talk.agent.receive(CREATE)
+        await talk.until_sent("response.done")
+        await talk.cancel_fails()
+        await talk.agent.finish()
+        await talk.cancel_fails()
+
+    assert conversed(talking).statuses == ["completed"]
+
+
+@pytest.mark.parametrize("unread", ["response.output_text.done", "response.done"])
+def test_cancelling_while_the_last_events_are_sent_cuts_none_of_them_off(unread: str) -> None:
+    async def talking(talk: Talk) -> None:
+        talk.unread = unread
+        await talk.agent.receive(CREATE)
+        await talk.is_unread.wait()
+        await talk.cancel_fails()
+        talk.reading.set()
+        await talk.agent.finish()
+
+    talk = conversed(talking)
+    assert talk.statuses == ["completed"]
+    assert talk.sent[-1]["response"]["output"][0]["content"][0]["text"] == "One. Two."
+
+
+def test_the_next_response_waits_for_the_last_events_of_the_one_before() -> None:
+    async def talking(talk: Talk) -> None:
+        talk.unread = "response.done"
+        await talk.agent.receive(CREATE)
+        await talk.is_unread.wait()
+        following = asyncio.create_task(talk.agent.receive(CREATE))
+        await asyncio.sleep(0)
+        assert not following.done()
+        talk.reading.set()
+        await following
+        await talk.agent.finish()
+
+    assert conversed(talking).statuses == ["completed", "completed"]
+
+
+def test_cancelling_before_a_response_has_begun_ends_it() -> None:
+    async def talking(talk: Talk) -> None:
+        await talk.agent.receive(CREATE)
+        await talk.agent.receive(CANCEL)
+        assert talk.sent[-1]["response"]["output"] == []
+        await talk.agent.receive(CREATE)
+        await talk.agent.finish()
+
+    assert conversed(talking).statuses == ["cancelled", "completed"]
+
+
+def test_cancelling_while_it_is_written_frees_all_before_it_is_told() -> None:
+    async def talking(talk: Talk) -> None:
+        talk.writing.clear()
+        talk.unread = "response.done"
+        await talk.agent.receive(CREATE)
+        await talk.until_sent("response.output_text.delta")
+        assert talk.num_open == 1
+        cancelling = asyncio.create_task(talk.agent.receive(CANCEL))
+        await talk.is_unread.wait()
+        assert talk.num_open == 0
+        talk.reading.set()
+        await cancelling
+
+    talk = conversed(talking)
+    assert talk.statuses == ["cancelled"]
+    assert talk.sent[-1]["response"]["output"][0]["content"][0]["text"] == "One. "
+
+
+def test_cancelling_what_the_client_does_not_read_frees_all() -> None:
+    async def talking(talk: Talk) -> None:
+        talk.unread = "response.output_text.delta"
+        await talk.agent.receive(CREATE)
+        await talk.is_unread.wait()
+        assert talk.num_open == 1
+        await talk.agent.receive(CANCEL)
+        assert talk.num_open == 0
+
+    assert conversed(talking).statuses == ["cancelled"]
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_client_that_leaves_frees_all_whether_it_was_ending_or_not(is_ending: bool) -> None:
+    async def talking(talk: Talk) -> None:
+        talk.unread = "response.output_text.done"
+        await talk.agent.receive(CREATE)
+        if is_ending:
+            await talk.is_unread.wait()
+        else:
+            talk.writing.clear()
+            await talk.until_sent("response.output_text.delta")
+
+    assert conversed(talking).statuses == []
