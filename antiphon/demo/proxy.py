@@ -1,14 +1,14 @@
 """Hands what a browser asks of ``/v1`` on to a server, which may want a key that stays here."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -16,6 +16,8 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 _TIMEOUT = httpx.Timeout(10.0, read=None)  # speech may wait for its turn
 _MAX_MESSAGE_BYTES = 2**24
 _HANDED_BACK = ("content-type", "retry-after")
+_GONE = (WebSocketDisconnect, RuntimeError)
+"""What sending to a browser that has left raises, the first time and after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,16 @@ def proxy_routes(upstream: DemoUpstream, client: httpx.AsyncClient) -> list[Base
     """Return routes of everything below ``/v1``: requests, and the socket that takes text."""
 
     async def hand_on(request: Request) -> Response:
-        return await _answer(request, upstream, client)
+        headers = dict(upstream.headers)
+        if (content_type := request.headers.get("content-type")) is not None:
+            headers["Content-Type"] = content_type
+        url = f"{upstream.url}{request.url.path}?{request.url.query}"
+        try:
+            content = await request.body()
+        except ClientDisconnect:
+            return Response()  # which nobody gets
+        asked = client.build_request(request.method, url, headers=headers, content=content)
+        return _UpstreamResponse(asked, upstream, client)
 
     async def connect_through(socket: WebSocket) -> None:
         await _pass_messages(socket, upstream)
@@ -56,33 +67,52 @@ def new_client() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=_TIMEOUT)
 
 
-async def _answer(request: Request, upstream: DemoUpstream, client: httpx.AsyncClient) -> Response:
-    headers = dict(upstream.headers)
-    if (content_type := request.headers.get("content-type")) is not None:
-        headers["Content-Type"] = content_type
-    url = f"{upstream.url}{request.url.path}?{request.url.query}"
-    asked = client.build_request(request.method, url, headers=headers, content=await request.body())
-    try:
-        answer = await client.send(asked, stream=True)
-    except httpx.TransportError as error:
-        message = f"The server at {upstream.url} cannot be reached: {error}."
-        body = {"error": {"message": message, "type": "server_error", "code": "unreachable"}}
-        return JSONResponse(body, status_code=502)
-    kept = {
-        name: value
-        for name, value in answer.headers.items()
-        if name in _HANDED_BACK or name.startswith("x-")
-    }
-    return StreamingResponse(_bytes_of(answer), answer.status_code, kept)
+class _UpstreamResponse(Response):
+    """What a server answers, as it comes; a browser that leaves ends the request to it."""
+
+    def __init__(
+        self, asked: httpx.Request, upstream: DemoUpstream, client: httpx.AsyncClient
+    ) -> None:
+        super().__init__()
+        self._asked, self._upstream, self._client = asked, upstream, client
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        handing_on = asyncio.create_task(self._hand_on(scope, receive, send))
+        watch = asyncio.create_task(_until_gone(receive))
+        try:
+            await asyncio.wait((handing_on, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            handing_on.cancel()  # no-op if it has ended
+            watch.cancel()
+            await asyncio.wait((handing_on, watch))
+        if not handing_on.cancelled():
+            handing_on.result()
+
+    async def _hand_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._client.send(self._asked, stream=True)
+        except httpx.TransportError as error:
+            message = f"The server at {self._upstream.url} cannot be reached: {error}."
+            body = {"error": {"message": message, "type": "server_error", "code": "unreachable"}}
+            await JSONResponse(body, status_code=502)(scope, receive, send)
+            return
+        try:
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name in _HANDED_BACK or name.startswith("x-")
+            }
+            pieces = StreamingResponse(answer.aiter_raw(), answer.status_code, kept)
+            with suppress(OSError):  # what servers may raise when the browser has left
+                await pieces.stream_response(send)
+        finally:
+            await answer.aclose()
 
 
-async def _bytes_of(answer: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Yield an answer's bytes as they come; a browser that leaves ends the request."""
-    try:
-        async for piece in answer.aiter_raw():
-            yield piece
-    finally:
-        await answer.aclose()
+async def _until_gone(receive: Receive) -> None:
+    """Return when the browser has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _pass_messages(socket: WebSocket, upstream: DemoUpstream) -> None:
@@ -100,9 +130,9 @@ async def _pass_messages(socket: WebSocket, upstream: DemoUpstream) -> None:
             sending.cancel()
     except (OSError, WebSocketException) as error:
         message = f"The server cannot be used: {error}"
-        with suppress(RuntimeError):  # the browser has left
+        with suppress(*_GONE):
             await socket.send_json({"type": "error", "message": message})
-    with suppress(RuntimeError):
+    with suppress(*_GONE):
         await socket.close()
 
 

@@ -59,9 +59,7 @@ class Talk:
     @property
     def statuses(self) -> list[str]:
         """How responses ended."""
-        return [
-            each["response"]["status"] for each in self.sent if each["type"] == "response.done"
-        ]
+        return [each["response"]["status"] for each in self.sent if each["type"] == "response.done"]
 
     async def until_sent(self, type: str) -> None:
         while type not in [each["type"] for each in self.sent]:
