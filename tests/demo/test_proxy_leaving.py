@@ -148,7 +148,7 @@ def test_a_browser_that_stays_gets_all_of_it() -> None:
         browser = Browser(BODY)
 
         async def answer(_: Any) -> Any:
-            return httpx.Response(200, content=b"all")
+            return httpx.Response(200, stream=httpx.ByteStream(b"all"))
 
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
             await browser.ask("http://server", "/v1/audio/speech", client)
