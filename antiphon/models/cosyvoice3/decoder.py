@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -36,7 +37,7 @@ _REST = "decoder.rest"
 class CosyVoice3Decoder:
     """An `antiphon.codec.protocol.BoundedDecoder`; a frame is a speech token, ``[1]``.
 
-    On a GPU, chunks of several streams are a batch, and all but a stream's first and last ones are
+    On a GPU, chunks of several streams are a batch, and all passes but those over recordings are
     CUDA graphs; a row differs by its company by rounding at most. On the host a batch has one row.
     """
 
@@ -79,8 +80,10 @@ class CosyVoice3Decoder:
         self.group_frames = flow.config.chunk_tokens
         self.look_ahead_frames = flow.config.look_ahead_tokens + _VOCODER_TOKENS
         self.chunk_sizes = (self.group_frames,)
-        pads = is_batched or self._device.type == "cuda"
-        self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS, pads)
+        self._pads = is_batched or self._device.type == "cuda"
+        self._flow_passes = MelFlowPasses(flow, self.group_frames + _VOCODER_TOKENS, self._pads)
+        # With as much look-ahead, a stream would not have ended.
+        self._last_frames = MEL_FRAMES_PER_TOKEN * (self.group_frames + self.look_ahead_frames - 1)
 
     @torch.inference_mode()
     def open(self, num_slots: int) -> SpeechRows:
@@ -93,7 +96,7 @@ class CosyVoice3Decoder:
             Graphs(device, is_enabled=self._uses_graphs),
             sizes,
             self._flow_passes.widths,
-            MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead,
+            max(MEL_FRAMES_PER_TOKEN * self._flow_passes.ahead, self._last_frames),
         )
         if state.graphs.is_enabled:
             torch.cuda.synchronize(device)
@@ -178,69 +181,91 @@ class CosyVoice3Decoder:
             going_on = [each for each in dues if each.stream.rest is None]
             with self._of_flow():
                 self._flow_passes.run(going_on, state)
-            for group in alike(going_on, _shape, lambda _: state.sizes[-1]):
+            later = [each for each in going_on if not each.is_end]
+            for group in alike(later, _is_first, lambda _: state.sizes[-1]):
                 made.append(([each.stream.slot for each in group], self._voice(group, state)))
+            ending = [each for each in going_on if each.is_end]
+            for group in alike(ending, _is_first, lambda _: state.sizes[-1]):
+                self._voice_end(group, state)
         size = self.samples_per_frame
         for each in dues:
             rest = each.stream.rest
-            if each not in going_on and rest is not None:
+            if rest is not None:
                 num_samples = each.num_frames * size
                 made.append(([each.stream.slot], rest[None, :num_samples]))
                 each.stream.rest = rest[num_samples:]
         return made
 
     def _voice(self, dues: Sequence[Due], state: SpeechRows) -> Tensor:
-        """Return the samples of streams that are alike, ``[len(dues), num_samples]``."""
-        streams, is_end = [each.stream for each in dues], dues[0].is_end
-        mel = torch.stack([torch.cat(each.mel) for each in dues])
-        voiced = [(each.slot, each.num_mel_frames) for each in streams]
-        is_first = not streams[0].num_mel_frames
-        for each in streams:
-            each.num_mel_frames += mel.shape[1]
-        if not is_end:
-            return self._voice_on(mel, voiced, state, is_first=is_first)
-        numbers = upload(voiced, self._device)
-        kept = StreamState() if is_first else state.vocoder.take(numbers[:, 0])
-        samples = self._samples(mel, numbers[:, 1], kept, is_end=True)
-        num_samples = dues[0].num_frames * self.samples_per_frame
-        for stream, rest in zip(streams, samples, strict=True):
-            stream.rest = rest[num_samples:].clone()
-        return samples[:, :num_samples]
-
-    def _voice_on(
-        self,
-        mel: Tensor,
-        voiced: Sequence[tuple[int, int]],
-        state: SpeechRows,
-        *,
-        is_first: bool,
-    ) -> Tensor:
-        """Return the samples of a group of streams that have not ended."""
-        size = round_up(len(mel), state.sizes)
-        numbers = [*voiced, *[(state.flow.num_slots, voiced[0][1])] * (size - len(mel))]
-        state.voiced[:size].copy_(upload(numbers, self._device))
-        state.mel[: len(mel), : mel.shape[1]].copy_(mel)
+        """Return the samples of a group of streams that go on, ``[len(dues), num_samples]``."""
+        is_first, size = _is_first(dues[0]), round_up(len(dues), state.sizes)
+        self._tell(dues, size, state)
         function = partial(self._vocoder_pass, is_first, size, state)
-        return state.graphs.run(("vocoder", is_first, size), function)[: len(mel)].clone()
+        return state.graphs.run(("vocoder", is_first, size), function)[: len(dues)].clone()
+
+    def _voice_end(self, dues: Sequence[Due], state: SpeechRows) -> None:
+        """Make the rest of streams that end, of any length."""
+        is_first, size = _is_first(dues[0]), round_up(len(dues), state.sizes)
+        num_frames = self._tell(dues, size, state)
+        width = self._last_frames if self._pads else num_frames
+        function = partial(self._last_pass, is_first, size, width, state)
+        samples = state.graphs.run(("vocoder's last", is_first, size), function)
+        for due, row in zip(dues, samples, strict=False):
+            due.stream.rest = row[: len(due.tokens) * self.samples_per_frame].clone()
+
+    def _tell(self, dues: Sequence[Due], size: int, state: SpeechRows) -> int:
+        """Fill in what a pass of the vocoder reads; return the most mel frames of a stream."""
+        mels = [torch.cat(each.mel) for each in dues]
+        numbers = [
+            (due.stream.slot, due.stream.num_mel_frames, len(mel))
+            for due, mel in zip(dues, mels, strict=True)
+        ]
+        numbers += [(state.flow.num_slots, *numbers[0][1:])] * (size - len(dues))
+        state.voiced[:size].copy_(upload(numbers, self._device))
+        width = state.mel.shape[1]
+        padded = [F.pad(mel, (0, 0, 0, width - len(mel))) for mel in mels]
+        state.mel[: len(mels)].copy_(torch.stack(padded))
+        for due, mel in zip(dues, mels, strict=True):
+            due.stream.num_mel_frames += len(mel)
+        return max(map(len, mels))
 
     def _samples(
-        self, mel: Tensor, first_frames: Tensor, kept: StreamState, *, is_end: bool
+        self,
+        mel: Tensor,
+        first_frames: Tensor,
+        kept: StreamState,
+        *,
+        num_there: Tensor | None = None,
     ) -> Tensor:
-        """Return samples that were kept and those of mel frames, ``[num_rows, num_samples]``."""
+        """Return samples that were kept and those of mel frames, ``[num_rows, num_samples]``.
+
+        ``num_there``: mel frames of streams that end.
+        """
         before = kept.kept.pop(_REST, None)
-        made = self._vocoder.decode(mel.transpose(1, 2), first_frames, kept, is_end=is_end)
+        made = self._vocoder.decode(
+            mel.transpose(1, 2),
+            first_frames,
+            kept,
+            is_end=num_there is not None,
+            num_there=num_there,
+        )
         return made if before is None else torch.cat((before, made), dim=1)
 
     def _vocoder_pass(self, is_first: bool, size: int, state: SpeechRows) -> Tensor:
-        slots, first_frames = state.voiced[:size].unbind(1)
+        slots, first_frames, _ = state.voiced[:size].unbind(1)
         kept = StreamState() if is_first else state.vocoder.take(slots)
         num_tokens = self._flow_passes.ahead if is_first else self.group_frames
         mel = state.mel[:size, : MEL_FRAMES_PER_TOKEN * num_tokens]
-        samples = self._samples(mel, first_frames, kept, is_end=False)
+        samples = self._samples(mel, first_frames, kept)
         num_samples = self.group_frames * self.samples_per_frame
         kept.kept[_REST] = samples[:, num_samples:].clone()
         state.vocoder.put(slots, kept)
         return samples[:, :num_samples]
+
+    def _last_pass(self, is_first: bool, size: int, width: int, state: SpeechRows) -> Tensor:
+        slots, first_frames, num_there = state.voiced[:size].unbind(1)
+        kept = StreamState() if is_first else state.vocoder.take(slots)
+        return self._samples(state.mel[:size, :width], first_frames, kept, num_there=num_there)
 
     def _capture(self, state: SpeechRows) -> None:
         """Capture passes, after two that make what streams keep; the next reset drops it."""
@@ -253,18 +278,20 @@ class CosyVoice3Decoder:
         tokens = torch.zeros(num_tokens, dtype=torch.int64, device=device)
         with exact_float32():
             self._decode([self._due(stream, tokens, self.group_frames)], state)
-            state.voiced.copy_(upload((state.flow.num_slots, 0), device))
+            state.voiced.copy_(upload((state.flow.num_slots, 0, self._last_frames), device))
             for number, size in enumerate(reversed(state.sizes), start=1):
                 with self._of_flow():
                     self._flow_passes.capture(size, state)
                 for is_first in (True, False):
                     function = partial(self._vocoder_pass, is_first, size, state)
                     state.graphs.capture(("vocoder", is_first, size), function)
+                    last = partial(self._last_pass, is_first, size, self._last_frames, state)
+                    state.graphs.capture(("vocoder's last", is_first, size), last)
                 if self._progress is not None:
                     self._progress(number, len(state.sizes))
         state.graphs.settle()
 
 
-def _shape(due: Due) -> tuple[int, int, bool, bool]:
-    """Return all that streams have in common whose samples are made as one batch."""
-    return (due.num_mel_frames, due.num_frames, due.is_end, not due.stream.num_mel_frames)
+def _is_first(due: Due) -> bool:
+    """Return whether the vocoder has made nothing of a stream."""
+    return not due.stream.num_mel_frames

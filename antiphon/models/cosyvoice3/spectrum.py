@@ -49,7 +49,13 @@ class StreamSpectrum:
         return len(self.window)
 
     def analyze(
-        self, samples: Tensor, num_frames: int | None, state: StreamState, *, is_end: bool
+        self,
+        samples: Tensor,
+        num_frames: int | None,
+        state: StreamState,
+        *,
+        is_end: bool,
+        num_there: Tensor | None = None,
     ) -> Tensor:
         """Return the next spectra of each row: real parts, then imaginary ones.
 
@@ -59,6 +65,7 @@ class StreamSpectrum:
             num_frames: spectra that are wanted now, for which samples are there; ``None``: all.
             state: of the streams.
             is_end: whether no samples follow.
+            num_there: at the end, how many samples there are, int64 ``[num_rows]``; ``None``: all.
 
         Returns:
             ``[num_rows, size + 2, frames]``.
@@ -67,15 +74,23 @@ class StreamSpectrum:
         kept = state.kept.get(_SAMPLES)
         if kept is None:
             kept = samples[:, 1 : half + 1].flip(1)
+        if is_end and num_there is not None:
+            num_there = num_there + kept.shape[1]
         samples = torch.cat((kept, samples), dim=1)
         if is_end:
-            samples = torch.cat((samples, samples[:, -half - 1 : -1].flip(1)), dim=1)
+            samples = _mirrored(samples, half, num_there)
         windows = samples.unfold(1, self.size, self.hop)[:, :num_frames]
         state.kept[_SAMPLES] = samples[:, windows.shape[1] * self.hop :].clone()
         return (windows @ self.analysis).transpose(1, 2)
 
     def synthesize(
-        self, log_magnitudes: Tensor, phases: Tensor, state: StreamState, *, is_end: bool
+        self,
+        log_magnitudes: Tensor,
+        phases: Tensor,
+        state: StreamState,
+        *,
+        is_end: bool,
+        num_there: Tensor | None = None,
     ) -> Tensor:
         """Return the samples that no later spectrum changes, ``[num_rows, num_samples]``.
 
@@ -85,11 +100,17 @@ class StreamSpectrum:
             phases: likewise.
             state: of the streams.
             is_end: whether no spectra follow.
+            num_there: at the end, how many spectra there are, int64 ``[num_rows]``, of which the
+                other samples mean nothing; ``None``: all.
         """
         magnitudes = log_magnitudes.exp().clamp(max=_MAX_MAGNITUDE)
         parts = (magnitudes * phases.cos(), magnitudes * phases.sin())
         waves = torch.cat(parts, dim=2) @ self.synthesis
         squares = self.window.square().expand_as(waves)
+        if num_there is not None:
+            numbers = torch.arange(waves.shape[1], device=waves.device)
+            is_there = (numbers < num_there[:, None])[..., None]
+            waves, squares = (torch.where(is_there, each, 0.0) for each in (waves, squares))
         pieces = torch.unflatten(torch.stack((waves, squares), dim=1), 3, (4, self.hop))
         num_rows, num_frames = waves.shape[:2]
         sums = waves.new_zeros(num_rows, 2, num_frames + 3, self.hop)
@@ -103,3 +124,12 @@ class StreamSpectrum:
         # The first and the last two hops are of the mirrored ends.
         done = sums[:, :, 2 if kept is None else 0 : num_done - (2 if is_end else 0)]
         return (done[:, 0] / done[:, 1]).flatten(1)
+
+
+def _mirrored(samples: Tensor, num_more: int, num_there: Tensor | None) -> Tensor:
+    """Return samples, ``[num_rows, n + num_more]``, mirrored at the last that is there."""
+    if num_there is None:
+        return torch.cat((samples, samples[:, -num_more - 1 : -1].flip(1)), dim=1)
+    places = torch.arange(samples.shape[1] + num_more, device=samples.device)
+    last = num_there[:, None] - 1
+    return samples.gather(1, torch.where(places <= last, places, 2 * last - places).clamp(min=0))

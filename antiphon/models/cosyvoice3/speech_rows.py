@@ -85,7 +85,8 @@ class SpeechRows:
         sizes: these numbers, ascending.
         flow_inputs: of passes of the flow, by tokens that they are over.
         mel: of a pass of the vocoder, f32 ``[n, num_frames, num_mels]``.
-        voiced: its slots, and the numbers of their first mel frames, int64 ``[n, 2]``.
+        voiced: its slots, the numbers of their first mel frames, and how many there are, int64
+            ``[n, 3]``.
     """
 
     streams: list[SpeechStream | None]
@@ -128,7 +129,7 @@ class SpeechRows:
             sizes=sizes,
             flow_inputs={width: PassInputs.fresh(config, width, most, device) for width in widths},
             mel=torch.zeros(most, num_frames, config.num_mels, device=device),
-            voiced=torch.zeros(most, 2, dtype=torch.int64, device=device),
+            voiced=torch.zeros(most, 3, dtype=torch.int64, device=device),
         )
 
     def stream(self, slot: int) -> SpeechStream:
@@ -157,10 +158,6 @@ class Due:
     num_frames: int
     is_end: bool
     mel: list[Tensor]
-
-    @property
-    def num_mel_frames(self) -> int:
-        return sum(map(len, self.mel))
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,13 @@ class Vocoder:
         )
 
     def decode(
-        self, mel: Tensor, first_frames: Tensor, state: StreamState, *, is_end: bool
+        self,
+        mel: Tensor,
+        first_frames: Tensor,
+        state: StreamState,
+        *,
+        is_end: bool,
+        num_there: Tensor | None = None,
     ) -> Tensor:
         """Return the samples of streams that can be made by now.
 
@@ -148,25 +154,38 @@ class Vocoder:
             first_frames: number of the first of them in each stream, int64 ``[num_rows]``.
             state: of the streams: of all a fresh one, or of none.
             is_end: whether no frames follow.
+            num_there: at the end, how many frames there are, int64 ``[num_rows]``, before those
+                that are zeros and whose samples mean nothing; ``None``: all.
 
         Returns:
             f32 ``[num_rows, num_samples]``.
         """
         config, is_first = self.config, not state.kept
+        num_samples = num_hops = None
+        if num_there is not None:
+            hops = config.samples_per_mel_frame // config.hop_samples
+            before = (0, 0) if is_first else (PITCH_LOOK_AHEAD, config.look_ahead_frames)
+            num_samples = (num_there + before[0]) * config.samples_per_mel_frame
+            num_hops = (num_there + before[1]) * hops + is_first
         pitch_hz = self.pitch(mel, state, is_end=is_end)
         first_pitches = (first_frames - PITCH_LOOK_AHEAD).clamp(min=0)
         noise = source_noise(first_pitches, pitch_hz.shape[1], config)
         source = self.source(pitch_hz, noise, state)
         columns = self.first(mel, state, is_end=is_end)
         num_spectra = columns.shape[2] * (config.samples_per_mel_frame // config.hop_samples)
-        spectra = self.spectrum.analyze(source, num_spectra + is_first, state, is_end=is_end)
+        spectra = self.spectrum.analyze(
+            source, num_spectra + is_first, state, is_end=is_end, num_there=num_samples
+        )
         for index, stage in enumerate(self.stages):
             is_mirrored = is_first and index + 1 == len(self.stages)
             columns = F.leaky_relu(columns, config.slope)
             columns = stage(columns, spectra, state, is_mirrored=is_mirrored)
         columns = self.last(F.leaky_relu(columns, _LAST_SLOPE), state)
         parts = columns.transpose(1, 2).tensor_split((config.fft_size // 2 + 1,), dim=2)
-        samples = self.spectrum.synthesize(parts[0], torch.sin(parts[1]), state, is_end=is_end)
+        phases = torch.sin(parts[1])
+        samples = self.spectrum.synthesize(
+            parts[0], phases, state, is_end=is_end, num_there=num_hops
+        )
         return samples.clamp(-config.max_level, config.max_level)
 
 

@@ -118,6 +118,16 @@ def test_streams_in_one_batch_are_each_alone(
         np.testing.assert_allclose(found, wanted, atol=1e-3 * wanted.std())
 
 
+@pytest.mark.parametrize("num_tokens", [1, 30, 33, 52])
+def test_a_last_pass_may_be_wider_than_what_is_left(
+    decoder: CosyVoice3Decoder, batched: CosyVoice3Decoder, num_tokens: int
+) -> None:
+    """As it is in a CUDA graph."""
+    wanted = audio_of(decoder, num_tokens, voice(5))
+    found = audio_of(batched, num_tokens, voice(5))
+    np.testing.assert_allclose(found, wanted, atol=1e-3 * wanted.std())
+
+
 @torch.inference_mode()
 def test_a_pass_over_the_recording_alone_changes_nothing(decoder: CosyVoice3Decoder) -> None:
     flow, ahead, num_tokens = decoder._flow, GROUP + 3, 60
@@ -209,13 +219,13 @@ def shapes_of(rows: SpeechRows) -> dict[str, tuple[int, tuple[int, ...]]]:
 
 def test_float32_is_not_rounded_to_tf32(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoder, seen = load_decoder(LoadContext(base, device="cpu")), []
-    decode = CosyVoice3Decoder._voice
+    end = CosyVoice3Decoder._voice_end
 
     def watched(*arguments: Any) -> Any:
         seen.append(torch.backends.cudnn.allow_tf32)
-        return decode(*arguments)
+        return end(*arguments)
 
-    monkeypatch.setattr(CosyVoice3Decoder, "_voice", watched)
+    monkeypatch.setattr(CosyVoice3Decoder, "_voice_end", watched)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     state = decoder.open(1)
     decoder.reset(state, 0, voice(3))
@@ -233,4 +243,6 @@ def test_later_passes_ask_nothing(batched: CosyVoice3Decoder) -> None:
     with AskNothing():
         for inputs in rows.flow_inputs.values():
             batched._flow_passes.chunk_pass(inputs, 1, rows)
-        batched._vocoder_pass(False, 1, rows)
+        for is_first in (True, False):
+            batched._vocoder_pass(is_first, 1, rows)
+            batched._last_pass(is_first, 1, 2 * (GROUP + AHEAD - 1), rows)
