@@ -4,15 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from antiphon.chat_types import ChatRequest, ChatSampling, Message
-from antiphon.types import (
-    AudioChunk,
-    DiffusionParameters,
-    ImageRequest,
-    Sampling,
-    SpeechRequest,
-    VideoRequest,
-    Voice,
-)
+from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.types import AudioChunk, Sampling, SpeechRequest, Voice
 
 if TYPE_CHECKING:
     from antiphon.models.prepared import PreparedVoice

@@ -26,6 +26,7 @@ from antiphon.models.base import VoicePreparing
 from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
+from antiphon.picture_types import Image, ImageRequest, Progress, VideoRequest
 from antiphon.pipeline.chat import CHAT, Chats, collect_answer
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import load_all_tasks
@@ -38,13 +39,9 @@ from antiphon.pipeline.videos import Videos, collect_video
 from antiphon.types import (
     AudioChunk,
     Ended,
-    Image,
-    ImageRequest,
     LoadProgress,
-    Progress,
     Samples,
     SpeechRequest,
-    VideoRequest,
     Voice,
     random_hex,
 )

@@ -12,7 +12,8 @@ from antiphon.diffusion.flow_denoiser import FlowDenoiser, FlowState
 from antiphon.models.base import Prompt, StageGenerator
 from antiphon.models.registry import family
 from antiphon.models.spec import LoadContext
-from antiphon.types import Image, ImageRequest, Latents
+from antiphon.picture_types import Image, ImageRequest
+from antiphon.types import Latents
 
 
 class Stages:

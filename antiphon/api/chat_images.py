@@ -23,8 +23,9 @@ from antiphon.api.schemas.chat_images import ImageChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
 from antiphon.api.validation import validated
+from antiphon.picture_types import Image, Progress
 from antiphon.telemetry.tracing import until_first
-from antiphon.types import Caller, Ended, Image, Progress, Usage
+from antiphon.types import Caller, Ended, Usage
 
 _OF_CHATS = (
     *("temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop", "logprobs"),

@@ -19,8 +19,8 @@ from antiphon.bench.summary import Percentiles, PlaybackSummary
 from antiphon.config import ModelSettings
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
+from antiphon.models.measuring import Product
 from antiphon.models.registry import resolve
-from antiphon.models.spec import Product
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import AudioChunk, new_request_id
 

@@ -11,7 +11,7 @@ nothing of this has been measured.
 from dataclasses import dataclass
 
 from antiphon.bench.cards import Card
-from antiphon.models.spec import Footprint
+from antiphon.models.inspection import Footprint
 
 GIB = 2**30
 REACHED_BANDWIDTH = 0.75

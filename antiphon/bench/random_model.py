@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.measuring import Measuring
 from antiphon.models.registry import families, family
-from antiphon.models.spec import Family, Measuring
+from antiphon.models.spec import Family
 from antiphon.types import LoadProgress
 
 CHARACTERS_PER_TOKEN = 5

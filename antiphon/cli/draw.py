@@ -22,7 +22,7 @@ from antiphon.media.results import (
     image_format,
 )
 from antiphon.offline import Antiphon, StepProgress
-from antiphon.types import DiffusionParameters, ImageRequest, Progress, VideoRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest, Progress, VideoRequest
 
 R = TypeVar("R", ImageResult, VideoResult)
 

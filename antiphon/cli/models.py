@@ -10,7 +10,8 @@ from antiphon.cli.fit import fit
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from antiphon.models.spec import Family, Inspection, Table
+    from antiphon.models.inspection import Inspection, Table
+    from antiphon.models.spec import Family
 
 models = typer.Typer(invoke_without_command=True)
 models.command()(fit)
@@ -50,8 +51,8 @@ def inspect(
     The exit status is 1 if it cannot be served.
     """
     from antiphon.errors import ModelLoadError
+    from antiphon.models.inspection import Inspection
     from antiphon.models.registry import checkpoint_family
-    from antiphon.models.spec import Inspection
 
     if not path.is_dir():
         raise ModelLoadError(f"There is no directory '{path}'.")

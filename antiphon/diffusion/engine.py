@@ -18,9 +18,10 @@ from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.faults import fault_of
 from antiphon.errors import AntiphonError, EngineError, EngineFailedError
 from antiphon.models.base import Prompt
+from antiphon.picture_types import Progress
 from antiphon.telemetry.engine_stats import EngineStats
 from antiphon.telemetry.stage_status import Publish, StatusPublisher
-from antiphon.types import Ended, Latents, Progress
+from antiphon.types import Ended, Latents
 
 logger = logging.getLogger(__name__)
 

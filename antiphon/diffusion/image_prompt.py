@@ -10,7 +10,7 @@ from antiphon.diffusion.protocol import DenoisingWork, preview_steps
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Prompt
 from antiphon.models.picture_spec import ImageCapabilities
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

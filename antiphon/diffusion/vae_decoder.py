@@ -11,7 +11,8 @@ from antiphon.diffusion.arrays import to_pixels, to_tensor
 from antiphon.diffusion.components import ComponentLoader, free_memory
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext
-from antiphon.types import Image, Latents, Video
+from antiphon.picture_types import Image, Video
+from antiphon.types import Latents
 
 
 class VaeDecoder(ABC):

@@ -6,7 +6,8 @@ from math import inf
 from typing import Any
 
 from antiphon.fabric.base import StageItem, StageRequest
-from antiphon.types import AudioChunk, Ended, FrameReady, Progress
+from antiphon.picture_types import Progress
+from antiphon.types import AudioChunk, Ended, FrameReady
 
 
 @dataclass(slots=True)

@@ -80,7 +80,7 @@ class VideoResult:
     def encoded(self) -> bytes:
         """Return it as a file."""
         from antiphon.media.video_codec import encoded_video
-        from antiphon.types import Video
+        from antiphon.picture_types import Video
 
         return encoded_video(Video(self.frames, self.fps))
 

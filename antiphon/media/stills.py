@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.media.image_codec import ImageFormat, encode_image
-from antiphon.types import Video
+from antiphon.picture_types import Video
 
 THUMBNAIL = ImageFormat.WEBP
 SPRITESHEET = ImageFormat.JPEG

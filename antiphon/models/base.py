@@ -12,19 +12,8 @@ from numpy.typing import NDArray
 
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import SpeechCapabilities
-from antiphon.types import (
-    AudioChunk,
-    Image,
-    ImageRequest,
-    Latents,
-    Progress,
-    Samples,
-    Sampling,
-    SpeechRequest,
-    Video,
-    VideoRequest,
-    Voice,
-)
+from antiphon.picture_types import Image, ImageRequest, Progress, Video, VideoRequest
+from antiphon.types import AudioChunk, Latents, Samples, Sampling, SpeechRequest, Voice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

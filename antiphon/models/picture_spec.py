@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from antiphon.models.spec import Capabilities
-from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,10 @@ from antiphon.types import (
     Voice,
 )
 
-if TYPE_CHECKING:  # the engine imports this module
+if TYPE_CHECKING:  # these import this module
     from antiphon.engine.admission import AdmissionLimits
     from antiphon.engine.scheduling_policy import PlaybackPolicy
+    from antiphon.models.measuring import Measuring
 
 
 class StageKind(StrEnum):
@@ -265,97 +266,6 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows of an `Inspection` under a heading; every row has a cell for each column."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
-    """What a checkpoint is, found without loading it.
-
-    Attributes:
-        facts: short answers by name, in the order in which people want them.
-        tables: longer ones.
-        problems: why it cannot be served; empty if it can.
-    """
-
-    facts: Mapping[str, str | int | tuple[str, ...]]
-    tables: tuple[Table, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A matrix product that a frame needs: ``num_positions`` of each stream times a matrix.
-
-    Attributes:
-        weight: names the matrix; products of the same name read the same one.
-        num_outputs: its rows.
-        num_inputs: its columns.
-        num_positions: vectors of each stream.
-    """
-
-    weight: str
-    num_outputs: int
-    num_inputs: int
-    num_positions: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Measuring:
-    """What measurements of speed need of a family.
-
-    Attributes:
-        make_endless: takes the directory of a checkpoint of random weights, and changes it so that
-            speech ends by its limit of frames only.
-        frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
-            ``None``: what bounds it is not measured.
-        frames_per_token: that a prompter allows for a token of text at least.
-        dtype: of the weights of a full-size checkpoint of random weights.
-        is_usual: whether this family is measured where none is named; of one family only.
-    """
-
-    make_endless: Ref
-    frame_products: Ref | None = None
-    frames_per_token: int = 10
-    dtype: str = "bfloat16"
-    is_usual: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """What speech takes of a GPU, found without loading the checkpoint.
-
-    Attributes:
-        weight_bytes: that stay there.
-        read_bytes: of weights that a step reads in order to make a frame in every stream.
-        stream_flop: additions and multiplications of the model for one stream's frame.
-        decoder_flop: likewise, of the decoder.
-        position_bytes: of keys and values that a position takes, of a prompt or a frame.
-        slot_bytes: that the decoder keeps of a stream.
-        num_launches: kernels that a step of few streams launches, one after the other.
-        frames_per_s: of audio.
-        prompt_positions: of a usual prompt.
-        measured_ms: of a frame, by the name of a card and the number of streams.
-    """
-
-    weight_bytes: int
-    read_bytes: int
-    stream_flop: int
-    decoder_flop: int
-    position_bytes: int
-    slot_bytes: int
-    num_launches: int
-    frames_per_s: float
-    prompt_positions: int
-    measured_ms: Mapping[str, Mapping[int, float]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """All that the rest of the system knows of one kind of model.
 
@@ -370,8 +280,9 @@ class Family:
         needs_checkpoint: whether a path must be given, or the weights come with a package.
         tasks: by name, such as ``"speech"``.
         extra: packages to be installed before it can be served.
-        inspector: takes a checkpoint's directory, returns an `Inspection`; reads no tensor.
-        footprint: takes a checkpoint's directory, returns a `Footprint`; reads no tensor.
+        inspector: takes a checkpoint's directory, returns an `Inspection` (see
+            `antiphon.models.inspection`); reads no tensor.
+        footprint: likewise, a `Footprint`.
         checkpoint_maker: writes a checkpoint of random weights into a directory; besides it takes
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
@@ -393,4 +304,4 @@ class Family:
     footprint: Ref | None = None
     checkpoint_maker: Ref | None = None
     accelerations: frozenset[Acceleration] = frozenset()
-    measuring: Measuring | None = None
+    measuring: "Measuring | None" = None

@@ -12,9 +12,10 @@ from antiphon.errors import EngineError
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
 from antiphon.models.base import Piece
 from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.picture_types import Progress
 from antiphon.pipeline.upstream import OpenRequests, consumed
 from antiphon.telemetry.stage_status import Publish
-from antiphon.types import Ended, Latents, Progress
+from antiphon.types import Ended, Latents
 
 
 class DiffusionStage:

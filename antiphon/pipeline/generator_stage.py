@@ -11,9 +11,10 @@ from antiphon.engine.generator_engine import GeneratorEngine
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
 from antiphon.models.base import Admitted, Piece, StageGenerator
 from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.picture_types import Image
 from antiphon.pipeline.upstream import OpenRequests, consumed
 from antiphon.telemetry.stage_status import Publish
-from antiphon.types import Ended, Image, Latents
+from antiphon.types import Ended, Latents
 
 
 class GeneratorStage:

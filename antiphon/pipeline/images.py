@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from antiphon.concurrency import merged
 from antiphon.config.media import ImageSettings
 from antiphon.errors import InvalidRequestError
+from antiphon.picture_types import Image, ImageRequest, Progress
 from antiphon.pipeline.pictures import IMAGE, ImageModel, PictureService, completed
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, Image, ImageRequest, Progress
+from antiphon.types import Ended
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,21 +17,19 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt, SizeChoosing
 from antiphon.models.options import read_options
 from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.picture_types import (
+    DiffusionParameters,
+    Image,
+    ImageRequest,
+    Progress,
+    Video,
+    VideoRequest,
+)
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import (
-    DiffusionParameters,
-    Ended,
-    Image,
-    ImageRequest,
-    Progress,
-    Usage,
-    Video,
-    VideoRequest,
-    new_seed,
-)
+from antiphon.types import Ended, Usage, new_seed
 
 IMAGE, VIDEO = "image", "video"
 

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.fabric.base import StageItem, StageStream
-from antiphon.types import Ended, FrameReady, Latents, Progress
+from antiphon.picture_types import Progress
+from antiphon.types import Ended, FrameReady, Latents
 
 Consumed: TypeAlias = Progress | Latents | Ended
 

@@ -11,11 +11,12 @@ from antiphon.errors import OverloadedError, ReplicaLostError, UnavailableError
 from antiphon.media import stills
 from antiphon.media.image_codec import Pixels
 from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
+from antiphon.picture_types import Progress, Video, VideoRequest
 from antiphon.pipeline.job_work import JobAccount, JobPlace
 from antiphon.pipeline.videos import Videos, collect_video
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobFile, JobProgress, JobResult
-from antiphon.types import Ended, Progress, Video, VideoRequest
+from antiphon.types import Ended
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,10 @@ from typing import TypeAlias
 from antiphon.config.media import VideoSettings
 from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.models.picture_spec import VideoCapabilities
+from antiphon.picture_types import Progress, Video, VideoRequest
 from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import Ended, Progress, Video, VideoRequest
+from antiphon.types import Ended
 
 VideoItem: TypeAlias = Progress | Video | Ended
 VideoStream: TypeAlias = AsyncGenerator[VideoItem, None]

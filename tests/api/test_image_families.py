@@ -12,9 +12,9 @@ import pytest
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.config.media import ImageSettings
 from antiphon.media.image_codec import Pixels
+from antiphon.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.pictures import ImageModel
-from antiphon.types import DiffusionParameters, Image, ImageRequest
 from tests.pictures import data_uri, image_events, pixels_of, png
 from tests.servers import RunningServer, start_server, wait_until
 

@@ -7,7 +7,7 @@ import pytest
 from antiphon.bench.cards import CARDS, Card, card_of
 from antiphon.bench.fit import MAX_LOAD, fit
 from antiphon.errors import SettingsError
-from antiphon.models.spec import Footprint
+from antiphon.models.inspection import Footprint
 
 MODEL = Footprint(
     weight_bytes=4 * 2**30,

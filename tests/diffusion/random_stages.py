@@ -20,7 +20,8 @@ from antiphon.diffusion.protocol import Denoiser
 from antiphon.models.base import Prompt
 from antiphon.models.registry import checkpoint_family, family
 from antiphon.models.spec import LoadContext, StageSpec, Task
-from antiphon.types import DiffusionParameters, ImageRequest, Latents, VideoRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.types import Latents
 
 _SEED = 1
 _GUIDANCE_SCALE = 5.0

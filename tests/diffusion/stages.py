@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.models.registry import family
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, Image, ImageRequest, Latents, VideoRequest
+from antiphon.picture_types import DiffusionParameters, Image, ImageRequest, VideoRequest
+from antiphon.types import Latents
 
 Pixels: TypeAlias = NDArray[np.uint8]
 

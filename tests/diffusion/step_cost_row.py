@@ -24,7 +24,8 @@ from antiphon.config.diffusion import DiffusionSettings
 from antiphon.diffusion.parallel import ParallelDenoiser
 from antiphon.diffusion.protocol import Denoiser
 from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import Latents, VideoRequest
+from antiphon.picture_types import VideoRequest
+from antiphon.types import Latents
 from tests.diffusion.random_stages import (
     SUBJECTS,
     Subject,

@@ -17,8 +17,9 @@ from antiphon.errors import (
     OverloadedError,
 )
 from antiphon.models.base import Prompt
+from antiphon.picture_types import Progress
 from antiphon.telemetry.stage_status import StageStatus
-from antiphon.types import Ended, Latents, Progress
+from antiphon.types import Ended, Latents
 from tests.diffusion.denoisers import DEADLINE_S, StubDenoiser, Task, prompt
 
 Items = list[Progress | Latents | Ended]

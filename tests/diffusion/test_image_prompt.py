@@ -5,7 +5,7 @@ import pytest
 from antiphon.diffusion.image_prompt import ImagePrompter, image_work
 from antiphon.errors import InvalidRequestError
 from antiphon.models.picture_spec import ImageCapabilities
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 
 class Words(ImagePrompter):

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from antiphon.diffusion.outbox import Outbox
-from antiphon.types import Progress
+from antiphon.picture_types import Progress
 
 
 def test_items_arrive_in_order_from_any_thread() -> None:

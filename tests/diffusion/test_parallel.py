@@ -16,7 +16,8 @@ from antiphon.errors import EngineFailedError, InvalidRequestError, SettingsErro
 from antiphon.models.base import Prompt
 from antiphon.models.registry import checkpoint_family
 from antiphon.models.spec import LoadContext, Ref
-from antiphon.types import DiffusionParameters, ImageRequest, Latents, VideoRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.types import Latents
 
 pytestmark = pytest.mark.slow  # each test starts two processes, which import PyTorch
 

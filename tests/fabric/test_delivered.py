@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from antiphon.fabric.base import StageItem, StageRequest
 from antiphon.fabric.delivered import Delivered
 from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk, Ended, FrameReady, Image, Progress, WordTime
+from antiphon.picture_types import Image, Progress
+from antiphon.types import AudioChunk, Ended, FrameReady, WordTime
 
 RATE_HZ = 100
 FRAME_SAMPLES = 4

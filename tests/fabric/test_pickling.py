@@ -19,22 +19,24 @@ from antiphon.models.base import Admitted, Piece, Prompt
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import FAMILIES, families
 from antiphon.models.spec import LoadContext
+from antiphon.picture_types import (
+    DiffusionParameters,
+    Image,
+    ImageRequest,
+    Progress,
+    Video,
+    VideoRequest,
+)
 from antiphon.types import (
     AudioChunk,
     Caller,
-    DiffusionParameters,
     Ended,
     FrameReady,
-    Image,
-    ImageRequest,
     Latents,
     PositionStates,
-    Progress,
     Sampling,
     SpeechRequest,
     Usage,
-    Video,
-    VideoRequest,
     Voice,
     WordTime,
 )

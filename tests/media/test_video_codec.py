@@ -18,7 +18,7 @@ from antiphon.media.video_codec import (
     encode_video,
     encoded_video,
 )
-from antiphon.types import Video
+from antiphon.picture_types import Video
 
 AVAILABLE = [each for each in RECIPES if each.codec in av.codecs_available]
 

@@ -16,8 +16,9 @@ from antiphon.config.media import ImageSettings, VideoSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import StageItem, StageRequest
 from antiphon.models.registry import families, family
+from antiphon.picture_types import DiffusionParameters, Image, Progress, Video
 from antiphon.pipeline.pictures import IMAGE, VIDEO, ImageModel, PictureModel, VideoModel, completed
-from antiphon.types import DiffusionParameters, Ended, Image, Progress, Video, new_request_id
+from antiphon.types import Ended, new_request_id
 
 Body: TypeAlias = Callable[[PictureModel], Awaitable[None]]
 Run: TypeAlias = Callable[[Body], None]

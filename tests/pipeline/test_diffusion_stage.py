@@ -21,8 +21,9 @@ from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.models.base import GeneratorItem, Prompt
 from antiphon.models.registry import resolve
 from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
+from antiphon.picture_types import Image, ImageRequest, Progress
 from antiphon.pipeline.stage import build_stage
-from antiphon.types import Ended, Image, ImageRequest, Latents, Progress
+from antiphon.types import Ended, Latents
 from tests.diffusion.denoisers import DEADLINE_S, StubDenoiser, Task, prompt
 
 TOY = resolve("toy")[0].tasks["image"]

@@ -12,9 +12,10 @@ import pytest
 from antiphon.config import ModelSettings
 from antiphon.config.media import ImageSettings
 from antiphon.errors import InvalidRequestError, UnknownModelError, UnservedTaskError
+from antiphon.picture_types import DiffusionParameters, Image, ImageRequest
 from antiphon.pipeline.images import Images, ImageStream
 from antiphon.pipeline.pictures import ImageModel, check_parameters, check_size
-from antiphon.types import DiffusionParameters, Ended, Image, ImageRequest
+from antiphon.types import Ended
 
 TOY = ModelSettings(source="toy")
 

@@ -9,8 +9,9 @@ import pytest
 from antiphon.concurrency import cancel_and_wait
 from antiphon.fabric.base import StageItem
 from antiphon.models.base import Admitted
+from antiphon.picture_types import Progress
 from antiphon.pipeline.upstream import OpenRequests, consumed, reserved
-from antiphon.types import Ended, FrameReady, Latents, Progress
+from antiphon.types import Ended, FrameReady, Latents
 
 
 class Upstream:

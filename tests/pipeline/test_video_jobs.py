@@ -15,6 +15,7 @@ from antiphon.config.media import VideoSettings
 from antiphon.errors import OverloadedError
 from antiphon.media.video_codec import encoded_video
 from antiphon.models.toy.denoiser import ToyDenoiser
+from antiphon.picture_types import VideoRequest
 from antiphon.pipeline import video_jobs
 from antiphon.pipeline.jobs import JobRunner
 from antiphon.pipeline.pictures import VideoModel
@@ -23,7 +24,6 @@ from antiphon.pipeline.videos import Videos, VideoStream, collect_video
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.job import Job, JobKind, JobState
 from antiphon.storage.job_ledger import JobLedger
-from antiphon.types import VideoRequest
 
 REQUEST = VideoRequest("a cat", 3, width=32, height=24, num_frames=5, model="toy")
 

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.errors import InvalidRequestError, shortened
+from antiphon.picture_types import DiffusionParameters
 from antiphon.pipeline.speech.well_formed import check_members
-from antiphon.types import DiffusionParameters
 
 MAX_INT64 = 2**63 - 1
 _MAX_SIDE = 65_536

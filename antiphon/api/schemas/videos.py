@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from antiphon.api.schemas.pictures import PictureBody
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.models.picture_spec import PictureCapabilities
+from antiphon.picture_types import DiffusionParameters, VideoRequest
 from antiphon.pipeline.videos import INPUT_REFERENCE
 from antiphon.storage.job import Job, JobState
-from antiphon.types import DiffusionParameters, VideoRequest
 
 DYNAMO_DEFAULTS = {"boundary_ratio": 0.875, "guidance_scale_2": 1.0}
 """What Dynamo's clients send to models with one expert too; it means nothing to those."""

@@ -8,7 +8,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.models.causal_lm.checkpoint_schema import layout_of, others
 from antiphon.models.causal_lm.config import CausalLMConfig, load_config
 from antiphon.models.causal_lm.omni.checkpoint_info import PARTS, inspect_voice
-from antiphon.models.spec import Inspection, Table
+from antiphon.models.inspection import Inspection, Table
 from antiphon.nn.safetensors_index import TensorHeader, layout_problems, read_directory
 
 _DTYPES = ("F32", "BF16", "F16")

@@ -6,7 +6,8 @@ files, which ONNX Runtime runs.
 
 from antiphon.models.cosyvoice3.bounds import FAMILY_NAME
 from antiphon.models.cosyvoice3.options import CosyVoice3Options
-from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
+from antiphon.models.measuring import Measuring
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.cosyvoice3"

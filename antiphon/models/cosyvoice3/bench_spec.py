@@ -6,7 +6,7 @@ import torch
 
 from antiphon.models.cosyvoice3.checkpoint_schema import LANGUAGE_FILE, TEXT_PREFIX
 from antiphon.models.cosyvoice3.config import load_config
-from antiphon.models.spec import Product
+from antiphon.models.measuring import Product
 from antiphon.models.weight_edits import head_row, leaning_rows
 
 

@@ -6,7 +6,7 @@ from antiphon.errors import ModelLoadError
 from antiphon.models.cosyvoice3 import checkpoint_schema as schema
 from antiphon.models.cosyvoice3.config import TEXT_FOLDER, CosyVoice3Config, load_config
 from antiphon.models.cosyvoice3.voice_encoder_files import has_voice_encoder
-from antiphon.models.spec import Inspection, Table
+from antiphon.models.inspection import Inspection, Table
 from antiphon.nn.safetensors_index import Shape, layout_problems
 
 

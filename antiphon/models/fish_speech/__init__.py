@@ -4,7 +4,8 @@ The weights are not free for commercial use; see `antiphon.models.fish_speech.co
 """
 
 from antiphon.models.fish_speech.options import FAMILY_NAME, FishSpeechOptions
-from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
+from antiphon.models.measuring import Measuring
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import SpeechRequest
 
 _HERE = "antiphon.models.fish_speech"

@@ -8,7 +8,7 @@ import torch
 from antiphon.models.fish_speech import footprint
 from antiphon.models.fish_speech.checkpoint_schema import PICKLED_FILE, s2_name
 from antiphon.models.fish_speech.config import load_config
-from antiphon.models.spec import Product
+from antiphon.models.measuring import Product
 from antiphon.models.weight_edits import write_rows
 
 _TABLE = "embeddings.weight"

@@ -20,7 +20,7 @@ from antiphon.models.fish_speech.config import (
     Layout,
     load_config,
 )
-from antiphon.models.spec import Inspection, Table
+from antiphon.models.inspection import Inspection, Table
 from antiphon.nn.safetensors_index import layout_problems, read_directory
 
 _TITLES = {Layout.S2: "Fish Speech S2", Layout.S1: "Fish Speech S1"}

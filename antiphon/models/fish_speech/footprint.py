@@ -16,7 +16,8 @@ from antiphon.models.fish_speech.config import (
     load_config,
 )
 from antiphon.models.fish_speech.random_configs import CODEC
-from antiphon.models.spec import Footprint, Product
+from antiphon.models.inspection import Footprint
+from antiphon.models.measuring import Product
 from antiphon.nn.layer_configs import TransformerConfig
 from antiphon.nn.safetensors_index import Shape
 

@@ -3,7 +3,7 @@
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.glm_image.options import FAMILY_NAME, GlmImageOptions
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
-from antiphon.types import ImageRequest
+from antiphon.picture_types import ImageRequest
 
 _HERE = "antiphon.models.glm_image"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.models.glm_image.config import CODE_PIXELS, LATENT_PIXELS, PriorConfig, load_config
-from antiphon.models.spec import Inspection
+from antiphon.models.inspection import Inspection
 
 COMPONENTS = {
     "processor": ("GlmImageProcessor",),

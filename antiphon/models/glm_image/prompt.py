@@ -15,7 +15,7 @@ from antiphon.models.glm_image.prior_request import PriorPrompt
 from antiphon.models.glm_image.sources import MAX_SOURCES, SourceSizes
 from antiphon.models.picture_spec import ImageCapabilities
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 MAX_POSITIONS = 8192
 """Of a request: its prompt, and the codes of preview and image."""

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.inspection import Inspection, Table
 from antiphon.models.kokoro.checkpoint import SAMPLE_RATE_HZ, read_checkpoint
 from antiphon.models.kokoro.languages import LANGUAGES
 from antiphon.models.kokoro.voices import in_order, letter_of
-from antiphon.models.spec import Inspection, Table
 
 
 def inspect(path: Path) -> Inspection:

@@ -5,8 +5,9 @@ repository of its own, see `antiphon.models.mimo_audio.tokenizer_path`.
 """
 
 from antiphon.chat_types import ChatRequest
+from antiphon.models.measuring import Measuring
 from antiphon.models.mimo_audio.options import FAMILY_NAME, MiMoAudioOptions
-from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.mimo_audio"

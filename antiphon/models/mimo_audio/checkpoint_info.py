@@ -4,11 +4,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.inspection import Inspection, Table
 from antiphon.models.mimo_audio.checkpoint_schema import layout_of, tokenizer_layout_of
 from antiphon.models.mimo_audio.config import AudioTokenizerConfig, MiMoAudioConfig
 from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
-from antiphon.models.spec import Inspection, Table
 from antiphon.nn.safetensors_index import Shape, TensorHeader, layout_problems, read_directory
 
 _DTYPES = ("F32", "BF16", "F16")

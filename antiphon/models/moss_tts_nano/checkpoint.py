@@ -5,7 +5,7 @@ from pathlib import Path
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
-from antiphon.models.spec import Inspection
+from antiphon.models.inspection import Inspection
 
 CODEC_DIRECTORY = "audio_tokenizer"
 PUBLISHED_CODEC = "MOSS-Audio-Tokenizer-Nano"

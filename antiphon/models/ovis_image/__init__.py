@@ -5,7 +5,7 @@ The published weights are under the Apache License 2.0.
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
-from antiphon.types import ImageRequest
+from antiphon.picture_types import ImageRequest
 
 _HERE = "antiphon.models.ovis_image"
 

@@ -6,7 +6,7 @@ from antiphon.diffusion.image_prompt import ImagePrompt
 from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.packed_config import PackedConfig
-from antiphon.models.spec import Inspection
+from antiphon.models.inspection import Inspection
 
 COMPONENTS = {
     "scheduler": ("FlowMatchEulerDiscreteScheduler",),

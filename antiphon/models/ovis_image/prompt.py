@@ -11,7 +11,7 @@ from antiphon.models.ovis_image.checkpoint import (
 )
 from antiphon.models.picture_spec import ImageCapabilities
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 _DEFAULT_SIZE = (1024, 1024)
 _DEFAULTS = DiffusionParameters(num_inference_steps=50, guidance_scale=5.0)

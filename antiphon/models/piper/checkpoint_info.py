@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.inspection import Inspection, Table
 from antiphon.models.piper.phonemes import is_english, unread_language
 from antiphon.models.piper.voice_files import PiperModel, read_model, read_models
-from antiphon.models.spec import Inspection, Table
 
 _COLUMNS = ("Name", "Language", "Phonemes", "Rate (Hz)", "Speakers", "Size (MB)")
 _SHOWN_SPEAKERS = 20

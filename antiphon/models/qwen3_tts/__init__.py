@@ -1,7 +1,8 @@
 """Qwen3-TTS in native PyTorch: a talker, a predictor inside each frame and a streaming codec."""
 
+from antiphon.models.measuring import Measuring
 from antiphon.models.qwen3_tts.options import FAMILY_NAME, Qwen3TTSOptions
-from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.types import SpeechRequest
 
 _HERE = "antiphon.models.qwen3_tts"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
+from antiphon.models.measuring import Product
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.spec import Product
 from antiphon.models.weight_edits import write_rows
 from antiphon.nn.layer_configs import TransformerConfig
 

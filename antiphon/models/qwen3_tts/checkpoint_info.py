@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.inspection import Inspection, Table
 from antiphon.models.qwen3_tts.checkpoint_schema import Layout, codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import CODEC_DIRECTORY, CheckpointTask, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.voices import capabilities_of
-from antiphon.models.spec import Inspection, Table
 from antiphon.nn.safetensors_index import (
     Shape,
     TensorHeader,

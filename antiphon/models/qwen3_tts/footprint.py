@@ -4,11 +4,12 @@ import math
 import re
 from pathlib import Path
 
+from antiphon.models.inspection import Footprint
+from antiphon.models.measuring import Product
 from antiphon.models.qwen3_tts.bench_spec import frame_products
 from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import CodecDecoderConfig, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.spec import Footprint, Product
 from antiphon.nn.layer_configs import TransformerConfig
 
 _NUMBER_BYTES = 2  # bfloat16 in talker and predictor, float16 in the codec

@@ -6,8 +6,8 @@ from antiphon.diffusion.inspection import inspect_pipeline
 from antiphon.diffusion.model_index import ModelIndex
 from antiphon.diffusion.packed_config import PackedConfig
 from antiphon.errors import ModelLoadError
+from antiphon.models.inspection import Inspection
 from antiphon.models.qwen_image.editing import Variant
-from antiphon.models.spec import Inspection
 
 COMPONENTS = {
     "scheduler": ("FlowMatchEulerDiscreteScheduler",),

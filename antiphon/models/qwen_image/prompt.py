@@ -17,7 +17,7 @@ from antiphon.models.qwen_image.checkpoint import (
 )
 from antiphon.models.qwen_image.editing import Variant, scaled_size
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 DEFAULT_SIZE = (1024, 1024)
 _DEFAULTS = DiffusionParameters(num_inference_steps=50, true_cfg_scale=4.0)

@@ -8,7 +8,8 @@ encoder, a denoiser, and a decoder of latents.
 
 from antiphon.chat_types import ChatRequest
 from antiphon.models.spec import Family, ItemKind, Ref, StageKind, StageSpec, Task
-from antiphon.types import ImageRequest, Sampling, SpeechRequest, VideoRequest
+from antiphon.picture_types import ImageRequest, VideoRequest
+from antiphon.types import Sampling, SpeechRequest
 
 _HERE = "antiphon.models.toy"
 

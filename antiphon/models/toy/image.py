@@ -4,7 +4,7 @@ from antiphon.models.base import Prompt
 from antiphon.models.picture_spec import ImageCapabilities
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.picture import MAX_LETTERS, PARAMETERS, PATCH, ToyPicture, check_letters
-from antiphon.types import ImageRequest
+from antiphon.picture_types import ImageRequest
 
 
 class ToyImagePrompter:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
-from antiphon.types import DiffusionParameters, ImageRequest, VideoRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
 
 PATCH = 8
 """Pixels of a side that become one position of latents."""

@@ -7,7 +7,8 @@ import numpy as np
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext
 from antiphon.models.toy.picture import PATCH, Grid
-from antiphon.types import Image, Latents, Video
+from antiphon.picture_types import Image, Video
+from antiphon.types import Latents
 
 
 class ToyVae:

@@ -3,7 +3,8 @@
 Official checkpoints, such as openbmb/VoxCPM2, are under Apache-2.0.
 """
 
-from antiphon.models.spec import Extra, Family, ItemKind, Measuring, Ref, StageKind, StageSpec, Task
+from antiphon.models.measuring import Measuring
+from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 from antiphon.models.voxcpm2.options import FAMILY_NAME, VoxCPM2Options
 from antiphon.types import SpeechRequest
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from antiphon.models.spec import Product
+from antiphon.models.measuring import Product
 from antiphon.models.voxcpm2 import footprint
 from antiphon.models.voxcpm2.config import load_config
 from antiphon.models.weight_edits import write_rows

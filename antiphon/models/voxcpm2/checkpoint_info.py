@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
-from antiphon.models.spec import Inspection, Table
+from antiphon.models.inspection import Inspection, Table
 from antiphon.models.voxcpm2.checkpoint_schema import (
     MODEL_OTHERS,
     VAE_OTHERS,

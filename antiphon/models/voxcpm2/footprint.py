@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from antiphon.models.spec import Footprint, Product
+from antiphon.models.inspection import Footprint
+from antiphon.models.measuring import Product
 from antiphon.models.voxcpm2.checkpoint_schema import (
     decoder_blocks,
     last_layer,

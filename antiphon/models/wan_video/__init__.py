@@ -2,7 +2,7 @@
 
 from antiphon.config.diffusion import DIFFUSERS_ACCELERATIONS, Acceleration
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
-from antiphon.types import VideoRequest
+from antiphon.picture_types import VideoRequest
 
 _HERE = "antiphon.models.wan_video"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from antiphon.diffusion.inspection import inspect_pipeline
-from antiphon.models.spec import Inspection
+from antiphon.models.inspection import Inspection
 from antiphon.models.wan_video.config import load_config
 
 

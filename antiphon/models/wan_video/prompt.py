@@ -14,7 +14,7 @@ from antiphon.models.picture_spec import VideoCapabilities
 from antiphon.models.spec import LoadContext
 from antiphon.models.wan_video.config import WanConfig, load_config
 from antiphon.models.wan_video.prompt_text import clean_prompt
-from antiphon.types import DiffusionParameters, VideoRequest
+from antiphon.picture_types import DiffusionParameters, VideoRequest
 
 MAX_PROMPT_TOKENS = 512
 """Positions of text that the transformer attends to; diffusers cuts off the rest."""

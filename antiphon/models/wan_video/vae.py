@@ -11,7 +11,7 @@ from antiphon.diffusion.components import ComponentLoader
 from antiphon.diffusion.vae_decoder import VaeDecoder
 from antiphon.models.base import Prompt
 from antiphon.models.wan_video.latents import LatentScale
-from antiphon.types import Video
+from antiphon.picture_types import Video
 
 
 class WanVaeDecoder(VaeDecoder):

@@ -10,7 +10,7 @@ from antiphon.engine.plan import Start
 from antiphon.models.base import Prompt
 from antiphon.models.glm_image.prior import PriorRunner
 from antiphon.models.glm_image.prompt import GlmImagePrompt, GlmImagePrompter
-from antiphon.types import ImageRequest
+from antiphon.picture_types import ImageRequest
 from tests.engine.drive import Drive
 
 TEXT = "A red cat, and the words 'hello you'."

@@ -22,7 +22,8 @@ from antiphon.models.glm_image.sources import SourceSizes
 from antiphon.models.glm_image.text_encoder import GlmImageTextEncoder
 from antiphon.models.glm_image.vae import GlmImageVae
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, Image, Latents
+from antiphon.picture_types import DiffusionParameters, Image
+from antiphon.types import Latents
 from tests.models.glm_image.priors import ask, data_of, drawn
 
 TEXT = "Make it 'blue'"

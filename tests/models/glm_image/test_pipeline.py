@@ -11,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
+from antiphon.picture_types import DiffusionParameters, Image, ImageRequest, Progress
 from antiphon.pipeline.images import ImageItem, Images
 from antiphon.pipeline.model_loading import load_models
 from antiphon.placement.settings_placement import resolved
-from antiphon.types import DiffusionParameters, Ended, Image, ImageRequest, Progress
+from antiphon.types import Ended
 
 STEPS = DiffusionParameters(num_inference_steps=3)
 REQUESTS = (

@@ -15,7 +15,8 @@ from antiphon.models.glm_image.prompt import GlmImagePrompter
 from antiphon.models.glm_image.text_encoder import GlmImageTextEncoder, prior_tokens
 from antiphon.models.glm_image.vae import GlmImageVae
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, Image, Latents
+from antiphon.picture_types import DiffusionParameters, Image
+from antiphon.types import Latents
 from tests.models.glm_image.priors import TEXT, ask, data_of
 
 NUM_STEPS = 4

@@ -10,7 +10,7 @@ import torch
 from diffusers import OvisImagePipeline
 
 from antiphon.models.ovis_image.checkpoint import INSTRUCTION, NUM_DROPPED_TOKENS
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 from tests.drawing import Stages, by_diffusers
 
 NAME = "ovis_image"

@@ -7,7 +7,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.ovis_image.prompt import OvisImagePrompter
 from antiphon.models.ovis_image.text_encoder import OvisImageTextEncoder
 from antiphon.models.spec import LoadContext
-from antiphon.types import ImageRequest
+from antiphon.picture_types import ImageRequest
 
 
 def test_a_prompt_may_fill_the_text_encoder_and_no_more(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from antiphon.errors import how_to_install
+from antiphon.models.inspection import Inspection
 from antiphon.models.qwen3_tts.checkpoint_info import inspect
 from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.random_checkpoint import make_checkpoint
 from antiphon.models.qwen3_tts.random_configs import Size
-from antiphon.models.spec import Inspection
 
 DEADLINE_S = 60
 

@@ -15,7 +15,7 @@ from antiphon.models.qwen_image.checkpoint import (
     NUM_DROPPED_TOKENS,
     TEMPLATE,
 )
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 from tests.drawing import Stages, by_diffusers
 
 NAME = "qwen_image"

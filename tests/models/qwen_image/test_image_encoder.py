@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from antiphon.errors import InvalidRequestError
 from antiphon.models.qwen_image import editing
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 from tests.drawing import Stages
 
 KINDS = {"edit": QwenImageEditPipeline, "edit_plus": QwenImageEditPlusPipeline}

@@ -7,7 +7,7 @@ import pytest
 from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.models.qwen_image.prompt import QwenImagePrompter
 from antiphon.models.spec import LoadContext
-from antiphon.types import DiffusionParameters, ImageRequest
+from antiphon.picture_types import DiffusionParameters, ImageRequest
 
 
 @pytest.fixture(scope="module")

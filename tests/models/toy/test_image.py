@@ -13,17 +13,16 @@ from antiphon.config import ModelSettings
 from antiphon.errors import ModelLoadError
 from antiphon.fabric.base import StageItem, StageRequest
 from antiphon.models.base import Prompt
-from antiphon.pipeline.runtime import LoadedTask
-from antiphon.types import (
+from antiphon.picture_types import (
     DiffusionParameters,
-    Ended,
     Image,
     ImageRequest,
     Progress,
     Video,
     VideoRequest,
-    new_request_id,
 )
+from antiphon.pipeline.runtime import LoadedTask
+from antiphon.types import Ended, new_request_id
 
 REQUEST = ImageRequest("a bird", width=32, height=24)
 

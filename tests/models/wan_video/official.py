@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.types import DiffusionParameters, VideoRequest
+from antiphon.picture_types import DiffusionParameters, VideoRequest
 
 LAYOUTS = ("t2v-2.1", "t2v-2.2-a14b", "ti2v-2.2-5b", "i2v-2.2-a14b", "i2v-2.1")
 SEED = 5

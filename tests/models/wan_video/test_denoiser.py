@@ -8,7 +8,8 @@ import pytest
 
 from antiphon.models.spec import LoadContext
 from antiphon.models.wan_video.prompt import WanPrompter
-from antiphon.types import DiffusionParameters, Latents, VideoRequest
+from antiphon.picture_types import DiffusionParameters, VideoRequest
+from antiphon.types import Latents
 from tests.models.wan_video.conftest import WanCheckpoint
 from tests.models.wan_video.official import small_request, some_image
 

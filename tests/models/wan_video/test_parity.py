@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 from antiphon.config import ModelSettings
 from antiphon.fabric.base import StageItem, StageRequest
 from antiphon.models.base import Prompt
+from antiphon.picture_types import DiffusionParameters, Progress, Video, VideoRequest
 from antiphon.pipeline.runtime import LoadedTask
-from antiphon.types import (
-    DiffusionParameters,
-    Ended,
-    Progress,
-    Video,
-    VideoRequest,
-    new_request_id,
-)
+from antiphon.types import Ended, new_request_id
 from tests.models.wan_video.conftest import WanCheckpoint
 from tests.models.wan_video.official import SEED, official_video, small_request, some_image
 

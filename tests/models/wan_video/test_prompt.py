@@ -12,7 +12,7 @@ from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.fabric.wire.safe_pickle import dumps, loads
 from antiphon.models.spec import LoadContext
 from antiphon.models.wan_video.prompt import MAX_PROMPT_TOKENS, WanPrompter
-from antiphon.types import DiffusionParameters, VideoRequest
+from antiphon.picture_types import DiffusionParameters, VideoRequest
 from tests.models.wan_video.conftest import WanCheckpoint
 from tests.models.wan_video.official import LAYOUTS, small_request, some_image
 

@@ -1,0 +1,57 @@
+"""What is found of a checkpoint without loading it, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of an `Inspection` under a heading; every row has a cell for each column."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What a checkpoint is, found without loading it.
+
+    Attributes:
+        facts: short answers by name, in the order in which people want them.
+        tables: longer ones.
+        problems: why it cannot be served; empty if it can.
+    """
+
+    facts: Mapping[str, str | int | tuple[str, ...]]
+    tables: tuple[Table, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What speech takes of a GPU, found without loading the checkpoint.
+
+    Attributes:
+        weight_bytes: that stay there.
+        read_bytes: of weights that a step reads in order to make a frame in every stream.
+        stream_flop: additions and multiplications of the model for one stream's frame.
+        decoder_flop: likewise, of the decoder.
+        position_bytes: of keys and values that a position takes, of a prompt or a frame.
+        slot_bytes: that the decoder keeps of a stream.
+        num_launches: kernels that a step of few streams launches, one after the other.
+        frames_per_s: of audio.
+        prompt_positions: of a usual prompt.
+        measured_ms: of a frame, by the name of a card and the number of streams.
+    """
+
+    weight_bytes: int
+    read_bytes: int
+    stream_flop: int
+    decoder_flop: int
+    position_bytes: int
+    slot_bytes: int
+    num_launches: int
+    frames_per_s: float
+    prompt_positions: int
+    measured_ms: Mapping[str, Mapping[int, float]]
