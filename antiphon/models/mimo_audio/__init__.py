@@ -48,7 +48,7 @@ FAMILY = Family(
                 ItemKind.AUDIO,
                 ItemKind.LATENTS,
                 Ref(f"{_HERE}.voice_encoder:CodeVoiceEncoder"),
-                max_concurrency=1,
+                max_concurrency=16,
             ),
             pipeline=(
                 _LANGUAGE_MODEL,

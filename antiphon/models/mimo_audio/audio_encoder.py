@@ -1,6 +1,7 @@
-"""The tokenizer's encoder: a recording to codes, all of it at once."""
+"""The tokenizer's encoder: recordings to codes, all of each at once."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -10,6 +11,9 @@ from antiphon.models.mimo_audio.codec_layers import NetLayer, frequencies, layer
 from antiphon.models.mimo_audio.config import AudioTokenizerConfig
 from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
 from antiphon.nn.layers import Weights
+from antiphon.nn.row_lengths import RowLengths
+
+LengthT = TypeVar("LengthT", int, Tensor)
 
 _LOWEST_MAGNITUDE = 1e-7
 
@@ -52,51 +56,80 @@ class AudioEncoder:
             ),
         )
 
+    @property
+    def frame_samples(self) -> int:
+        """Samples of a frame of codes."""
+        return self.config.hop_samples * self.config.stride * self.config.pooling
+
+    def num_frames(self, num_samples: int) -> int:
+        """Return how many frames of codes a recording has."""
+        num_positions = -(-self._num_mels(num_samples) // self.config.stride)
+        return -(-num_positions // self.config.pooling)
+
     def encode(self, samples: Tensor) -> Tensor:
         """Return codes, int64 ``[num_frames, num_codes_used]``, of samples, f32 ``[num_samples]``.
 
         There are more samples than half of a window.
         """
-        return self.encode_mels(self.mels(samples))
+        lengths = torch.tensor([len(samples)], device=samples.device)
+        return self.encode_rows(self.mels(samples[None], lengths), lengths)[0]
 
-    def mels(self, samples: Tensor) -> Tensor:
-        """Return logarithms of magnitudes on the mel scale, ``[num_frames, num_mels]``."""
-        size = self.config.fft_size
+    def encode_rows(self, mels: Tensor, lengths: Tensor) -> Tensor:
+        """Return codes, int64 ``[B, num_frames, num_codes_used]``.
+
+        Args:
+            mels: of several recordings; see `mels`.
+            lengths: of these in samples, int64 ``[B]``; codes behind a row's own mean nothing.
+        """
+        return self.encode_mels(mels, RowLengths(self._num_mels(lengths)))
+
+    def mels(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        """Return logarithms of magnitudes on the mel scale, ``[B, num_mels, num_frames]``.
+
+        Args:
+            samples: of several recordings, f32 ``[B, t]``.
+            lengths: of these, int64 ``[B]``, each more than half of a window.
+        """
+        size, hop = self.config.fft_size, self.config.hop_samples
+        half = size // 2
+        padded = RowLengths(lengths).pad(samples[:, None], half, half, "reflect")[:, 0]
         window = torch.hann_window(size, device=samples.device)
-        hop = self.config.hop_samples
-        spectrum = torch.stft(samples[None], size, hop, window=window, return_complex=True)
-        return (self.filters @ spectrum[0].abs()).clamp(min=_LOWEST_MAGNITUDE).log().T
+        spectrum = torch.stft(padded, size, hop, window=window, center=False, return_complex=True)
+        return (self.filters @ spectrum.abs()).clamp(min=_LOWEST_MAGNITUDE).log()
 
-    def encode_mels(self, mels: Tensor) -> Tensor:
-        """Return codes of a mel spectrogram."""
-        states = mels.T[None]
+    def encode_mels(self, mels: Tensor, lengths: RowLengths) -> Tensor:
+        """Return codes of mel spectrograms, ``[B, num_mels, t]``; see `encode_rows`."""
+        states = mels
         for (weight, bias), stride in zip(self.convolutions, (1, self.config.stride), strict=True):
-            states = F.gelu(F.conv1d(states, weight, bias, stride, padding=1))
-        states = self._attended(states.transpose(1, 2))[0]
+            states = F.gelu(F.conv1d(lengths.pad(states, 1, 1, "constant"), weight, bias, stride))
+            lengths = lengths.downsampled(stride)
+        states = self._attended(states.transpose(1, 2), lengths)
         if self.pooling is not None and self.pooled_norm is not None:
-            missing = -len(states) % self.config.pooling
-            padded = F.pad(states, (0, 0, 0, missing)).T[None]
+            missing = -states.shape[1] % self.config.pooling
+            padded = lengths.pad(states.transpose(1, 2), 0, missing, "constant")
             pooled = F.gelu(F.conv1d(padded, self.pooling, stride=self.config.pooling))
-            states = self.pooled_norm(pooled[0].T)
+            states = self.pooled_norm(pooled.transpose(1, 2))
         codes = []
         for codebook in self.codebooks:
             # The nearest vector: its square less twice the product is all that differs.
             distances = codebook.square().sum(1) - 2 * (states @ codebook.T)
-            codes.append(distances.argmin(dim=1))
+            codes.append(distances.argmin(dim=2))
             states = states - F.embedding(codes[-1], codebook)
-        return torch.stack(codes, dim=1)
+        return torch.stack(codes, dim=2)
 
-    def _attended(self, states: Tensor) -> Tensor:
+    def _num_mels(self, num_samples: LengthT) -> LengthT:
+        return num_samples // self.config.hop_samples + 1
+
+    def _attended(self, states: Tensor, lengths: RowLengths) -> Tensor:
         count, net = states.shape[1], self.config.encoder
         positions = torch.arange(count, device=states.device)
         rotation = self.frequencies.at(positions, states.dtype)
         distance = positions - positions[:, None]
-        mask = None
+        mask = lengths.mask(count)
         if net.left is not None or net.right is not None:
-            mask = torch.ones_like(distance, dtype=torch.bool)
-            mask &= distance >= (-count if net.left is None else -net.left)
-            mask &= distance <= (count if net.right is None else net.right)
-            mask = mask[None]
+            is_near = distance >= (-count if net.left is None else -net.left)
+            is_near &= distance <= (count if net.right is None else net.right)
+            mask = mask & is_near | (distance == 0)  # what is behind a row sees itself
         skipped = torch.zeros_like(states)
         for number, layer in enumerate(self.layers, start=1):
             heads = layer.project(states, rotation)

@@ -22,6 +22,7 @@ from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
 from antiphon.models.mimo_audio.voice_encoder import CodeVoiceEncoder
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.spec import LoadContext
+from antiphon.nn.row_lengths import RowLengths
 from antiphon.offline import collect
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
@@ -59,7 +60,8 @@ def build(prompter: MiMoAudioPrompter, **more: Any) -> MiMoAudioPrompt:
 
 def test_codes_are_the_official_ones(encoder: CodeVoiceEncoder) -> None:
     with np.load(FIXTURE) as recorded, torch.inference_mode():
-        codes = encoder._encoder.encode_mels(torch.from_numpy(random_mels(16)))
+        mels = torch.from_numpy(random_mels(16)).T[None]
+        codes = encoder._encoder.encode_mels(mels, RowLengths(torch.tensor([mels.shape[2]])))[0]
         np.testing.assert_array_equal(codes.numpy(), recorded["encoded"])
 
 
@@ -72,10 +74,48 @@ def test_mel_filters_are_those_of_torchaudio(checkpoint: Path) -> None:
 
 
 def test_a_mel_frame_is_10_ms(encoder: CodeVoiceEncoder) -> None:
-    mels = encoder._encoder.mels(torch.from_numpy(recording()))
-    assert mels.shape == (101, 16)
-    silence = encoder._encoder.mels(torch.zeros(24000))
+    length = torch.tensor([24000])
+    mels = encoder._encoder.mels(torch.from_numpy(recording())[None], length)
+    assert mels.shape == (1, 16, 101)
+    silence = encoder._encoder.mels(torch.zeros(1, 24000), length)
     assert silence.max().item() == pytest.approx(np.log(1e-7), abs=1e-4)
+
+
+@torch.inference_mode()
+def test_what_is_behind_a_recording_changes_no_code(encoder: CodeVoiceEncoder) -> None:
+    lengths = (12000, 17001, 19200, 30239)
+    inner, samples = encoder._encoder, torch.randn(len(lengths), 30720)
+    rows = torch.tensor(lengths)
+    made = inner.encode_rows(inner.mels(samples, rows), rows)
+    for length, row, codes in zip(lengths, samples, made, strict=True):
+        alone = inner.encode(row[:length])
+        assert inner.num_frames(length) == len(alone)
+        # A tie that rounding decides changes a code, and those after it in its frame.
+        assert (codes[: len(alone)] == alone).all(dim=1).float().mean() > 0.9
+
+
+def check_company(alone: CodeVoiceEncoder, padding: CodeVoiceEncoder) -> None:
+    batch = [recording(each) for each in (12000, 48000, 31234)]
+    (fitting,) = {padding.batch_of(each) for each in batch}
+    assert fitting.max_size >= len(batch)
+    for samples, made in zip(batch, padding.encode_batch(batch), strict=True):
+        np.testing.assert_array_equal(made.data, padding.encode(samples).data)
+        expected = alone.encode(samples).data
+        assert made.data.shape == expected.shape
+        assert (made.data == expected).all(axis=1).mean() > 0.9
+
+
+def test_in_a_batch_recordings_are_as_alone(checkpoint: Path, encoder: CodeVoiceEncoder) -> None:
+    check_company(encoder, CodeVoiceEncoder(LoadContext(checkpoint, device="cpu"), pads=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.slow  # runs the encoder in all shapes
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_in_a_batch_recordings_are_as_alone_on_a_gpu(
+    checkpoint: Path, encoder: CodeVoiceEncoder
+) -> None:
+    check_company(encoder, CodeVoiceEncoder(LoadContext(checkpoint, device="cuda")))
 
 
 def test_a_voice_stands_in_front(prompter: MiMoAudioPrompter, checkpoint: Path) -> None:
