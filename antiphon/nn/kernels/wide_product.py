@@ -6,8 +6,6 @@ parts, adds them in their order, and goes on as a program without company does. 
 depends on the tile, and not on which program was the last.
 """
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
@@ -22,18 +20,21 @@ def arrivals_of(inputs: Tensor, num_tiles: int) -> Tensor:
     """Return how many programs are done with each tile of a product, i32: none, between kernels.
 
     Kernels of one stream run one after the other and share the counters; those of other streams may
-    run at the same time. A graph has the counters of the stream that it was captured on, which were
-    made in the run before it.
+    run at the same time. A graph has the counters of the stream that it is captured on.
     """
     assert num_tiles <= MAX_SPLIT_TILES
     device = inputs.device
     stream = torch.cuda.current_stream(device).cuda_stream if inputs.is_cuda else 0
-    return _arrivals(device, stream)
+    found = _ARRIVALS.get((device, stream))
+    if found is None:
+        found = torch.zeros(MAX_SPLIT_TILES, dtype=torch.int32, device=device)
+        # Of what is captured, zeros are made when that graph runs, which others cannot rely on.
+        if not (inputs.is_cuda and torch.cuda.is_current_stream_capturing()):
+            _ARRIVALS[device, stream] = found
+    return found
 
 
-@cache
-def _arrivals(device: torch.device, stream: int) -> Tensor:
-    return torch.zeros(MAX_SPLIT_TILES, dtype=torch.int32, device=device)
+_ARRIVALS: dict[tuple[torch.device, int], Tensor] = {}
 
 
 @triton.jit(do_not_specialize=["num_rows"])
