@@ -138,6 +138,7 @@ class TokenSampler:
         self._parameters[:, 4] = 1.0
         self._biased = torch.zeros(num_rows, max_biases, dtype=torch.int64, device=device)
         self._biases = torch.zeros(num_rows, max_biases, device=device)
+        self._biased_slots: set[int] = set()
         size = (num_rows, vocab_size)
         self._is_read = torch.zeros(size, dtype=torch.bool, device=device)
         self._num_written = torch.zeros(size, dtype=torch.int32, device=device)
@@ -156,9 +157,13 @@ class TokenSampler:
             self._reaches[slot] = each.reach
         uploads.add(self._set, np.array([*starts], np.int64), rows)
         adjusted = {slot: each for slot, each in starts.items() if each[0].is_adjusted}
-        if not adjusted:
+        # Other rows' penalties have a step add biases to all of its rows.
+        forgetting = {*adjusted, *(self._biased_slots & starts.keys())}
+        self._biased_slots -= starts.keys()
+        self._biased_slots |= {slot for slot in adjusted if adjusted[slot][0].logit_bias}
+        if not forgetting:
             return
-        uploads.add(self._forget, np.array([*adjusted], np.int64))
+        uploads.add(self._forget, np.array([*forgetting], np.int64))
         for function, ids_of in ((self._read, 0), (self._wrote, 1)):
             places = [
                 (slot, token)
@@ -190,7 +195,7 @@ class TokenSampler:
         """Draw one token a row, and note it.
 
         Args:
-            logits: f32 ``[num_rows, vocab_size]``.
+            logits: ``[num_rows, vocab_size]``, of any type.
             slots: of the rows, int64 ``[num_rows]``.
             draws: `antiphon.nn.sampler.seed_words` of the rows, and numbers of their tokens.
             reach: covers all of them.
@@ -199,7 +204,18 @@ class TokenSampler:
             Tokens, int64, and their scores, f32, both ``[num_rows]``. A score is NaN if the row's
             logits held something that is not a number.
         """
-        parameters = self._parameters[slots]
+        if self._backend.has_kernels and reach.filtering is not Filtering.SORTED:
+            from antiphon.nn.kernels import token_draw
+
+            rules = token_draw.TokenRules(
+                self._parameters,
+                (self._is_read, self._num_written),
+                (self._biased, self._biases),
+            )
+            return token_draw.draw_tokens(
+                logits, slots, rules, draws, is_adjusted=reach.is_adjusted
+            )
+        logits, parameters = logits.float(), self._parameters[slots]
         temperature, top_p, top_k, min_p = parameters[:, :4, None].unbind(1)
         if reach.is_adjusted:
             logits = self._adjusted(logits, slots, parameters)

@@ -165,6 +165,19 @@ def test_a_slot_forgets_the_request_before() -> None:
     assert draw(sampler, logits, [0], [0]) == [7]
 
 
+def test_a_slot_forgets_biases_beside_a_row_with_penalties() -> None:
+    biased = replace(PLAIN, temperature=0.0, logit_bias={4: 9.0})
+    penalized = replace(PLAIN, temperature=0.0, presence_penalty=2.0)
+    sampler = sampler_of(biased, penalized)
+    logits = torch.zeros(2, VOCAB_SIZE)
+    logits[:, 7] = 1.0
+    assert draw(sampler, logits, [0, 1], [0, 0]) == [4, 7]
+    uploads = PackedUpload(logits.device)
+    sampler.write({0: (replace(PLAIN, temperature=0.0), NOTHING)}, uploads)
+    uploads.send()
+    assert draw(sampler, logits, [0, 1], [1, 1])[0] == 7
+
+
 def test_what_is_no_number_is_told() -> None:
     sampler = sampler_of(PLAIN, replace(PLAIN, temperature=0.0), CASES[1], CASES[2])
     logits = torch.zeros(4, VOCAB_SIZE)

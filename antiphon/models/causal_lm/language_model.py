@@ -115,7 +115,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
 
     def sample(self, hidden: Tensor, inputs: Inputs, sampling: TokenReach) -> Frames:
         frames = Frames.empty(len(inputs.slots), self.slots)
-        logits = self._head(hidden).float()
+        logits = self._head(hidden)
         if self._pass_states is not None:
             self._last_states[inputs.slots] = hidden[:, None] + inputs.states
         draws = (self.slots.seeds[inputs.slots], inputs.frames)
@@ -124,7 +124,7 @@ class CausalLM(TokenModel[CausalLMRequest]):
         codes[:, 0], frames.scores[:, 0] = tokens, scores
         split = 2 + MAX_LOGPROBS
         if sampling.tells_logprobs:
-            own, top, top_logprobs = self._sampler.logprobs(logits, inputs.slots, tokens)
+            own, top, top_logprobs = self._sampler.logprobs(logits.float(), inputs.slots, tokens)
             codes[:, 1], codes[:, 2:split] = _bits(own), top
             codes[:, split:-1] = _bits(top_logprobs)
         else:

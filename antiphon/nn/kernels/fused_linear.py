@@ -270,14 +270,11 @@ def _thin_product(
             total += first[step].to(tl.float32) * x
             if IS_GATED:
                 gated += second[step].to(tl.float32) * x
-        value = tl.sum(total, axis=1)
+        value, lifted = tl.sum(total, axis=1), tl.sum(gated, axis=1)
         if IS_NORMED:
             divisor = tl.rsqrt(tl.sum(divisors[row], axis=0) / NUM_INPUTS + epsilon)
-            value = value * divisor
+            value, lifted = value * divisor, lifted * divisor
         if IS_GATED:
-            lifted = tl.sum(gated, axis=1)
-            if IS_NORMED:
-                lifted = lifted * divisor
             value = value / (1.0 + tl.exp(-value)) * lifted
         if bias is not None:
             value += shift

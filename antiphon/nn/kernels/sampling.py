@@ -120,6 +120,33 @@ def _mixed(words):
 
 
 @triton.jit
+def noise_key(seed, frame, codebook):
+    """Return what the noise of all tokens is made of; ``seed`` points to two words."""
+    low = _mixed(tl.load(seed).to(tl.uint32) ^ 0x9E3779B9)
+    high = _mixed(tl.load(seed + 1).to(tl.uint32) ^ low)
+    low = _mixed(low ^ frame.to(tl.uint32))
+    high = _mixed(high ^ low)
+    low = _mixed(low ^ codebook)
+    return low, _mixed(high ^ low)
+
+
+@triton.jit
+def uniform_of(low, high, tokens):
+    bits = _mixed(_mixed(tokens.to(tl.uint32) ^ low) + high)
+    return ((bits >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07
+
+
+@triton.jit
+def gumbel_of(low, high, tokens, IS_CUDA: tl.constexpr):
+    number = uniform_of(low, high, tokens)
+    if IS_CUDA:  # Triton's own logarithm is too coarse near 1
+        number = -libdevice.log(-libdevice.log(number))
+    else:
+        number = -tl.log(-tl.log(number))
+    return number
+
+
+@triton.jit
 def _noise(
     seeds, frames, codebooks, result, num_codebooks, vocab_size,
     BLOCK: tl.constexpr, IS_GUMBEL: tl.constexpr, IS_CUDA: tl.constexpr, PDL: tl.constexpr,
@@ -127,20 +154,14 @@ def _noise(
     await_others(PDL)
     row = tl.program_id(0)
     codebook = tl.program_id(1)
-    low = _mixed(tl.load(seeds + row * 2).to(tl.uint32) ^ 0x9E3779B9)
-    high = _mixed(tl.load(seeds + row * 2 + 1).to(tl.uint32) ^ low)
-    low = _mixed(low ^ tl.load(frames + row).to(tl.uint32))
-    high = _mixed(high ^ low)
-    low = _mixed(low ^ tl.load(codebooks + codebook).to(tl.uint32))
-    high = _mixed(high ^ low)
+    low, high = noise_key(
+        seeds + row * 2, tl.load(frames + row), tl.load(codebooks + codebook).to(tl.uint32)
+    )
     tokens = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
-    bits = _mixed(_mixed(tokens.to(tl.uint32) ^ low) + high)
-    number = ((bits >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07
     if IS_GUMBEL:
-        if IS_CUDA:  # Triton's own logarithm is too coarse near 1
-            number = -libdevice.log(-libdevice.log(number))
-        else:
-            number = -tl.log(-tl.log(number))
+        number = gumbel_of(low, high, tokens, IS_CUDA)
+    else:
+        number = uniform_of(low, high, tokens)
     start = (row.to(tl.int64) * num_codebooks + codebook) * vocab_size
     tl.store(result + start + tokens, number, mask=tokens < vocab_size)
 
@@ -194,11 +215,16 @@ def best_of(logit, inside, heat, num_kept, share, gumbel, BITS: tl.constexpr):
 
 
 @triton.jit
+def order_of(number):
+    """Return integers ordered as f32 numbers are."""
+    bits = number.to(tl.uint32, bitcast=True)
+    return tl.where(bits >> 31 != 0, bits ^ 0xFFFFFFFF, bits | 0x80000000)
+
+
+@triton.jit
 def order_of_kth(logit, inside, num_kept, BITS: tl.constexpr):
     """Find the num_kept-th largest, two bits at a time, among integers ordered as the logits."""
-    bits = logit.to(tl.uint32, bitcast=True)
-    order = tl.where(bits >> 31 != 0, bits ^ 0xFFFFFFFF, bits | 0x80000000)
-    order = tl.where(inside, order >> (32 - BITS), 0)
+    order = tl.where(inside, order_of(logit) >> (32 - BITS), 0)
     smallest = tl.zeros([], tl.uint32)
     for step in tl.static_range(BITS // 2):
         unit = 1 << (BITS - 2 - 2 * step)
