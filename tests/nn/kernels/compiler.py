@@ -1,4 +1,8 @@
-"""Compiles launches of kernels for a GPU that is not there, instead of running them."""
+"""Compiles launches of kernels for a GPU that is not there, instead of running them.
+
+What a launch takes of shared memory is known once it is lowered to LLVM's language. Of kernels that
+differ in constants alone, the first is translated to PTX and assembled; the others stop there.
+"""
 
 import importlib
 import pkgutil
@@ -9,6 +13,7 @@ import pytest
 import torch
 import triton
 from torch import Tensor
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
@@ -46,6 +51,11 @@ class Card:
     def overlaps(self) -> bool:
         return self.capability >= _EARLY_LAUNCH
 
+    @property
+    def generation(self) -> int:
+        """Cards of one are compiled for alike: see `tests/nn/kernels/test_generations.py`."""
+        return self.capability // 10
+
 
 H200 = Card("H200", 90, 227 * 1024)
 CARDS = (
@@ -57,16 +67,74 @@ CARDS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a kernel is compiled for.
+
+    Attributes:
+        kernel: as it is launched.
+        signature: types of its arguments, by their names.
+        constants: values of those that are known when it is compiled, by their places.
+        options: of the compiler, as `num_warps`.
+        attributes: of its arguments, by their places.
+    """
+
+    kernel: Any
+    signature: dict[str, str]
+    constants: dict[tuple[int], Any]
+    options: dict[str, Any]
+    attributes: dict[tuple[int], list[list[Any]]]
+
+    @property
+    def types(self) -> str:
+        """Of its arguments, without the values of any."""
+        return str(self.signature)
+
+    def __str__(self) -> str:
+        return str((self.signature, self.constants, self.options))
+
+    def compiled(self, capability: int) -> Any:
+        """Compile it for a card of a compute capability."""
+        source = ASTSource(
+            self.kernel, self.signature, constexprs=self.constants, attrs=self.attributes
+        )
+        target = GPUTarget("cuda", capability, 32)
+        return triton.compile(source, target=target, options=self.options)
+
+
+_shared_bytes: dict[tuple[int, str, str], int] = {}
+"""By generation, name and launch: all cards of a process and all of its tests share them."""
+_assembled: set[tuple[int, str, str]] = set()
+"""By generation, name and types."""
+
+
+def _until_llvm(
+    backend: Any = None, stages: Any = None, options: Any = None, language: Any = None, *more: Any
+) -> tuple[str, str] | None:
+    """Leave out a compilation's last stages, two fifths of its time; see Triton's knobs."""
+    if stages is None:
+        return ("until LLVM", "until LLVM")  # a part of the key of its cache
+
+    def translate(llir: str, metadata: dict[str, Any]) -> str:
+        metadata["name"] = "not translated"
+        return ""
+
+    stages["ptx"], stages["cubin"] = translate, lambda ptx, metadata: b""
+    return None
+
+
 @dataclass(slots=True)
 class Compiler:
     """Stands in for the launching of kernels.
 
     Attributes:
         shared_bytes: of each kernel, by its name and what it was compiled for.
+        launches: of all kernels so far.
     """
 
     card: Card
     shared_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
 
     @property
     def names(self) -> set[str]:
@@ -93,12 +161,18 @@ class Compiler:
                 attributes[(index,)] = [["tt.divisibility", 16]]
             else:
                 signature[parameter.name] = "fp32" if isinstance(value, float) else "i32"
-        key = (kernel.fn.__name__, str((signature, constants, options)))
-        if key not in self.shared_bytes:
-            source = ASTSource(kernel, signature, constexprs=constants, attrs=attributes)
-            target = GPUTarget("cuda", self.card.capability, 32)
-            compiled = triton.compile(source, target=target, options=options)
-            self.shared_bytes[key] = compiled.metadata.shared
+        launch = Launch(kernel, signature, constants, options, attributes)
+        self.launches.append(launch)
+        name = kernel.fn.__name__
+        key = (self.card.generation, name, str(launch))
+        if key not in _shared_bytes:
+            like = (self.card.generation, name, launch.types)
+            with knobs.runtime.scope():
+                if like in _assembled:
+                    knobs.runtime.add_stages_inspection_hook = _until_llvm
+                _shared_bytes[key] = launch.compiled(self.card.capability).metadata.shared
+            _assembled.add(like)
+        self.shared_bytes[name, str(launch)] = _shared_bytes[key]
 
 
 def compiling(monkeypatch: pytest.MonkeyPatch, card: Card) -> Compiler:
