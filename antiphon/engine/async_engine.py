@@ -66,6 +66,7 @@ class AsyncEngine:
         self._pending: list[tuple[_OutputQueue, _Item]] = []
         self._open_ids: set[str] = set()  # set operations are atomic: loops may share the engine
         self._is_closed = False
+        self._has_stopped = False  # the thread has seen that, and waits for no command any more
         self._next_stats_s = 0.0
         self._waiter = StepWaiter(self._note_end, f"{name}-waiter")
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -254,6 +255,7 @@ class AsyncEngine:
             except queue.Empty:
                 return True
             if command is None:
+                self._has_stopped = True
                 self._core.scheduler.check_integrity()
                 return False
             command()
@@ -326,7 +328,7 @@ class AsyncEngine:
         for request_id in tuple(self._outputs):
             self._emit(request_id, reason)
         self._flush()
-        while self.failure and (command := self._commands.get()) is not None:
+        while not self._has_stopped and (command := self._commands.get()) is not None:
             command()
             self._flush()
 

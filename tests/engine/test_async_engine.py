@@ -241,6 +241,29 @@ def test_books_are_checked_when_it_is_quiet_and_at_the_end(
     asyncio.run(main())
 
 
+def test_wrong_books_do_not_keep_the_engine_from_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(scheduler: Scheduler) -> None:
+        raise AssertionError("an open request is lost")
+
+    async def main() -> None:
+        runner = CountingRunner()
+        engine = AsyncEngine(runner)
+        stream = engine.generate("endless", prompt(None))
+        await anext(stream)
+        monkeypatch.setattr(Scheduler, "check_integrity", wrong)
+        try:
+            async with asyncio.timeout(30):
+                await engine.close()
+        finally:
+            engine._commands.put(None)  # or a thread that does not end would keep the test, too
+        assert runner.is_closed
+        async with aclosing(stream), asyncio.timeout(30):
+            with pytest.raises(EngineFailedError):
+                await collect_all(stream)
+
+    asyncio.run(main())
+
+
 def test_a_request_while_the_engine_closes_gets_an_error() -> None:
     class SlowToClose(CountingRunner):
         def close(self) -> None:
