@@ -5,6 +5,7 @@ front ends, as ``antiphon serve`` starts them. Tests that look into it are skipp
 """
 
 import asyncio
+import io
 import os
 import pickle
 import re
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -152,7 +154,20 @@ def start_server(
         server.should_exit = True
         thread.join(DEADLINE_S)
         listener.close()
-    assert not thread.is_alive(), "the server did not stop"
+    assert not thread.is_alive(), f"the server did not stop\n{_what_runs(app, loops[0])}"
+
+
+def _what_runs(app: FastAPI, loop: asyncio.AbstractEventLoop) -> str:
+    """Say what a server waits for: what is open, its tasks, and where all threads are."""
+    told = io.StringIO()
+    state: ServerState = app.state.server
+    print(*(f"{each.name}: {each.status}" for each in state.models.tasks), sep="\n", file=told)
+    for task in asyncio.all_tasks(loop):
+        task.print_stack(file=told)
+    names = {each.ident: each.name for each in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        print(f"Thread {names.get(ident)}:", *traceback.format_stack(frame), file=told)
+    return told.getvalue()
 
 
 _FRONT_ENDS = """
