@@ -110,12 +110,16 @@ class StreamConv:
         state.kept[self.name] = joined[:, :, num_made * self.stride :].clone()
         if not num_made:
             return joined.new_zeros((len(joined), len(self.weight), 0))
+        return self.convolve(joined)
+
+    def convolve(self, joined: Tensor, *, has_bias: bool = True) -> Tensor:
+        """Convolve columns with those before them, whoever keeps what later ones need."""
         is_grouped = self.groups > 1 and self.weight.shape[1] > 1
         convolve = grouped_conv1d if is_grouped and joined.is_cuda else F.conv1d
         return convolve(
             joined,
             self.weight,
-            self.bias,
+            self.bias if has_bias else None,
             stride=self.stride,
             dilation=self.dilation,
             groups=self.groups,

@@ -15,7 +15,8 @@ from torch import Tensor
 from antiphon.models.cosyvoice3.config import VocoderConfig
 from antiphon.models.cosyvoice3.source import ToneSource, source_noise
 from antiphon.models.cosyvoice3.spectrum import StreamSpectrum
-from antiphon.nn.layers import Linear, Weights
+from antiphon.nn import kernels
+from antiphon.nn.layers import Linear, Snake, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PITCH_LOOK_AHEAD = 3
@@ -58,33 +59,54 @@ class SnakeBlock:
     """Pairs of convolutions, each added to what went in, with periodic activations.
 
     Attributes:
-        pairs: two convolutions, and the frequencies of the activations before them.
+        pairs: two convolutions, and the activations before them.
     """
 
-    pairs: tuple[tuple[StreamConv, StreamConv, Tensor, Tensor], ...]
+    pairs: tuple[tuple[StreamConv, StreamConv, Snake, Snake], ...]
 
     @classmethod
     def of(cls, weights: Weights, name: str, dilations: Sequence[int]) -> "SnakeBlock":
-        def alpha(part: str) -> Tensor:
-            return weights[f"{name}.{part}.alpha"][:, None]
+        def snake(part: str) -> Snake:
+            frequency = weights[f"{name}.{part}.alpha"]
+            return Snake(frequency, 1.0 / (frequency + _ZERO))
 
         return cls(
             tuple(
                 (
                     StreamConv.of(weights, f"{name}.convs1.{index}", dilation=dilation),
                     StreamConv.of(weights, f"{name}.convs2.{index}"),
-                    alpha(f"activations1.{index}"),
-                    alpha(f"activations2.{index}"),
+                    snake(f"activations1.{index}"),
+                    snake(f"activations2.{index}"),
                 )
                 for index, dilation in enumerate(dilations)
             )
         )
 
     def __call__(self, columns: Tensor, state: StreamState) -> Tensor:
-        for first, second, first_alpha, second_alpha in self.pairs:
-            hidden = first(_snake(columns, first_alpha), state)
-            columns = columns + second(_snake(hidden, second_alpha), state)
+        if kernels.run_on(columns):
+            return self._fused(columns, state)
+        for first, second, first_snake, second_snake in self.pairs:
+            hidden = first(_snake(columns, first_snake), state)
+            columns = columns + second(_snake(hidden, second_snake), state)
         return columns
+
+    def _fused(self, columns: Tensor, state: StreamState) -> Tensor:
+        """Do what `__call__` does with one launch between two convolutions."""
+        from antiphon.nn.kernels.snake_join import SnakeInput, snake_join
+
+        def made(conv: StreamConv, given: SnakeInput, snake: Snake) -> tuple[Tensor, Tensor]:
+            before = state.kept.get(conv.name)
+            sums, joined, state.kept[conv.name] = snake_join(given, before, conv.padding, snake)
+            return sums, conv.convolve(joined, has_bias=False)
+
+        given = SnakeInput(columns)
+        for first, second, first_snake, second_snake in self.pairs:
+            columns, hidden = made(first, given, first_snake)
+            _, branch = made(second, SnakeInput(hidden, bias=first.bias), second_snake)
+            given = SnakeInput(columns, branch, second.bias)
+        assert given.branch is not None
+        branch = given.branch if given.bias is None else given.branch + given.bias[:, None]
+        return columns + branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,5 +232,6 @@ def _stages(weights: Weights, config: VocoderConfig) -> tuple[VocoderStage, ...]
     )
 
 
-def _snake(columns: Tensor, alpha: Tensor) -> Tensor:
-    return columns + torch.sin(columns * alpha).square() / (alpha + _ZERO)
+def _snake(columns: Tensor, snake: Snake) -> Tensor:
+    waves = torch.sin(columns * snake.frequency[:, None]).square()
+    return columns + waves * snake.amplitude[:, None]
