@@ -1,19 +1,14 @@
-"""Every error that a user can meet, with its HTTP status, OpenAI type and code.
+"""The errors that a user can meet, with their HTTP statuses, OpenAI types and codes.
 
     AntiphonError                     500  server_error
     ├── InvalidRequestError           400  invalid_request_error   invalid_value
     │   ├── UnknownModelError         404                          model_not_found
     │   ├── UnservedTaskError         404                          model_not_found
-    │   ├── UnknownMediaError         404                          media_not_found
     │   ├── UnknownVoiceError         404                          voice_not_found
     │   ├── UnknownConsentError       404                          consent_not_found
-    │   ├── UnknownJobError           404                          job_not_found
-    │   ├── JobStateError             409                          invalid_job_state
     │   ├── VideoNotReadyError        404                          video_not_ready
     │   ├── VideoFailedError          422                          video_failed
-    │   ├── TooManyJobsError          400                          too_many_jobs
     │   ├── UnspeakableTextError      400                          unspeakable_text
-    │   ├── StorageQuotaError         400                          storage_quota_exceeded
     │   ├── NotOwnerError             403                          permission_denied
     │   └── InputTooLongError         400                          string_above_max_length
     ├── AuthenticationError           401  invalid_request_error   invalid_api_key
@@ -29,10 +24,10 @@
     │   └── ReplicaLostError          503                          replica_lost
     ├── EngineError                   500  server_error            engine_error
     │   └── EngineFailedError         500                          engine_error
-    ├── StorageError                  500  server_error            storage_error
-    │   └── StorageFullError          507                          insufficient_storage
     ├── SettingsError                 (start-up only: a wrong flag, variable or file)
     └── ModelLoadError                (start-up only: a checkpoint that cannot be served)
+
+Those of what is kept, such as jobs, are in `antiphon.storage.errors`.
 
 Messages name the field, say what was wrong and what is allowed. Errors can be pickled: a
 stage may run in another process than its caller.
@@ -120,18 +115,6 @@ class UnservedTaskError(InvalidRequestError):
         super().__init__(f"{reason} Served here: {listed(does) or 'nothing'}.", param="model")
 
 
-class UnknownMediaError(InvalidRequestError):
-    """There is no such file, or it has been deleted since."""
-
-    status = 404
-    code = "media_not_found"
-
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"There is no file '{shortened(key)}'. What is older than media.retention_s is deleted."
-        )
-
-
 class UnknownVoiceError(InvalidRequestError):
     """The model has no voice of this name."""
 
@@ -153,26 +136,6 @@ class UnknownConsentError(InvalidRequestError):
 
     def __init__(self, id: str) -> None:
         super().__init__(f"There is no consent '{id}'.", param="consent")
-
-
-class UnknownJobError(InvalidRequestError):
-    """There is no job of this id."""
-
-    status = 404
-    code = "job_not_found"
-
-    def __init__(self, id: str) -> None:
-        super().__init__(f"There is no job '{id}'.", param="id")
-
-
-class JobStateError(InvalidRequestError):
-    """A job cannot be changed in this way where it is."""
-
-    status = 409
-    code = "invalid_job_state"
-
-    def __init__(self, action: str, state: str) -> None:
-        super().__init__(f"A job that is {state} cannot be changed: {action} is not possible.")
 
 
 class VideoNotReadyError(InvalidRequestError):
@@ -197,29 +160,6 @@ class VideoFailedError(InvalidRequestError):
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(f"The video '{shortened(id)}' has failed: {reason}", param="id")
-
-
-class TooManyJobsError(InvalidRequestError):
-    """The server keeps as many jobs as it may."""
-
-    code = "too_many_jobs"
-
-    def __init__(self, max_jobs: int, setting: str = "jobs.max_jobs") -> None:
-        super().__init__(
-            f"There are {max_jobs} jobs already ({setting}): delete some of them first."
-        )
-
-
-class StorageQuotaError(InvalidRequestError):
-    """What is kept would be more than is allowed."""
-
-    code = "storage_quota_exceeded"
-
-    def __init__(self, num_bytes: int, num_bytes_left: int, setting: str) -> None:
-        super().__init__(
-            f"The job may need {_gigabytes(num_bytes)} of disk; {_gigabytes(num_bytes_left)} of"
-            f" {setting} are left. Ask for less, choose a compressed format, or delete jobs."
-        )
 
 
 class NotOwnerError(InvalidRequestError):
@@ -354,22 +294,6 @@ class EngineFailedError(EngineError):
     """The engine is broken for good, and with it every request that was open."""
 
 
-class StorageError(AntiphonError):
-    """The data folder cannot be read or written; nothing of the request was kept."""
-
-    code = "storage_error"
-
-
-class StorageFullError(StorageError):
-    """There is no room left for what was to be kept."""
-
-    status = 507
-    code = "insufficient_storage"
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or "The server's data folder is full: nothing was stored.")
-
-
 class SettingsError(AntiphonError):
     """A setting is unknown or has a wrong value; the message names it and its source."""
 
@@ -380,7 +304,3 @@ class ModelLoadError(AntiphonError):
     """A checkpoint cannot be served; the message says why."""
 
     code = "model_load_failed"
-
-
-def _gigabytes(num_bytes: int) -> str:
-    return f"{max(0, num_bytes) / 1e9:.3g} GB"

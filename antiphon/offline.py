@@ -3,9 +3,8 @@
 import asyncio
 import functools
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import ExitStack, aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import ExitStack
 from math import inf
 from os import PathLike
 from pathlib import Path
@@ -18,16 +17,16 @@ from antiphon.audio.media_type import media_type_of
 from antiphon.audio.recording import Recording, file_content, read_recording
 from antiphon.audio.utterance import Audio, collect
 from antiphon.chat_types import ChatAnswer, ChatEvent, ChatRequest, Message
-from antiphon.concurrency import LoopCalls, cancel_and_wait
+from antiphon.concurrency import LoopCalls
 from antiphon.config.sources import load_settings
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.errors import InvalidRequestError
 from antiphon.media.results import ImageResult, VideoResult
 from antiphon.models.base import VoicePreparing
 from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
-from antiphon.picture_types import Image, ImageRequest, Progress, VideoRequest
-from antiphon.pipeline.chat import CHAT, Chats, collect_answer
+from antiphon.picture_types import ImageRequest, VideoRequest
+from antiphon.pipeline.chat import CHAT, Chats
 from antiphon.pipeline.images import Images
 from antiphon.pipeline.model_loading import load_all_tasks
 from antiphon.pipeline.pictures import IMAGE, VIDEO
@@ -35,24 +34,24 @@ from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_members
-from antiphon.pipeline.videos import Videos, collect_video
+from antiphon.pipeline.videos import Videos
+from antiphon.pipeline.whole_results import (
+    StepProgress,
+    WholeResults,
+    chat_request,
+    speech_request,
+)
 from antiphon.types import (
     AudioChunk,
-    Ended,
     LoadProgress,
     Samples,
     SpeechRequest,
     Voice,
-    random_hex,
 )
 from antiphon.voices.recordings import Recordings
 from antiphon.voices.store import NewVoice
 
 __all__ = ["Antiphon", "Audio", "ImageResult", "VideoResult", "collect"]
-
-StepProgress = Callable[[Progress], None]
-"""Called in another thread after steps of denoising; of several at once after the last one."""
-
 
 _PATIENT = {"model.max_waiting": sys.maxsize, "model.max_wait_s": inf, "diffusion.max_wait_s": inf}
 """What a program asks for it waits for, whatever else the machine does: nobody could ask again."""
@@ -102,8 +101,6 @@ class Antiphon(SpeechTasks):
             load = functools.partial(load_all_tasks, loaded_settings, progress, without)
             served = self._calls.run(load)
             stack.callback(self._calls.run, served.tasks[0].close)
-            self._image_settings = loaded_settings.images
-            self._video_settings = loaded_settings.videos
             self.has_task_types = any(
                 "task_type" in each.task.options.model_fields for each in served.speech.values()
             )
@@ -120,14 +117,11 @@ class Antiphon(SpeechTasks):
             stack.callback(self._speech.close)
             self._chats = Chats(served.chats, loaded_settings.chat, others=served.others(CHAT))
             stack.callback(self._chats.close)
-            self._images = Images(
-                served.images, loaded_settings.images, others=served.others(IMAGE)
-            )
-            stack.callback(self._images.close)
-            self._videos = Videos(
-                served.videos, loaded_settings.videos, others=served.others(VIDEO)
-            )
-            stack.callback(self._videos.close)
+            images = Images(served.images, loaded_settings.images, others=served.others(IMAGE))
+            stack.callback(images.close)
+            videos = Videos(served.videos, loaded_settings.videos, others=served.others(VIDEO))
+            stack.callback(videos.close)
+            self._whole = WholeResults(self._speech, self._chats, images, videos)
             self._exit = stack.pop_all()
 
     @classmethod
@@ -194,7 +188,7 @@ class Antiphon(SpeechTasks):
 
     def stream(self, request: SpeechRequest | str) -> Generator[AudioChunk, None, None]:
         """Yield audio as soon as it is made. Closing the generator stops the work."""
-        events = self._speech.stream(_as_request(request))
+        events = self._speech.stream(speech_request(request))
         try:
             while (event := self._calls.run(anext, events, None)) is not None:
                 if isinstance(event, AudioChunk):
@@ -204,15 +198,15 @@ class Antiphon(SpeechTasks):
 
     def speech(self, request: SpeechRequest | str) -> Audio:
         """Return the whole utterance."""
-        return self._calls.run(self._collected, request)
+        return self._calls.run(self._whole.speech, request)
 
     def speeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
         """Return whole utterances, made at the same time; if one fails, all are given up."""
-        return self._calls.run(self._collected_all, requests)
+        return self._calls.run(self._whole.speeches, requests)
 
     async def astream(self, request: SpeechRequest | str) -> AsyncGenerator[AudioChunk, None]:
         """Do what `stream` does, for asyncio."""
-        events = self._speech.stream(_as_request(request))
+        events = self._speech.stream(speech_request(request))
         try:
             while (event := await self._calls.arun(anext, events, None)) is not None:
                 if isinstance(event, AudioChunk):
@@ -222,21 +216,21 @@ class Antiphon(SpeechTasks):
 
     async def aspeech(self, request: SpeechRequest | str) -> Audio:
         """Do what `speech` does, for asyncio."""
-        return await self._calls.arun(self._collected, request)
+        return await self._calls.arun(self._whole.speech, request)
 
     async def aspeeches(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
         """Do what `speeches` does, for asyncio."""
-        return await self._calls.arun(self._collected_all, requests)
+        return await self._calls.arun(self._whole.speeches, requests)
 
     def chat(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
         """Return the answer to a conversation, or to one message."""
-        return self._calls.run(self._answered, request)
+        return self._calls.run(self._whole.answer, request)
 
     def chat_stream(
         self, request: ChatRequest | Sequence[Message] | str
     ) -> Generator[ChatEvent, None, None]:
         """Yield text as it becomes certain, then how it ended. Closing stops the work."""
-        events = self._chats.stream(_as_chat(request))
+        events = self._chats.stream(chat_request(request))
         try:
             while (event := self._calls.run(anext, events, None)) is not None:
                 yield event
@@ -245,13 +239,13 @@ class Antiphon(SpeechTasks):
 
     async def achat(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
         """Do what `chat` does, for asyncio."""
-        return await self._calls.arun(self._answered, request)
+        return await self._calls.arun(self._whole.answer, request)
 
     async def achat_stream(
         self, request: ChatRequest | Sequence[Message] | str
     ) -> AsyncGenerator[ChatEvent, None]:
         """Do what `chat_stream` does, for asyncio."""
-        events = self._chats.stream(_as_chat(request))
+        events = self._chats.stream(chat_request(request))
         try:
             while (event := await self._calls.arun(anext, events, None)) is not None:
                 yield event
@@ -262,25 +256,25 @@ class Antiphon(SpeechTasks):
         self, request: ImageRequest | str, progress: StepProgress | None = None
     ) -> ImageResult:
         """Draw an image, or edit those that the request brings."""
-        return self._calls.run(self._drawn, request, progress)
+        return self._calls.run(self._whole.image, request, progress)
 
     def video(
         self, request: VideoRequest | str, progress: StepProgress | None = None
     ) -> VideoResult:
         """Make a video."""
-        return self._calls.run(self._filmed, request, progress)
+        return self._calls.run(self._whole.video, request, progress)
 
     async def aimage(
         self, request: ImageRequest | str, progress: StepProgress | None = None
     ) -> ImageResult:
         """Do what `image` does, for asyncio."""
-        return await self._calls.arun(self._drawn, request, progress)
+        return await self._calls.arun(self._whole.image, request, progress)
 
     async def avideo(
         self, request: VideoRequest | str, progress: StepProgress | None = None
     ) -> VideoResult:
         """Do what `video` does, for asyncio."""
-        return await self._calls.arun(self._filmed, request, progress)
+        return await self._calls.arun(self._whole.video, request, progress)
 
     def read_recording(self, recording: Recording) -> Samples:
         """Return a recording's samples, at the model's rate.
@@ -310,50 +304,6 @@ class Antiphon(SpeechTasks):
         """Free the model."""
         self._exit.close()
 
-    async def _collected(self, request: SpeechRequest | str) -> Audio:
-        # Offline priority: streams of the same engine come first.
-        return await collect(self._speech.stream(replace(_as_request(request), is_live=False)))
-
-    async def _collected_all(self, requests: Sequence[SpeechRequest | str]) -> list[Audio]:
-        tasks = [asyncio.create_task(self._collected(request)) for request in requests]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            await cancel_and_wait(*tasks)
-
-    async def _answered(self, request: ChatRequest | Sequence[Message] | str) -> ChatAnswer:
-        return await collect_answer(self._chats.stream(replace(_as_chat(request), is_live=False)))
-
-    async def _drawn(
-        self, request: ImageRequest | str, progress: StepProgress | None
-    ) -> ImageResult:
-        request = ImageRequest(request) if isinstance(request, str) else request
-        complete = replace(
-            self._images.completed(request), id=f"{request.id}/{random_hex(8)}", num_previews=0
-        )
-        assert complete.seed is not None
-        image: Image | None = None
-        async with aclosing(self._images.stream(complete)) as items:
-            async for item in items:
-                if isinstance(item, Image):
-                    image = item
-                elif isinstance(item, Progress):
-                    _tell(progress, item)
-                elif isinstance(item, Ended) and image is not None:
-                    return ImageResult(image.pixels, complete.seed, item.usage)
-        raise EngineError("The model drew nothing.")
-
-    async def _filmed(
-        self, request: VideoRequest | str, progress: StepProgress | None
-    ) -> VideoResult:
-        if isinstance(request, str):
-            request = VideoRequest(request, fps=self._video_settings.default_fps)
-        complete = replace(self._videos.completed(request), id=f"{request.id}/{random_hex(8)}")
-        assert complete.seed is not None
-        stream = self._videos.stream(complete)
-        video, ended = await collect_video(stream, functools.partial(_tell, progress))
-        return VideoResult(video.frames, video.fps, complete.seed, ended.usage)
-
     def __enter__(self) -> Self:
         return self
 
@@ -364,24 +314,3 @@ class Antiphon(SpeechTasks):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _tell(progress: StepProgress | None, step: Progress) -> None:
-    if progress is not None:
-        progress(step)
-
-
-def _as_request(request: SpeechRequest | str) -> SpeechRequest:
-    """Return a request whose id is unique: one may be spoken several times at once."""
-    if isinstance(request, str):
-        return SpeechRequest(request)
-    return replace(request, id=f"{request.id}/{random_hex(8)}")
-
-
-def _as_chat(request: ChatRequest | Sequence[Message] | str) -> ChatRequest:
-    """Return a request whose id is unique: one may be answered several times at once."""
-    if isinstance(request, str):
-        request = (Message("user", request),)
-    if not isinstance(request, ChatRequest):
-        return ChatRequest(tuple(request))
-    return replace(request, id=f"{request.id}/{random_hex(8)}")

@@ -26,16 +26,12 @@ from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.tagged_speech import tagged_turns
 from antiphon.config import Settings
-from antiphon.errors import (
-    InvalidRequestError,
-    StorageError,
-    UnavailableError,
-    UnknownJobError,
-)
+from antiphon.errors import InvalidRequestError, UnavailableError
 from antiphon.pipeline.jobs import JobRunner, job_media
 from antiphon.pipeline.speech.job_plan import Chapter, ChapterPart, JobPlan
 from antiphon.pipeline.speech.service import MAX_SPEED
 from antiphon.pipeline.speech.text import segment_seed
+from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobLimits
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger

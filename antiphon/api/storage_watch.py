@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 
-from antiphon.errors import StorageError
+from antiphon.storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 

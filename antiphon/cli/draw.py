@@ -21,8 +21,9 @@ from antiphon.media.results import (
     check_video_suffix,
     image_format,
 )
-from antiphon.offline import Antiphon, StepProgress
+from antiphon.offline import Antiphon
 from antiphon.picture_types import DiffusionParameters, ImageRequest, Progress, VideoRequest
+from antiphon.pipeline.whole_results import StepProgress
 
 R = TypeVar("R", ImageResult, VideoResult)
 

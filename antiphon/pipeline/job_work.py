@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from antiphon.concurrency import Workers
-from antiphon.errors import StorageQuotaError
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.disk_reserve import check_free
+from antiphon.storage.errors import StorageQuotaError
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobProgress, JobResult
 

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from antiphon.concurrency import Workers, cancel_and_wait
 from antiphon.config import Settings
-from antiphon.errors import AntiphonError, StorageError, UnknownJobError
+from antiphon.errors import AntiphonError
 from antiphon.pipeline.job_work import DiskBudget, JobAccount, JobPlace, JobWork
 from antiphon.storage.blobs import BlobStore
+from antiphon.storage.errors import StorageError, UnknownJobError
 from antiphon.storage.job import Job, JobFault, JobResult, JobState
 from antiphon.storage.job_database import UNREADABLE
 from antiphon.storage.job_ledger import JobLedger

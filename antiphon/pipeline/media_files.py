@@ -5,8 +5,8 @@ import logging
 
 from antiphon.concurrency import Workers
 from antiphon.config import Settings
-from antiphon.errors import StorageError
 from antiphon.storage.blobs import BlobStore
+from antiphon.storage.errors import StorageError
 from antiphon.storage.media import MediaLimits, MediaStore
 from antiphon.types import Caller
 

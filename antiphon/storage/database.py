@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from antiphon.errors import StorageError
 from antiphon.storage.disk_reserve import DiskReserve, check_free
+from antiphon.storage.errors import StorageError
 from antiphon.storage.faults import storage_faults
 
 MAX_WAIT_S = 30.0

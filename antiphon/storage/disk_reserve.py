@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from antiphon.errors import StorageFullError
+from antiphon.storage.errors import StorageFullError
 
 T = TypeVar("T")
 

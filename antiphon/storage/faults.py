@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from antiphon.errors import StorageError, StorageFullError
+from antiphon.storage.errors import StorageError, StorageFullError
 
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
 _REMOTE = (

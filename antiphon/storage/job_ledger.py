@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from antiphon.errors import (
+from antiphon.storage.database import Database, new_id
+from antiphon.storage.errors import (
     JobStateError,
     StorageQuotaError,
     TooManyJobsError,
     UnknownJobError,
 )
-from antiphon.storage.database import Database, new_id
 from antiphon.storage.job import (
     Job,
     JobFault,

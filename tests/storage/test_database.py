@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.errors import StorageError
 from antiphon.storage.database import Database, Schema
+from antiphon.storage.errors import StorageError
 
 SCHEMA = Schema(
     file_name="rows.sqlite3", version=1, migrations={0: ("CREATE TABLE rows (id INTEGER)",)}

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from antiphon.errors import InvalidRequestError, StorageFullError
+from antiphon.errors import InvalidRequestError
 from antiphon.storage import disk_reserve
 from antiphon.storage.database import Database
 from antiphon.storage.disk_reserve import DiskReserve
+from antiphon.storage.errors import StorageFullError
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.voice_database import VoiceDatabase
 from antiphon.voices.consents import ConsentStore

@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.errors import JobStateError, StorageQuotaError, TooManyJobsError, UnknownJobError
 from antiphon.storage import database
+from antiphon.storage.errors import (
+    JobStateError,
+    StorageQuotaError,
+    TooManyJobsError,
+    UnknownJobError,
+)
 from antiphon.storage.job import (
     Job,
     JobFault,

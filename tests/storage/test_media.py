@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.errors import (
-    SettingsError,
-    StorageError,
-    StorageFullError,
-    UnknownMediaError,
-)
+from antiphon.errors import SettingsError
 from antiphon.storage.blobs import BlobStore
+from antiphon.storage.errors import StorageError, StorageFullError, UnknownMediaError
 from antiphon.storage.media import MediaLimits, MediaStore
 from antiphon.types import OPERATOR, Caller
 

@@ -9,8 +9,8 @@ from collections.abc import Generator
 import httpx
 import pytest
 
-from antiphon.errors import StorageError, UnknownMediaError
 from antiphon.storage.blobs import BlobStore
+from antiphon.storage.errors import StorageError, UnknownMediaError
 from antiphon.storage.media import MediaLimits, MediaStore
 from antiphon.types import OPERATOR
 

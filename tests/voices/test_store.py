@@ -21,13 +21,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from antiphon.errors import (
     InvalidRequestError,
     SettingsError,
-    StorageError,
-    StorageFullError,
     UnknownConsentError,
     UnknownVoiceError,
 )
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.database import Database
+from antiphon.storage.errors import StorageError, StorageFullError
 from antiphon.storage.voice_database import SCHEMA, VoiceDatabase
 from antiphon.voices.consents import ConsentStore
 from antiphon.voices.names import name_key

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from antiphon.errors import EngineError, StorageError
+from antiphon.errors import EngineError
 from antiphon.fabric.base import StageRequest
 from antiphon.pipeline import jobs as jobs_module
 from antiphon.pipeline.job_work import DiskBudget
 from antiphon.storage import disk_reserve as reserve_module
+from antiphon.storage.errors import StorageError
 from antiphon.storage.job import Job, JobLimits, JobState
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LeaseHolder
