@@ -49,7 +49,7 @@ def snake_join(
     """
     columns, branch, bias = given.columns.contiguous(), given.branch, given.bias
     num_rows, num_channels, length = columns.shape
-    assert branch is None or branch.is_contiguous()
+    branch = None if branch is None else branch.contiguous()
     assert before is None or before.is_contiguous()
     sums = columns if branch is None else torch.empty_like(columns)
     joined = columns.new_empty(num_rows, num_channels, num_before + length)
