@@ -95,24 +95,61 @@ class GroupEncoder:
 
 
 @dataclass(frozen=True, slots=True)
+class DueCodes:
+    """What a step of the patch decoder draws: the codes of some channels, each of its frame.
+
+    Attributes:
+        places: in a group, int64 ``[num_due]``.
+        columns: of the heads, int64 ``[num_due, num_codes]``; where there is no code, any.
+        forbidden: which of these are no code, or the empty one; bool, likewise.
+        offsets: of the channels' embeddings, int64 ``[num_due]``.
+    """
+
+    places: Tensor
+    columns: Tensor
+    forbidden: Tensor
+    offsets: Tensor
+
+    @classmethod
+    def of_step(cls, config: MiMoAudioConfig, step: int, device: torch.device) -> "DueCodes | None":
+        """Return what is due in a step; ``None``: nothing."""
+        due = [
+            (step - delay, channel)
+            for channel, delay in enumerate(config.delays)
+            if 0 <= step - delay < config.group_frames
+        ]
+        if not due:
+            return None
+        channels = torch.tensor([channel for _, channel in due])
+        sizes, empty = torch.tensor(config.code_sizes), torch.tensor(config.empty_codes)
+        offsets = (sizes.cumsum(0) - sizes)[channels]
+        codes = torch.arange(max(config.code_sizes))[None]
+        is_beyond = codes >= sizes[channels, None]
+        columns = torch.where(is_beyond, 0, codes + offsets[:, None])
+        forbidden = is_beyond | (codes == empty[channels, None])
+        places = torch.tensor([frame * config.num_channels + channel for frame, channel in due])
+        return cls(*(each.to(device) for each in (places, columns, forbidden, offsets)))
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDecoder:
     """States of the language model to groups of codes.
 
     Attributes:
-        tables: embeddings in the decoder's width.
+        table: embeddings of all channels in the decoder's width, end to end.
         heads: of all channels, end to end, and after them outputs of nothing.
-        columns: of `heads`, those of each channel, and after them a column that is ruled out, up
-            to the most codes of a channel; int64 ``[num_channels, num_codes]``.
-        forbidden: which of these are no code, or the empty one; bool, likewise.
+        due: what each step draws.
+        order: where the codes of a group are among all that were drawn, int64
+            ``[group_frames * num_channels]``.
     """
 
     config: MiMoAudioConfig
     transformer: Transformer
     begin: Linear
-    tables: ChannelTables
+    table: Tensor
     heads: Linear
-    columns: Tensor
-    forbidden: Tensor
+    due: tuple[DueCodes | None, ...]
+    order: Tensor
 
     @classmethod
     def of(
@@ -124,12 +161,8 @@ class GroupDecoder:
         if "speech_embeddings_to_local.weight" in weights:
             rows = Linear.of(weights, "speech_embeddings_to_local")(rows)
         names = [f"local_transformer_lm_heads.{channel}" for channel in channels]
-        sizes, device = torch.tensor(config.code_sizes), rows.device
-        offsets = sizes.cumsum(0) - sizes
-        codes = torch.arange(max(config.code_sizes))[None]
-        forbidden = codes >= sizes[:, None]
-        columns = torch.where(forbidden, 0, codes + offsets[:, None])
-        forbidden |= codes == torch.tensor(config.empty_codes)[:, None]
+        steps = range(config.decoder.max_positions)
+        due = tuple(DueCodes.of_step(config, step, rows.device) for step in steps)
         heads = torch.cat([weights[f"{each}.weight"] for each in names])
         begin = Linear.of(weights, "hidden_states_downcast")
         return cls(
@@ -142,16 +175,16 @@ class GroupDecoder:
                 is_batch_invariant=is_batch_invariant,
             ),
             begin=replace(begin, is_batch_invariant=is_batch_invariant),
-            tables=ChannelTables(rows, offsets.to(device)),
+            table=rows,
             heads=Linear(F.pad(heads, (0, 0, 0, -len(heads) % _HEADS_ARE_A_MULTIPLE_OF))),
-            columns=columns.to(device),
-            forbidden=forbidden.to(device),
+            due=due,
+            order=torch.cat([each.places for each in due if each is not None]).argsort(),
         )
 
     @property
     def num_codes(self) -> int:
         """Most codes of a channel."""
-        return self.columns.shape[1]
+        return max(self.config.code_sizes)
 
     def new_cache(self, num_rows: int) -> FrameCache:
         """Return room for the keys and values of a group."""
@@ -172,50 +205,43 @@ class GroupDecoder:
         Returns:
             Codes, int64, and their scores, f32: ``[num_rows, group_frames * num_channels]``.
         """
-        config, num_rows = self.config, len(states)
-        size = (num_rows, config.group_frames, config.num_channels)
-        codes = torch.zeros(size, dtype=torch.int64, device=states.device)
-        scores = torch.zeros(size, device=states.device)
-        noise = noise.view(*size, -1)
+        num_rows = len(states)
         attend = FrameAttention(cache, num_rows)
         inputs = self.begin(states)[:, None]
-        for step in range(config.decoder.max_positions):
+        parts: list[tuple[Tensor, Tensor]] = []
+        spread: dict[int, SamplingRows] = {}
+        for step, due in enumerate(self.due):
             rotation = self.transformer.rope.between(step, step + 1)
             logits = self.transformer.project(inputs, rotation, attend, self.heads)
             attend.advance(1)
-            due = [
-                (step - delay, channel)
-                for channel, delay in enumerate(config.delays)
-                if 0 <= step - delay < config.group_frames
-            ]
-            inputs = torch.zeros_like(inputs)
-            if not due:
+            if due is None:
+                inputs = torch.zeros_like(inputs)
                 continue
-            drawn = self._draw(logits, due, rows, noise)
-            for place, (frame, channel) in enumerate(due):
-                codes[:, frame, channel] = drawn[0][:, place]
-                scores[:, frame, channel] = drawn[1][:, place]
-            offsets = torch.stack([self.tables.offsets[channel] for _, channel in due])
-            inputs = F.embedding(drawn[0] + offsets, self.tables.rows).sum(1, keepdim=True)
-        return codes.flatten(1), scores.flatten(1)
+            count = len(due.places)
+            if count not in spread:
+                spread[count] = _repeated(rows, count)
+            drawn = self._draw(logits, due, spread[count], noise)
+            parts.append(drawn)
+            inputs = F.embedding(drawn[0] + due.offsets, self.table).sum(1, keepdim=True)
+        codes, scores = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+        return codes[:, self.order], scores[:, self.order]
 
     def _draw(
-        self, logits: Tensor, due: list[tuple[int, int]], rows: SamplingRows, noise: Tensor
+        self, logits: Tensor, due: DueCodes, rows: SamplingRows, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw the codes of some channels, ``[num_rows, len(due)]``, in one go."""
-        num_rows, count = len(logits), len(due)
-        parts = [logits[:, self.columns[channel]] for _, channel in due]
-        forbidden = torch.stack([self.forbidden[channel] for _, channel in due])
-        wide = torch.stack(parts, dim=1).float().masked_fill(forbidden, -torch.inf)
-        drawn_noise = torch.stack([noise[:, frame, channel] for frame, channel in due], dim=1)
-        spread = SamplingRows(
-            temperature=rows.temperature.repeat_interleave(count),
-            top_k=rows.top_k.repeat_interleave(count),
-            top_p=rows.top_p.repeat_interleave(count),
-            repetition_penalty=rows.repetition_penalty.repeat_interleave(count),
-            reach=rows.reach,
-        )
-        backend = self.heads.backend
-        flat = (wide.flatten(0, 1), spread, drawn_noise.flatten(0, 1))
-        codes, scores = backend.sample(*flat)
-        return codes.view(num_rows, count), scores.view(num_rows, count)
+        """Draw the codes that are due, ``[num_rows, num_due]``, in one go."""
+        wide = logits[:, due.columns].float().masked_fill(due.forbidden, -torch.inf)
+        flat = (wide.flatten(0, 1), rows, noise[:, due.places].flatten(0, 1))
+        codes, scores = self.heads.backend.sample(*flat)
+        return codes.view(wide.shape[:2]), scores.view(wide.shape[:2])
+
+
+def _repeated(rows: SamplingRows, count: int) -> SamplingRows:
+    """Return sampling parameters with each row ``count`` times."""
+    return SamplingRows(
+        temperature=rows.temperature.repeat_interleave(count),
+        top_k=rows.top_k.repeat_interleave(count),
+        top_p=rows.top_p.repeat_interleave(count),
+        repetition_penalty=rows.repetition_penalty.repeat_interleave(count),
+        reach=rows.reach,
+    )
