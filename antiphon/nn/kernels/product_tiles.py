@@ -3,8 +3,9 @@
 On tensor cores a program makes some outputs of a block of rows. Most products are fastest in blocks
 of 64 rows, of which Hopper's instructions make 64 at once, however few of them there are; the gated
 product of a wide layer, which has the most programs, in blocks as small as the rows allow: measured
-on an H200, one product after the other as in a frame. How many loads are under way at a time
-follows from the shared memory that a program may have on a device, and changes no result.
+on an H200, one product after the other as in a frame. Products of few outputs and many inputs are
+split among programs by their inputs (`antiphon.nn.kernels.wide_product`). How many loads are under
+way at a time follows from the shared memory that a program may have, and changes no result.
 """
 
 from collections.abc import Mapping

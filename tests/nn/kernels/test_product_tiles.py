@@ -5,8 +5,10 @@ from itertools import product
 
 import pytest
 
+from antiphon.nn.kernels import product_tiles
 from antiphon.nn.kernels.product_tiles import (
     ProductShape,
+    WideTile,
     held_tile,
     invariant_tile,
     largest_power,
@@ -135,3 +137,17 @@ def test_inputs_are_split_where_programs_would_be_too_few() -> None:
     )
     assert {wide_tile(shape, 8, room).splits for shape in others} == {1}
     assert invariant_tile(ProductShape(2560, 9728, 1, 2), room).splits == 1
+
+
+def test_measured_tiles_go_before_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, room, tile = ProductShape(1024, 4096, 1, 2), SHARED_BYTES[0], WideTile(64, 64, 64, 4, 3)
+    by_rules = [(held_tile(shape, rows, room), wide_tile(shape, rows, room)) for rows in (16, 64)]
+    found = {(1024, 4096, 1): ((8, tile), (16, None), (32, replace(tile, splits=2)))}
+    monkeypatch.setattr(product_tiles, "_MEASURED_TILES", found)
+    assert wide_tile(shape, 8, room) == tile
+    assert wide_tile(shape, 17, room).splits == 2
+    assert held_tile(shape, 8, room) is held_tile(shape, 17, room) is None
+    assert by_rules == [
+        (held_tile(shape, rows, room), wide_tile(shape, rows, room)) for rows in (16, 64)
+    ]
+    assert wide_tile(replace(shape, itemsize=4), 8, room).num_stages == 2
