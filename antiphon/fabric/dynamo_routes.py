@@ -4,6 +4,7 @@ Names and shapes are those of Dynamo 1.6.1 (``dynamo.common.protocols``).
 """
 
 import base64
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,15 @@ Members: TypeAlias = dict[str, Any]
 
 _ENVELOPE = ("model", "extra_args", "nvext", "data_source")
 """What a request says to Dynamo, which has chosen the model; the rest is for the API."""
-_UNDELIVERABLE = {"stream_format": "sse", "word_timestamps": True, "data_source": "url"}
+_UNDELIVERABLE = {
+    "stream_format": "sse",
+    "word_timestamps": True,
+    "data_source": "url",
+    "response_format": "url",
+}
 """What the front end has no way to deliver."""
+_UNDELIVERABLE_PICTURES = {"stream": True, "async": True}
+"""Likewise, of images and videos: events, and jobs to be asked for later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,20 +33,25 @@ class DynamoRoute:
 
     Attributes:
         endpoint_type: Dynamo's name of the kind of endpoint.
-        path: of the route of the API that answers.
+        models: returns those of the server that serve the task, by name.
+        path: of the route of the API that answers, given the body.
         body: makes the body of the call from a request.
         chunk: makes what is yielded to Dynamo of a piece of the answer, given the body.
-        sample: makes a request from a short text, for Dynamo's health checks.
+        sample: makes a request that costs little from the model's capabilities, for Dynamo's health
+            checks.
+        described: what discovery is told of these capabilities.
     """
 
     endpoint_type: str
-    path: str
+    models: Callable[[Any], Mapping[str, Any]]
+    path: Callable[[Members], str]
     body: Callable[[Mapping[str, Any]], Members]
     chunk: Callable[[bytes, Members], Members]
-    sample: Callable[[str], Members]
+    sample: Callable[[Any], Members]
+    described: Callable[[Any], Members] = lambda capabilities: {}
 
 
-def _members(request: Mapping[str, Any]) -> Members:
+def _members(request: Mapping[str, Any], undeliverable: Mapping[str, Any]) -> Members:
     """Return a request's members and, beside them, those that Dynamo does not know.
 
     Raises:
@@ -47,7 +60,7 @@ def _members(request: Mapping[str, Any]) -> Members:
     further = (request.get("extra_args") or {}).get("media_passthrough") or {}
     own = {name: value for name, value in request.items() if value is not None}
     members = {**further, **own}
-    for name, value in _UNDELIVERABLE.items():
+    for name, value in undeliverable.items():
         if members.get(name) == value:
             raise InvalidRequestError(
                 f"Invalid '{name}': Dynamo's front end has no way to deliver it.", param=name
@@ -61,7 +74,7 @@ def _members(request: Mapping[str, Any]) -> Members:
 
 def _speech_body(request: Mapping[str, Any]) -> Members:
     """Ask for pieces where the front end streams them (PCM, WAV), else for a whole file."""
-    body = {"response_format": "wav", **_members(request)}
+    body = {"response_format": "wav", **_members(request, _UNDELIVERABLE)}
     takes_pieces = (request.get("nvext") or {}).get("frontend_accepts_audio_chunks", False)
     body["stream"] = takes_pieces and body.get("stream") is not False
     body["stream_format"] = "audio" if body["stream"] else None
@@ -73,17 +86,70 @@ def _speech_chunk(piece: bytes, body: Members) -> Members:
     return {"object": "audio.speech", "created": int(time.time()), "data": [audio]}
 
 
-def _speech_sample(text: str) -> Members:
-    return {"input": text, "response_format": "pcm"}
+def _speech_sample(capabilities: Any) -> Members:
+    return {"input": capabilities.sample_request.input, "response_format": "pcm"}
+
+
+def _described_voices(capabilities: Any) -> Members:
+    return {"voices": [voice.id for voice in capabilities.voices]}
+
+
+def _picture_body(request: Mapping[str, Any]) -> Members:
+    """Ask for files in the answer; what ``nvext`` says of pictures, the API reads."""
+    members = _members(request, {**_UNDELIVERABLE, **_UNDELIVERABLE_PICTURES})
+    if (further := request.get("nvext")) is not None:
+        members["nvext"] = further
+    return {**members, "response_format": "b64_json"}
+
+
+def _image_body(request: Mapping[str, Any]) -> Members:
+    """Edit what the request refers to, if it does."""
+    body = _picture_body(request)
+    if (reference := body.pop("input_reference", None)) is not None:
+        body["image"] = reference
+    return body
+
+
+def _image_path(body: Members) -> str:
+    return "/v1/images/edits" if "image" in body else "/v1/images/generations"
+
+
+def _picture_chunk(answer: bytes, body: Members) -> Members:
+    """Pass the API's answer on, which has Dynamo's members, and more."""
+    members: Members = json.loads(answer)
+    return members
+
+
+def _picture_sample(capabilities: Any) -> Members:
+    steps = {"num_inference_steps": capabilities.min_steps}
+    return {"prompt": capabilities.sample_request.prompt, "nvext": steps}
 
 
 ROUTES = {
     "speech": DynamoRoute(
         endpoint_type="audios",
-        path="/v1/audio/speech",
+        models=lambda server: server.speech.models,
+        path=lambda body: "/v1/audio/speech",
         body=_speech_body,
         chunk=_speech_chunk,
         sample=_speech_sample,
+        described=_described_voices,
+    ),
+    "image": DynamoRoute(
+        endpoint_type="images",
+        models=lambda server: server.images.models,
+        path=_image_path,
+        body=_image_body,
+        chunk=_picture_chunk,
+        sample=_picture_sample,
+    ),
+    "video": DynamoRoute(
+        endpoint_type="videos",
+        models=lambda server: server.videos.models,
+        path=lambda body: "/v1/videos",
+        body=_picture_body,
+        chunk=_picture_chunk,
+        sample=_picture_sample,
     ),
 }
 """By the names of tasks."""

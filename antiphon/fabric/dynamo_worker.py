@@ -20,7 +20,7 @@ from antiphon.api.app import create_app
 from antiphon.api.in_process import InProcessCall, ended_within, for_one_caller
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.config import Settings
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, ModelLoadError
 from antiphon.fabric.dynamo_flags import parsed_flags
 from antiphon.fabric.dynamo_routes import DynamoRoute, Members
 
@@ -42,12 +42,19 @@ class DynamoEngine(RawEngine):
         return cls(settings, route), config
 
     async def start(self, worker_id: int) -> EngineConfig:
-        """Load the model and warm it: requests come as soon as this returns."""
+        """Load the model and warm it: requests come as soon as this returns.
+
+        Raises:
+            ModelLoadError: it cannot be served, or does not do the task.
+        """
         await self._loaded.enter_async_context(self._app.router.lifespan_context(self._app))
         await self._app.state.server.warm_up
-        (self._model,) = self._app.state.server.speech.models.values()
-        voices = [voice.id for voice in self._model.capabilities.voices]
-        return EngineConfig(self._model.name, runtime_data={"voices": voices})
+        models = self._route.models(self._app.state.server)
+        if not models:
+            raise ModelLoadError(f"The model does not serve '{self._route.endpoint_type}'.")
+        (self._model,) = models.values()
+        described = self._route.described(self._model.capabilities)
+        return EngineConfig(self._model.name, runtime_data=described)
 
     async def generate(self, request: Members, context: Any) -> AsyncGenerator[Members, None]:
         """Yield the answer in pieces where it streams, else whole."""
@@ -56,7 +63,7 @@ class DynamoEngine(RawEngine):
             body = route.body(request)
         except InvalidRequestError as error:
             raise InvalidArgument(error.message) from error
-        call = InProcessCall(self._app, route.path, body, {REQUEST_ID_HEADER: id})
+        call = InProcessCall(self._app, route.path(body), body, {REQUEST_ID_HEADER: id})
         self._calls[id] = call
         named = {"id": id, "model": self._model.name}
         try:
@@ -86,7 +93,7 @@ class DynamoEngine(RawEngine):
             call.task.cancel()
 
     async def health_check_payload(self) -> Members | None:
-        sample = self._route.sample(self._model.capabilities.sample_request.input)
+        sample = self._route.sample(self._model.capabilities)
         return build_raw_health_check_payload(sample)
 
     async def cleanup(self) -> None:

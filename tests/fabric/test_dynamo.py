@@ -38,6 +38,7 @@ LONG = SHORT * 20
 NUM_OPEN = 8
 NUM_LATER = 52
 RATE_HZ = 5
+PATHS = {"speech": "audio/speech", "image": "images/generations", "video": "videos"}
 MAX_REFUSED = 6
 """Requests that a front end may send to a worker that is dead, before it knows."""
 
@@ -59,14 +60,20 @@ class Deployment:
         """Workers that the front end knows."""
         return len(httpx.get(f"{self.base_url}/health").json()["instances"])
 
-    def start_worker(self, **variables: str) -> subprocess.Popen[bytes]:
+    def start_worker(self, task: str = "speech", **variables: str) -> subprocess.Popen[bytes]:
         """Start a worker, and return when the front end knows it."""
         before = self.num_workers()
-        command = ("antiphon.fabric.dynamo_worker", "toy")
+        command = ("antiphon.fabric.dynamo_worker", "toy", "--task", task)
         worker = self.stack.enter_context(
             process(command, {**self.variables, **variables}, self.folder)
         )
-        wait_until(lambda: self.num_workers() > before or worker.poll() is not None)
+        url = f"{self.base_url}/v1/{PATHS[task]}"
+
+        def is_served() -> bool:
+            # A front end knows a worker a little before it has routes for what that serves.
+            return self.num_workers() > before and httpx.get(url).status_code != 404
+
+        wait_until(lambda: is_served() or worker.poll() is not None)
         assert worker.poll() is None, "the worker ended"
         return worker
 
@@ -223,6 +230,49 @@ def test_speech_through_dynamo_is_that_of_the_http_api(
         )
         assert through.content == straight.content, format
         assert through.headers["Content-Type"].partition(";")[0].startswith("audio/")
+
+
+@pytest.mark.parametrize(("task", "more"), [("image", {"n": 2}), ("video", {"seconds": 1})])
+def test_pictures_through_dynamo_are_those_of_the_http_api(
+    deployment: Deployment, server: RunningServer, task: str, more: dict[str, int]
+) -> None:
+    deployment.start_worker(task)
+    body = {
+        "prompt": "A cat",
+        "model": "toy",
+        "size": "64x32",
+        "response_format": "b64_json",
+        "nvext": {"seed": 3, "num_inference_steps": 2},
+        **more,
+    }
+    through, straight = (
+        httpx.post(f"{url}/v1/{PATHS[task]}", json=body, timeout=DEADLINE_S)
+        for url in (deployment.base_url, server.base_url)
+    )
+    assert through.status_code == 200, through.text
+    files, expected = (
+        [each["b64_json"] for each in answer.json()["data"]] for answer in (through, straight)
+    )
+    assert files == expected
+    refused = httpx.post(
+        f"{deployment.base_url}/v1/{PATHS[task]}", json={**body, "response_format": "url"}
+    )
+    assert refused.status_code == 400
+    assert "no way to deliver" in refused.text
+
+
+def test_images_are_edited_through_dynamo(deployment: Deployment, server: RunningServer) -> None:
+    deployment.start_worker("image")
+    body = {"prompt": "A cat", "model": "toy", "size": "64x32", "nvext": {"seed": 3}}
+    drawn = httpx.post(f"{server.base_url}/v1/images/generations", json=body).json()["data"][0]
+    address = f"data:image/png;base64,{drawn['b64_json']}"
+    through = httpx.post(
+        f"{deployment.base_url}/v1/images/edits", json={**body, "input_reference": address}
+    ).json()["data"][0]
+    straight = httpx.post(
+        f"{server.base_url}/v1/images/edits", json={**body, "image": address}
+    ).json()["data"][0]
+    assert through["b64_json"] == straight["b64_json"] != drawn["b64_json"]
 
 
 def test_the_sdk_is_told_what_is_wrong(deployment: Deployment) -> None:

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
-from antiphon.errors import EngineError, SettingsError
+from antiphon.errors import EngineError, ModelLoadError, SettingsError
 from antiphon.fabric.dynamo_flags import SHUTDOWN_VARIABLE, parsed_flags
 from antiphon.fabric.dynamo_routes import ROUTES
 from tests import faulty
@@ -51,9 +51,11 @@ def scripted() -> Generator[Settings, None, None]:
 
 
 @asynccontextmanager
-async def started(worker: ModuleType, settings: Settings = TOY) -> AsyncGenerator[Engine, None]:
+async def started(
+    worker: ModuleType, settings: Settings = TOY, task: str = "speech"
+) -> AsyncGenerator[Engine, None]:
     """Return an engine that serves, for as long as the block lasts."""
-    engine = worker.DynamoEngine(settings, ROUTES["speech"])
+    engine = worker.DynamoEngine(settings, ROUTES[task])
     await engine.start(worker_id=1)
     try:
         yield engine
@@ -71,12 +73,12 @@ def audio_of(chunks: list[dict[str, Any]]) -> bytes:
 
 
 def ask(
-    worker: ModuleType, request: dict[str, Any], settings: Settings = TOY
+    worker: ModuleType, request: dict[str, Any], settings: Settings = TOY, task: str = "speech"
 ) -> list[dict[str, Any]]:
     """Return the chunks that a fresh engine makes for one request."""
 
     async def asked() -> list[dict[str, Any]]:
-        async with started(worker, settings) as engine:
+        async with started(worker, settings, task) as engine:
             return await chunks_of(engine, request)
 
     return asyncio.run(asked())
@@ -161,6 +163,99 @@ def test_wrong_requests_are_refused_with_the_message(
 ) -> None:
     with pytest.raises(dynamo.InvalidArgument, match=words):
         ask(worker, {**request_, **way})
+
+
+PICTURE = {"prompt": "A cat", "size": "64x32", "model": "toy", "input_reference": None}
+
+
+def test_images_are_those_of_the_http_api_in_dynamos_shape(
+    worker: ModuleType, server: RunningServer
+) -> None:
+    further = {"media_passthrough": {"true_cfg_scale": None, "output_format": "webp"}}
+    parameters = {"seed": 5, "num_inference_steps": 2, "negative_prompt": None}
+    (chunk,) = ask(
+        worker, {**PICTURE, "n": 2, "nvext": parameters, "extra_args": further}, task="image"
+    )
+    over_http = httpx.post(
+        f"{server.base_url}/v1/images/generations",
+        json={**PICTURE, "n": 2, "output_format": "webp", "seed": 5, "num_inference_steps": 2},
+    ).json()
+    assert chunk["data"] == over_http["data"]
+    assert [set(each) for each in chunk["data"]] == [{"b64_json", "seed"}] * 2
+    assert (chunk["output_format"], chunk["size"]) == ("webp", "64x32")
+    assert isinstance(chunk["created"], int)
+
+
+def test_an_image_that_a_request_refers_to_is_edited(
+    worker: ModuleType, server: RunningServer
+) -> None:
+    body = {**PICTURE, "seed": 3, "num_inference_steps": 2}
+    drawn = httpx.post(f"{server.base_url}/v1/images/generations", json=body).json()
+    address = f"data:image/png;base64,{drawn['data'][0]['b64_json']}"
+    (chunk,) = ask(worker, {**body, "input_reference": address}, task="image")
+    edited = httpx.post(f"{server.base_url}/v1/images/edits", json={**body, "image": address})
+    assert chunk["data"] == edited.json()["data"] != drawn["data"]
+
+
+@pytest.mark.parametrize("seconds", [None, 1])
+def test_videos_are_those_of_the_http_api_in_dynamos_shape(
+    worker: ModuleType, server: RunningServer, seconds: int | None
+) -> None:
+    parameters = {"seed": 5, "num_inference_steps": 2, "fps": 4, "num_frames": None}
+    request = {**PICTURE, "seconds": seconds, "stream": False, "nvext": parameters}
+    (chunk,) = ask(worker, request, task="video")
+    body = {**request, "response_format": "b64_json"}
+    over_http = httpx.post(f"{server.base_url}/v1/videos", json=body).json()
+    assert chunk["data"] == over_http["data"]
+    assert set(chunk["data"][0]) >= {"output_format", "b64_json"}
+    told = ("object", "model", "status", "progress", "created", "id")
+    assert all(chunk[each] == over_http[each] for each in told[:-2])
+    assert all(chunk[each] for each in told)
+
+
+@pytest.mark.parametrize("task", ["image", "video"])
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"size": "a lot"}, "size"),
+        ({"nvext": {"num_inference_steps": -1}}, "num_inference_steps"),
+        ({"response_format": "url"}, "deliver"),
+        ({"stream": True}, "deliver"),
+        ({"extra_args": {"media_passthrough": {"async": True}}}, "deliver"),
+    ],
+)
+def test_wrong_requests_for_pictures_are_refused_with_the_message(
+    worker: ModuleType, task: str, request_: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(dynamo.InvalidArgument, match=words):
+        ask(worker, {**PICTURE, **request_}, task=task)
+
+
+@pytest.mark.parametrize("task", ["image", "video"])
+def test_the_health_check_of_pictures_takes_few_steps(worker: ModuleType, task: str) -> None:
+    async def checked() -> list[dict[str, Any]]:
+        async with started(worker, task=task) as engine:
+            payload = await engine.health_check_payload()
+            assert payload["nvext"]["num_inference_steps"] == 1
+            return await chunks_of(engine, payload)
+
+    (chunk,) = asyncio.run(checked())
+    assert chunk["data"][0]["b64_json"]
+
+
+def test_a_model_that_does_not_do_the_task_is_refused(
+    worker: ModuleType, scripted: Settings
+) -> None:
+    async def begun() -> None:
+        engine = worker.DynamoEngine(scripted, ROUTES["image"])
+        try:
+            with pytest.raises(ModelLoadError, match="does not serve 'images'"):
+                await engine.start(worker_id=1)
+        finally:
+            await engine.cleanup()
+
+    asyncio.run(begun())
 
 
 def test_a_full_server_is_no_fault_of_the_request(worker: ModuleType) -> None:
