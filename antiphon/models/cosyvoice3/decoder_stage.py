@@ -19,9 +19,9 @@ def load_decoder(
 ) -> CosyVoice3Decoder:
     """Load what turns speech tokens into 24 kHz audio.
 
-    It computes in float32, but for attention on a GPU, whose keys and values are float16, and, if
-    float32 was not asked for, the flow's matrix products there, which are those of float16, outside
-    of its transformer's layers of TF32.
+    It computes in float32, but for attention on a GPU, whose keys and values are float16. If
+    float32 was not asked for, the flow's matrix products there are those of float16, outside of its
+    transformer's layers of TF32, and factors in the vocoder's blocks have 22 bits.
 
     Args:
         context: where and how.
@@ -57,6 +57,7 @@ def load_decoder(
                 prefix=schema.VOCODER_PREFIX,
             ),
             config.vocoder,
+            splits_products=not is_exact,
         )
     return CosyVoice3Decoder(
         flow,

@@ -4,9 +4,10 @@ A neural source and filter: a small network finds the pitch, tones and noise of 
 and upsampling convolutions filter its spectrum. Names of parameters are the checkpoint's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -83,30 +84,14 @@ class SnakeBlock:
         )
 
     def __call__(self, columns: Tensor, state: StreamState) -> Tensor:
-        if kernels.run_on(columns):
-            return self._fused(columns, state)
         for first, second, first_snake, second_snake in self.pairs:
             hidden = first(_snake(columns, first_snake), state)
             columns = columns + second(_snake(hidden, second_snake), state)
         return columns
 
-    def _fused(self, columns: Tensor, state: StreamState) -> Tensor:
-        """Do what `__call__` does with one launch between two convolutions."""
-        from antiphon.nn.kernels.snake_join import SnakeInput, snake_join
 
-        def made(conv: StreamConv, given: SnakeInput, snake: Snake) -> tuple[Tensor, Tensor]:
-            before = state.kept.get(conv.name)
-            sums, joined, state.kept[conv.name] = snake_join(given, before, conv.padding, snake)
-            return sums, conv.convolve(joined, has_bias=False)
-
-        given = SnakeInput(columns)
-        for first, second, first_snake, second_snake in self.pairs:
-            columns, hidden = made(first, given, first_snake)
-            _, branch = made(second, SnakeInput(hidden, bias=first.bias), second_snake)
-            given = SnakeInput(columns, branch, second.bias)
-        assert given.branch is not None
-        branch = given.branch if given.bias is None else given.branch + given.bias[:, None]
-        return columns + branch
+AnyBlock: TypeAlias = Callable[[Tensor, StreamState], Tensor]
+"""A `SnakeBlock`, or what computes the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +101,8 @@ class VocoderStage:
     rate: int
     upsampling: StreamConv
     source: StreamConv
-    source_block: SnakeBlock
-    blocks: tuple[SnakeBlock, ...]
+    source_block: AnyBlock
+    blocks: tuple[AnyBlock, ...]
 
     def __call__(
         self, columns: Tensor, spectra: Tensor, state: StreamState, *, is_mirrored: bool
@@ -146,8 +131,17 @@ class Vocoder:
     last: StreamConv
 
     @classmethod
-    def of(cls, weights: Weights, config: VocoderConfig) -> "Vocoder":
-        """Take the network out of a checkpoint's tensors, in float32 and on one device."""
+    def of(
+        cls, weights: Weights, config: VocoderConfig, *, splits_products: bool = False
+    ) -> "Vocoder":
+        """Take the network out of a checkpoint's tensors, in float32 and on one device.
+
+        Args:
+            weights: of the checkpoint.
+            config: of the network.
+            splits_products: whether on a GPU most products may be sums of those of float16, with 22
+                of the 24 bits of float32.
+        """
         window = torch.hann_window(config.fft_size, device=weights["conv_pre.weight"].device)
         return cls(
             config=config,
@@ -155,7 +149,7 @@ class Vocoder:
             source=ToneSource.of(weights, config),
             spectrum=StreamSpectrum.of(window, config.hop_samples),
             first=StreamConv.of(weights, "conv_pre", look_ahead=config.look_ahead_frames),
-            stages=_stages(weights, config),
+            stages=_stages(weights, config, splits_products=splits_products),
             last=StreamConv.of(weights, "conv_post"),
         )
 
@@ -211,7 +205,17 @@ class Vocoder:
         return samples.clamp(-config.max_level, config.max_level)
 
 
-def _stages(weights: Weights, config: VocoderConfig) -> tuple[VocoderStage, ...]:
+def _stages(
+    weights: Weights, config: VocoderConfig, *, splits_products: bool
+) -> tuple[VocoderStage, ...]:
+    def block(name: str, dilations: Sequence[int]) -> AnyBlock:
+        made = SnakeBlock.of(weights, name, dilations)
+        if not kernels.run_on(made.pairs[0][0].weight):
+            return made
+        from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock
+
+        return FusedSnakeBlock.of(made, splits_products=splits_products)
+
     rates = config.upsample_rates
     strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
     num_blocks = len(config.kernel_sizes)
@@ -220,11 +224,9 @@ def _stages(weights: Weights, config: VocoderConfig) -> tuple[VocoderStage, ...]
             rate=rate,
             upsampling=StreamConv.of(weights, f"ups.{index}"),
             source=StreamConv.of(weights, f"source_downs.{index}", stride=strides[index]),
-            source_block=SnakeBlock.of(
-                weights, f"source_resblocks.{index}", config.source_dilations[index]
-            ),
+            source_block=block(f"source_resblocks.{index}", config.source_dilations[index]),
             blocks=tuple(
-                SnakeBlock.of(weights, f"resblocks.{index * num_blocks + number}", dilations)
+                block(f"resblocks.{index * num_blocks + number}", dilations)
                 for number, dilations in enumerate(config.dilations)
             ),
         )

@@ -21,6 +21,7 @@ from antiphon.models.cosyvoice3.decoder_stage import load_decoder
 from antiphon.models.cosyvoice3.flow import MelFlow, Reference
 from antiphon.models.cosyvoice3.runner import load_runner
 from antiphon.models.cosyvoice3.vocoder import SnakeBlock
+from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
 from antiphon.nn import kernels
@@ -86,24 +87,24 @@ def test_mel_frames_of_kernels_are_those_of_pytorch_lines(
 
 
 @pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
-def test_blocks_of_the_vocoder_are_those_of_pytorch_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("splits_products", [False, True])
+def test_blocks_of_the_vocoder_are_those_of_pytorch_lines(*, splits_products: bool) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     draws = torch.Generator().manual_seed(1)
     weights = {}
     for index in range(2):
         for part in (1, 2):
-            weights[f"b.convs{part}.{index}.weight"] = torch.randn(4, 4, 3, generator=draws) / 4
-            weights[f"b.convs{part}.{index}.bias"] = torch.randn(4, generator=draws)
-            weights[f"b.activations{part}.{index}.alpha"] = torch.rand(4, generator=draws) + 0.5
+            weights[f"b.convs{part}.{index}.weight"] = torch.randn(32, 32, 3, generator=draws) / 12
+            weights[f"b.convs{part}.{index}.bias"] = torch.randn(32, generator=draws)
+            weights[f"b.activations{part}.{index}.alpha"] = torch.rand(32, generator=draws) + 0.5
     block = SnakeBlock.of({name: each.to(device) for name, each in weights.items()}, "b", (1, 3))
-    columns = torch.randn(2, 4, 30, generator=draws).to(device)
+    columns = torch.randn(2, 32, 30, generator=draws).to(device)
     pieces = columns.tensor_split((4, 20), dim=2)
     made = []
-    for uses_kernels in (False, True):
-        monkeypatch.setattr(kernels, "run_on", lambda tensor, wanted=uses_kernels: wanted)
+    for each_block in (block, FusedSnakeBlock.of(block, splits_products=splits_products)):
         state = StreamState()
         with exact_float32():
-            made.append(torch.cat([block(each, state) for each in pieces], dim=2))
+            made.append(torch.cat([each_block(each, state) for each in pieces], dim=2))
     torch.testing.assert_close(*made, atol=1e-5, rtol=1e-5)
 
 

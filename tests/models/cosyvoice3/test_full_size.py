@@ -1,4 +1,4 @@
-"""Kernels of CosyVoice3's flow at its published size."""
+"""Kernels of CosyVoice3's flow and vocoder at their published size."""
 
 import pytest
 import torch
@@ -7,7 +7,10 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from antiphon.models.cosyvoice3.dit_fused import FusedBlocks, FusedPass
+from antiphon.models.cosyvoice3.vocoder import SnakeBlock
+from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock
 from antiphon.nn.layers import Linear
+from antiphon.nn.stream_conv import StreamState
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 
 USUAL_CARDS = ("H200",)
@@ -41,4 +44,23 @@ def test_blocks_compile_at_full_size(card: Card, monkeypatch: pytest.MonkeyPatch
         states = meta(num_rows * 2 * 50, WIDTH)
         assert blocks(0, states, context, where).shape == states.shape
     assert {"_attend_chunks", "_add_modulated_norm"} <= compiler.names
+    assert not compiler.too_large()
+
+
+@pytest.mark.slow  # likewise
+@pytest.mark.parametrize("card", [each for each in CARDS if each.name in USUAL_CARDS], ids=str)
+def test_blocks_of_the_vocoder_compile_at_full_size(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = compiling(monkeypatch, card)
+    for width, length in ((256, 400), (64, 6000)):
+        weights = {f"b.convs{part}.0.weight": meta(width, width, 11) for part in (1, 2)}
+        weights |= {f"b.convs{part}.0.bias": meta(width) for part in (1, 2)}
+        weights |= {f"b.activations{part}.0.alpha": meta(width) for part in (1, 2)}
+        block = FusedSnakeBlock.of(SnakeBlock.of(weights, "b", (5,)), splits_products=True)
+        for num_rows in (1, 16):
+            state, columns = StreamState(), meta(num_rows, width, length)
+            for _ in range(2):
+                assert block(columns, state).shape == columns.shape
+    assert {"_snake_join", "_split_conv"} <= compiler.names
     assert not compiler.too_large()

@@ -1,0 +1,106 @@
+"""Convolutions of joined columns, whose products are sums of two float16: see `kernels.split`.
+
+A program makes some outputs of some columns of a row. Sums run over taps, then inputs, in the same
+order however many rows there are.
+"""
+
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.split import parts_of, split
+
+_INPUTS = 32  # at a time
+_MANY_NUMBERS = 128 * 64 * 128
+"""Of a result: with fewer, large tiles would leave multiprocessors without a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWeight:
+    """Factors of a convolution, ``[num_taps, num_outputs, num_inputs]`` in float16.
+
+    Attributes:
+        high: rounded.
+        low: what is missing to float32.
+        dilation: distance of two taps.
+    """
+
+    high: Tensor
+    low: Tensor
+    dilation: int
+
+    @classmethod
+    def of(cls, weight: Tensor, dilation: int) -> "SplitWeight":
+        """Take factors, f32 ``[num_outputs, num_inputs, num_taps]``."""
+        high, low = (each.permute(2, 0, 1).contiguous() for each in split(weight))
+        return cls(high, low, dilation)
+
+
+def is_splittable(weight: Tensor) -> bool:
+    """Return whether outputs and inputs, ``[num_outputs, num_inputs, ...]``, fit into tiles."""
+    return weight.shape[0] % _INPUTS == 0 and weight.shape[1] % _INPUTS == 0
+
+
+def split_conv(joined: Tensor, weight: SplitWeight) -> Tensor:
+    """Convolve columns.
+
+    Args:
+        joined: f32 ``[num_rows, num_inputs, length]``, those included that come before.
+        weight: of the convolution.
+
+    Returns:
+        f32 ``[num_rows, num_outputs, length - (num_taps - 1) * dilation]``.
+    """
+    num_taps, num_outputs, num_inputs = weight.high.shape
+    num_rows, _, width = joined.shape
+    joined = joined.contiguous()
+    length = width - (num_taps - 1) * weight.dilation
+    outputs, columns, num_warps = _tile(num_rows * length, num_outputs)
+    result = joined.new_empty(num_rows, num_outputs, length)
+    is_early = overlaps(joined)
+    _split_conv[(triton.cdiv(length, columns), num_outputs // outputs, num_rows)](
+        joined, weight.high, weight.low, result, length, width,
+        NUM_INPUTS=num_inputs, NUM_OUTPUTS=num_outputs, NUM_TAPS=num_taps,
+        DILATION=weight.dilation, OUTPUTS=outputs, COLUMNS=columns, INPUTS=_INPUTS, PDL=is_early,
+        num_warps=num_warps, num_stages=3, launch_pdl=is_early,
+    )  # fmt: skip
+    return result
+
+
+def _tile(num_columns: int, num_outputs: int) -> tuple[int, int, int]:
+    """Return outputs and columns of a program, and its warps."""
+    if num_columns * num_outputs < _MANY_NUMBERS:
+        return 32, 32, 4
+    return min(64, num_outputs), 128, 4
+
+
+@triton.jit(do_not_specialize=["length", "width"])
+def _split_conv(
+    joined, high, low, result, length, width,
+    NUM_INPUTS: tl.constexpr, NUM_OUTPUTS: tl.constexpr, NUM_TAPS: tl.constexpr,
+    DILATION: tl.constexpr, OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, INPUTS: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    await_others(PDL)
+    PARTS: tl.constexpr = NUM_INPUTS // INPUTS
+    row = tl.program_id(2).to(tl.int64)
+    outputs = tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = (columns < length)[None, :]
+    source = joined + row * NUM_INPUTS * width
+    total = tl.zeros((OUTPUTS, COLUMNS), tl.float32)
+    for step in range(0, NUM_TAPS * PARTS):
+        tap = step // PARTS
+        inputs = (step % PARTS) * INPUTS + tl.arange(0, INPUTS)
+        places = (tap * NUM_OUTPUTS + outputs)[:, None] * NUM_INPUTS + inputs[None, :]
+        factor, rest = tl.load(high + places), tl.load(low + places)
+        spots = source + inputs[:, None] * width + (columns + tap * DILATION)[None, :]
+        value, lower = parts_of(tl.load(spots, mask=inside, other=0.0))
+        total = tl.dot(rest, value, total)
+        total = tl.dot(factor, lower, total)
+        total = tl.dot(factor, value, total)
+    spots = result + (row * NUM_OUTPUTS + outputs)[:, None] * length + columns[None, :]
+    tl.store(spots, total, mask=inside)
