@@ -21,7 +21,7 @@ from antiphon.nn.kernels.paged_common import (
     take_in,
 )
 from antiphon.nn.kernels.paged_short_context import decode_short
-from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.pdl import CACHE_LINE_BYTES, await_others, overlaps, prefetch
 
 _SPLIT_POSITIONS = 256
 
@@ -81,7 +81,11 @@ def decode(
         decode_short[grid](*arguments, num_warps=1, **options)
     else:
         rows = max(MIN_DOT, triton.next_power_of_2(num_new * shape.group))
-        _decode[grid](*arguments, NEW=num_new, ROWS=rows, num_warps=4, num_stages=2, **options)
+        lines = triton.cdiv(shape.head_dim * kept.element_size(), CACHE_LINE_BYTES)
+        _decode[grid](
+            *arguments, NEW=num_new, ROWS=rows, LINES=triton.next_power_of_2(lines),
+            num_warps=4, num_stages=2, **options,
+        )  # fmt: skip
     if not is_whole:
         max_splits = triton.cdiv(table.shape[1] * kept.shape[2], _SPLIT_POSITIONS)
         _join(parts, weights, positions, max_splits, result)
@@ -118,7 +122,7 @@ def _decode(
     table, table_stride, slots, positions, parts, weights, num_splits,
     NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, NEW: tl.constexpr, ROWS: tl.constexpr,
     HALF: tl.constexpr, RUN: tl.constexpr, SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
-    PDL: tl.constexpr,
+    LINES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     if PDL:
         cuda.gdc_launch_dependents()
@@ -129,6 +133,13 @@ def _decode(
     first, start = tl.load(positions + row).to(tl.int32), split * SPLIT
     blocks, keys = table + tl.load(slots + row) * table_stride, kept + kv_head * HEAD_DIM
     if PDL:
+        # Nothing is read yet, so that it does not matter whether all of it has been written.
+        past = start + tl.arange(0, SPLIT)
+        ahead = offsets(blocks, past, past < first, NUM_KV_HEADS, HEAD_DIM, BLOCK_POSITIONS)
+        ahead = keys + tl.where(past < first, ahead, 0)[:, None]
+        ahead += tl.arange(0, LINES)[None, :] * (HEAD_DIM // LINES)
+        prefetch(ahead)
+        prefetch(ahead + kind_stride)
         cuda.gdc_wait()
     if start < first + NEW:
         rows, columns = tl.arange(0, ROWS), tl.arange(0, HEAD_DIM)[None, :]

@@ -14,6 +14,8 @@ from triton.language.extra import cuda
 
 _MIN_CAPABILITY = (9, 0)
 
+CACHE_LINE_BYTES = 128
+
 
 def overlaps(tensor: Tensor) -> bool:
     """Return whether the device of a tensor can begin a kernel early."""
@@ -32,3 +34,19 @@ def await_others(OVERLAPS: tl.constexpr) -> None:
     if OVERLAPS:
         cuda.gdc_launch_dependents()
         cuda.gdc_wait()
+
+
+@triton.jit
+def prefetch(pointers) -> None:
+    """Have lines of memory brought into the cache that all multiprocessors share.
+
+    It is where their writes meet, so that this may be done before what is there has been written.
+    """
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
+        "=r,l",
+        [pointers.to(tl.int64)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
