@@ -210,19 +210,28 @@ def _stages(
 ) -> tuple[VocoderStage, ...]:
     def block(name: str, dilations: Sequence[int]) -> AnyBlock:
         made = SnakeBlock.of(weights, name, dilations)
-        if not kernels.run_on(made.pairs[0][0].weight):
+        if not has_kernels:
             return made
         from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock
 
         return FusedSnakeBlock.of(made, splits_products=splits_products)
 
+    def upsampling(name: str) -> StreamConv:
+        made = StreamConv.of(weights, name)
+        if not (has_kernels and splits_products):
+            return made
+        from antiphon.models.cosyvoice3.vocoder_fused import SplitStreamConv
+
+        return SplitStreamConv.like(made)
+
+    has_kernels = kernels.run_on(weights["conv_pre.weight"])
     rates = config.upsample_rates
     strides = [*accumulate((1, *rates[:0:-1]), lambda one, other: one * other)][::-1]
     num_blocks = len(config.kernel_sizes)
     return tuple(
         VocoderStage(
             rate=rate,
-            upsampling=StreamConv.of(weights, f"ups.{index}"),
+            upsampling=upsampling(f"ups.{index}"),
             source=StreamConv.of(weights, f"source_downs.{index}", stride=strides[index]),
             source_block=block(f"source_resblocks.{index}", config.source_dilations[index]),
             blocks=tuple(

@@ -11,26 +11,43 @@ from antiphon.nn.layers import Snake
 from antiphon.nn.stream_conv import StreamConv, StreamState
 
 
-@dataclass(frozen=True, slots=True)
-class _ActivatedConv:
-    """A convolution after a snake.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStreamConv(StreamConv):
+    """A convolution whose products are sums of those of float16, 22 bits of float32's 24.
 
     Attributes:
-        split: its factors as parts of float16; ``None``: its products are those of PyTorch.
+        split: its factors.
     """
+
+    split: SplitWeight
+
+    @classmethod
+    def like(cls, conv: StreamConv) -> StreamConv:
+        """Return what computes what ``conv`` does, if it can."""
+        if not is_splittable(conv.weight) or conv.stride > 1 or conv.groups > 1:
+            return conv
+        split = SplitWeight.of(conv.weight, conv.dilation)
+        sizes = (conv.padding, conv.stride, conv.dilation, conv.groups, conv.look_ahead)
+        return cls(conv.name, conv.weight, conv.bias, *sizes, split=split)
+
+    def convolve(self, joined: Tensor, *, has_bias: bool = True) -> Tensor:
+        made = split_conv(joined, self.split)
+        return made + self.bias[:, None] if has_bias and self.bias is not None else made
+
+
+@dataclass(frozen=True, slots=True)
+class _ActivatedConv:
+    """A convolution after a snake."""
 
     conv: StreamConv
     snake: Snake
-    split: SplitWeight | None
 
     def __call__(self, given: SnakeInput, state: StreamState) -> tuple[Tensor, Tensor]:
         """Return the sum of what is given, and what is made of it, without a bias."""
         conv = self.conv
         before = state.kept.get(conv.name)
         sums, joined, state.kept[conv.name] = snake_join(given, before, conv.padding, self.snake)
-        if self.split is None:
-            return sums, conv.convolve(joined, has_bias=False)
-        return sums, split_conv(joined, self.split)
+        return sums, conv.convolve(joined, has_bias=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +58,10 @@ class FusedSnakeBlock:
 
     @classmethod
     def of(cls, block: SnakeBlock, *, splits_products: bool) -> "FusedSnakeBlock":
-        """Take a block.
-
-        Args:
-            block: that is computed.
-            splits_products: whether products may be sums of those of float16, with 22 of the 24
-                bits of float32.
-        """
+        """Take a block; ``splits_products``: whether its convolutions may be `SplitStreamConv`."""
 
         def activated(conv: StreamConv, snake: Snake) -> _ActivatedConv:
-            split = None
-            if splits_products and is_splittable(conv.weight):
-                split = SplitWeight.of(conv.weight, conv.dilation)
-            return _ActivatedConv(conv, snake, split)
+            return _ActivatedConv(SplitStreamConv.like(conv) if splits_products else conv, snake)
 
         return cls(
             tuple(

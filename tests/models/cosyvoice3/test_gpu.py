@@ -21,13 +21,13 @@ from antiphon.models.cosyvoice3.decoder_stage import load_decoder
 from antiphon.models.cosyvoice3.flow import MelFlow, Reference
 from antiphon.models.cosyvoice3.runner import load_runner
 from antiphon.models.cosyvoice3.vocoder import SnakeBlock
-from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock
+from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock, SplitStreamConv
 from antiphon.models.cosyvoice3.weights import read_tensors
 from antiphon.models.spec import LoadContext
 from antiphon.nn import kernels
 from antiphon.nn.kernels import chunk_attention
 from antiphon.nn.precision import exact_float32
-from antiphon.nn.stream_conv import StreamState
+from antiphon.nn.stream_conv import StreamConv, StreamState
 from antiphon.types import Samples
 from tests.kernels import why_not_here
 from tests.models.cosyvoice3.oracle.cases import reference, speech_tokens
@@ -105,6 +105,27 @@ def test_blocks_of_the_vocoder_are_those_of_pytorch_lines(*, splits_products: bo
         state = StreamState()
         with exact_float32():
             made.append(torch.cat([each_block(each, state) for each in pieces], dim=2))
+    torch.testing.assert_close(*made, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "they run here")
+def test_a_convolution_by_parts_is_that_of_pytorch_lines() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    draws = torch.Generator().manual_seed(2)
+    weights = {
+        "wide.weight": torch.randn(32, 64, 5, generator=draws) / 18,
+        "wide.bias": torch.randn(32, generator=draws),
+        "narrow.weight": torch.randn(32, 18, 5, generator=draws),
+    }
+    weights = {name: each.to(device) for name, each in weights.items()}
+    narrow, wide = (StreamConv.of(weights, name) for name in ("narrow", "wide"))
+    assert SplitStreamConv.like(narrow) is narrow
+    columns, made = torch.randn(2, 64, 30, generator=draws).to(device), []
+    for conv in (wide, SplitStreamConv.like(wide)):
+        state = StreamState()
+        with exact_float32():
+            parts = [conv(each, state) for each in columns.tensor_split((4, 20), dim=2)]
+        made.append(torch.cat(parts, dim=2))
     torch.testing.assert_close(*made, atol=1e-5, rtol=1e-5)
 
 
