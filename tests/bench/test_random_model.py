@@ -34,7 +34,11 @@ def measured(family: str, load: Load, parent: Path) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("family", MEASURED)
+@pytest.mark.parametrize(
+    "family",
+    # Slow: more of the same, and all of them are in the next test.
+    [MEASURED[0], *(pytest.param(each, marks=pytest.mark.slow) for each in MEASURED[1:])],
+)
 def test_a_family_is_measured_on_random_weights(family: str, tmp_path: Path) -> None:
     text = text_for(FRAMES, has_real_tokens=False)
     assert measured(family, Load(2, FRAMES, text), tmp_path)["num_restarts"] == 0

@@ -83,6 +83,7 @@ def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
             list(pieces)
 
 
+@pytest.mark.slow  # a server of its own: that streams are heard out is tested above
 @pytest.mark.usefixtures("either_server")
 def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: Start) -> None:
     with serving(start) as (process, url):

@@ -137,6 +137,7 @@ def added(sdk: Any, name: str) -> Any:
     return sdk.voices.ivc.create(name=name, files=[("a.wav", RECORDING, "audio/wav")])
 
 
+@pytest.mark.slow  # the SDK takes five seconds to import its voices; the adapter's tests have them
 def test_it_adds_a_voice_and_speaks_with_it(
     checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:

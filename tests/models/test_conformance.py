@@ -258,7 +258,12 @@ def test_late_text_is_spoken_alike_however_it_arrives(name: str, is_colocated: b
     on(name, body, is_colocated=is_colocated)
 
 
-@pytest.mark.parametrize("is_colocated", [True, False], ids=["together", "apart"])
+@pytest.mark.parametrize(
+    "is_colocated",
+    # Slow: all models once more, their stages with engines of their own.
+    [True, pytest.param(False, marks=SLOW)],
+    ids=["together", "apart"],
+)
 @pytest.mark.parametrize("name", NAMES, scope="module")
 def test_leaving_early_frees_everything(name: str, is_colocated: bool) -> None:
     async def body(speech: Speech) -> None:

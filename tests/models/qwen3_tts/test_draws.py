@@ -68,7 +68,8 @@ def test_the_first_code_is_drawn_from_the_official_distribution(
     assert excess(counts, spread(RECORDED[index]["group_0"])) < 1
 
 
-@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.slow  # likewise
+@pytest.mark.parametrize("index", range(len(SAMPLINGS)))
 def test_the_second_code_is_drawn_from_the_official_distribution(
     index: int, first_codes: Callable[[Drawing], NDArray[np.int64]]
 ) -> None:

@@ -27,6 +27,15 @@ FRAME_SAMPLES = 1920
 LOUDEST_ERROR = 2e-5
 LATE_CASES = [case for case in SPOKEN_CASES if case.id in ("spoken-chinese-streamed",)]
 cases = pytest.mark.parametrize("case", SPOKEN_CASES, ids=lambda case: case.id)
+# Slow: what the library does with a text, a server does too, and is asked all of them.
+few_cases = pytest.mark.parametrize(
+    "case",
+    [
+        case if number < 2 else pytest.param(case, marks=pytest.mark.slow)
+        for number, case in enumerate(SPOKEN_CASES)
+    ],
+    ids=lambda case: case.id,
+)
 
 
 @cache
@@ -78,7 +87,7 @@ def server(path: Path) -> Generator[RunningServer, None, None]:
         yield running
 
 
-@cases
+@few_cases
 def test_the_library_says_what_the_official_package_says(
     case: Case, path: Path, antiphon: Antiphon
 ) -> None:
@@ -103,7 +112,7 @@ def test_the_server_says_what_the_official_package_says(
     check(case, path, samples, LOUDEST_ERROR + 1 / 32_768)
 
 
-@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize("size", [1, pytest.param(3, marks=pytest.mark.slow), 100])
 @pytest.mark.parametrize("case", LATE_CASES, ids=lambda case: case.id)
 def test_text_that_streams_in_says_it_too(
     case: Case, size: int, path: Path, server: RunningServer

@@ -83,11 +83,18 @@ def byte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@given(text=st.text(max_size=60))
-def test_ids_spell_the_composed_text(byte: Path, text: str) -> None:
+@pytest.fixture(scope="module")
+def spell(byte: Path) -> Callable[[str], str]:
+    """Return what the tokens of a text stand for."""
     vocab = json.loads((byte / "vocab.json").read_text(encoding="utf-8"))
     alphabet = {id: token for token, id in vocab.items()}
-    spelled = "".join(alphabet[id] for id in load_tokenizer(byte).encode(text))
+    encode = load_tokenizer(byte).encode
+    return lambda text: "".join(alphabet[id] for id in encode(text))
+
+
+@given(text=st.text(max_size=60))
+def test_ids_spell_the_composed_text(spell: Callable[[str], str], text: str) -> None:
+    spelled = spell(text)
     assert ByteLevelDecoder().decode([spelled]) == unicodedata.normalize("NFC", text)
 
 

@@ -462,7 +462,7 @@ def test_capabilities_tell_the_truth_about_late_text(checkpoint: Callable[..., P
         on(source, body)
 
 
-NUM_SPOKEN_FRAMES = 8
+NUM_SPOKEN_FRAMES = 5
 LONG_TEXT = " ".join(f"This is sentence number {number}, and it goes on." for number in range(60))
 LONG_TEXT = f"{LONG_TEXT[:900]}\n\n{LONG_TEXT[900:]} {'你好世界' * 160}"
 
