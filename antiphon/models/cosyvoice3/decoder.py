@@ -111,7 +111,7 @@ class CosyVoice3Decoder:
     def reset(
         self, state: SpeechRows, slot: int, conditioning: dict[str, NDArray[Any]] | None = None
     ) -> None:
-        """Make a row fresh for a request of a voice; see `reference_arrays`."""
+        """Make a row fresh for a request of a voice; see `conditioning.reference_arrays`."""
         assert conditioning is not None, "its family conditions each request"
         reference = Reference(
             tokens=upload(conditioning["tokens"], self._device),

@@ -22,8 +22,8 @@ from antiphon.nn.device import resolve_device
 def load_codec(context: LoadContext) -> StreamingDecoder:
     """Load what turns codes into 44.1 kHz audio.
 
-    It computes in float32: on a GPU by products of halves, or where ``context.dtype`` asks for
-    float32 in PyTorch lines, one frame of each stream at a time.
+    It computes in float32; on a GPU by products of halves, in narrow blocks of halves alone, unless
+    ``context.dtype`` asks for float32: then in PyTorch lines, one frame of each stream at a time.
 
     Raises:
         ModelLoadError: the checkpoint cannot be served.

@@ -95,7 +95,7 @@ class AudioTokenizerConfig:
         fft_size: also the window's length.
         min_hz: lowest frequency of the encoder's mel spectrogram.
         max_hz: highest.
-        norm_groups: see `antiphon.models.mimo_audio.streaming_norm`.
+        norm_groups: see `num_ahead` of `antiphon.models.mimo_audio.codec_layers.TimeNorm`.
     """
 
     encoder: NetConfig

@@ -113,6 +113,7 @@ class Flow:
 
     Attributes:
         previous: embeds the patch before.
+        num_first: positions before those of the patch that is made.
     """
 
     schedules: Schedules

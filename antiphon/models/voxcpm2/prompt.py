@@ -96,10 +96,8 @@ class VoxCPM2Prompter:
         Raises:
             InvalidRequestError: the request is outside what the checkpoint can do.
         """
-        options, instructions = (
-            read_options(VoxCPM2Options, request.options),
-            _instructions(request),
-        )
+        options = read_options(VoxCPM2Options, request.options)
+        instructions = _instructions(request)
         check_options(options, instructions)
         imitation = choose_imitation(
             options,
@@ -157,7 +155,7 @@ def _instructions(request: SpeechRequest) -> str:
     """Return how to speak, ``""`` for none.
 
     Raises:
-        InvalidRequestError: it is too long, or would end within.
+        InvalidRequestError: it is too long.
     """
     said = re.sub(r"\s+", " ", request.instructions or "").strip()
     if len(said) > _MAX_INSTRUCTIONS_CHARACTERS:

@@ -20,7 +20,7 @@ class FlowSampling:
     """How a request's patches are made of noise.
 
     Attributes:
-        guidance: see `antiphon.models.voxcpm2.flow.Flow.make`.
+        guidance: see `antiphon.models.voxcpm2.flow.FlowInputs`.
         num_steps: likewise.
     """
 

@@ -64,11 +64,6 @@ class Inline:
         """Whether the line is a heading, which may end with the mark that it begins with."""
         self._depth = 0  # brackets that are open in a link's address, which is skipped
 
-    @property
-    def in_address(self) -> bool:
-        """Whether the place is within a link's address."""
-        return self._depth > 0
-
     def begin_line(self) -> None:
         """Forget the line before."""
         self.before = ""
