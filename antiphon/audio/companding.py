@@ -29,7 +29,8 @@ def alaw(pcm: bytes) -> bytes:
 def companded_wav_header(law: Law, sample_rate_hz: int) -> bytes:
     """Return the 58 bytes before the samples of a mono WAV file in one of these formats.
 
-    Its length is unknown: the sizes are the largest that fit, as those of `antiphon.audio.wav.wav_header` are.
+    Its length is unknown: the sizes are the largest that fit, as those of
+    `antiphon.audio.wav.wav_header` are.
     """
     return struct.pack(
         "<4sI4s4sIHHIIHHH4sII4sI",
