@@ -21,7 +21,7 @@ from antiphon.nn.kernels.paged_common import (
     take_in,
 )
 from antiphon.nn.kernels.paged_short_context import decode_short
-from antiphon.nn.kernels.pdl import CACHE_LINE_BYTES, await_others, overlaps, prefetch
+from antiphon.nn.kernels.pdl import await_others, overlaps, prefetch_rows
 
 _SPLIT_POSITIONS = 256
 
@@ -42,8 +42,8 @@ def decode(
             ``[2, num_blocks, block_positions, num_kv_heads, head_dim]``.
         table: blocks of each slot, int32 ``[num_slots, max_blocks]``.
         places: slot and first new position of each row, int64 ``[num_rows]``. New positions of
-            a row do not reach across a split. Both were there before any kernel that may still be
-            running when this one begins.
+            a row do not reach across a split. Both, and the table, were there before any kernel
+            that may still be running when this one begins.
         num_visible: at least the largest position plus one.
         result: where to write, if it is there already; contiguous.
 
@@ -81,11 +81,7 @@ def decode(
         decode_short[grid](*arguments, num_warps=1, **options)
     else:
         rows = max(MIN_DOT, triton.next_power_of_2(num_new * shape.group))
-        lines = triton.cdiv(shape.head_dim * kept.element_size(), CACHE_LINE_BYTES)
-        _decode[grid](
-            *arguments, NEW=num_new, ROWS=rows, LINES=triton.next_power_of_2(lines),
-            num_warps=4, num_stages=2, **options,
-        )  # fmt: skip
+        _decode[grid](*arguments, NEW=num_new, ROWS=rows, num_warps=4, num_stages=2, **options)
     if not is_whole:
         max_splits = triton.cdiv(table.shape[1] * kept.shape[2], _SPLIT_POSITIONS)
         _join(parts, weights, positions, max_splits, result)
@@ -122,7 +118,7 @@ def _decode(
     table, table_stride, slots, positions, parts, weights, num_splits,
     NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, NEW: tl.constexpr, ROWS: tl.constexpr,
     HALF: tl.constexpr, RUN: tl.constexpr, SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
-    LINES: tl.constexpr, PDL: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     if PDL:
         cuda.gdc_launch_dependents()
@@ -137,9 +133,8 @@ def _decode(
         past = start + tl.arange(0, SPLIT)
         ahead = offsets(blocks, past, past < first, NUM_KV_HEADS, HEAD_DIM, BLOCK_POSITIONS)
         ahead = keys + tl.where(past < first, ahead, 0)[:, None]
-        ahead += tl.arange(0, LINES)[None, :] * (HEAD_DIM // LINES)
-        prefetch(ahead)
-        prefetch(ahead + kind_stride)
+        prefetch_rows(ahead, HEAD_DIM)
+        prefetch_rows(ahead + kind_stride, HEAD_DIM)
         cuda.gdc_wait()
     if start < first + NEW:
         rows, columns = tl.arange(0, ROWS), tl.arange(0, HEAD_DIM)[None, :]

@@ -14,8 +14,6 @@ from triton.language.extra import cuda
 
 _MIN_CAPABILITY = (9, 0)
 
-CACHE_LINE_BYTES = 128
-
 
 def overlaps(tensor: Tensor) -> bool:
     """Return whether the device of a tensor can begin a kernel early."""
@@ -37,15 +35,17 @@ def await_others(OVERLAPS: tl.constexpr) -> None:
 
 
 @triton.jit
-def prefetch(pointers) -> None:
-    """Have lines of memory brought into the cache that all multiprocessors share.
+def prefetch_rows(rows, WIDTH: tl.constexpr) -> None:
+    """Have rows of memory, pointers ``[num_rows, 1]``, brought into the cache of all programs.
 
     It is where their writes meet, so that this may be done before what is there has been written.
     """
+    NUM_LINES: tl.constexpr = (WIDTH * rows.dtype.element_ty.primitive_bitwidth + 1023) // 1024
+    lines = rows + tl.arange(0, NUM_LINES)[None, :] * (WIDTH // NUM_LINES)
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
         "=r,l",
-        [pointers.to(tl.int64)],
+        [lines.to(tl.int64)],
         dtype=tl.int32,
         is_pure=False,
         pack=1,
