@@ -8,14 +8,19 @@ all of it.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.models.mimo_audio.config import NetConfig
+from antiphon.nn import kernels
 from antiphon.nn.codec_layers.transformer import Frequencies, LayerNorm
 from antiphon.nn.layers import Linear, Rotation, Weights
+
+if TYPE_CHECKING:
+    from antiphon.models.mimo_audio.codec_fused import FusedStack
 
 _EPSILON = 1e-5  # PyTorch's own, of LayerNorm and GroupNorm
 
@@ -112,14 +117,24 @@ class StreamingStack:
     """Layers that see a bounded number of positions before and after each of theirs.
 
     A layer's states come as many positions late as it looks ahead: then all is there that they see.
+
+    Attributes:
+        config: of the layers.
+        layers: in PyTorch lines; none if there are kernels.
+        frequencies: of their rotary embedding.
+        left: positions before its own that each sees.
+        right: likewise, after it.
+        num_positions: of a pass.
+        fused: the layers, where kernels run.
     """
 
+    config: NetConfig
     layers: tuple[NetLayer, ...]
     frequencies: Frequencies
     left: int
     right: int
     num_positions: int
-    """Of a pass."""
+    fused: "FusedStack | None" = None
 
     @classmethod
     def of(
@@ -128,33 +143,38 @@ class StreamingStack:
         """Take the layers below ``name``, for passes of ``num_positions``."""
         assert config.left is not None, "its window is bounded"
         assert config.right is not None, "its window is bounded"
-        layers = [
+        layers = (
             NetLayer.of(weights, f"{name}.layers.{index}", config)
             for index in range(config.num_layers)
-        ]
-        device = layers[0].output.weight.device
-        turned = frequencies(config, device)
-        return cls(tuple(layers), turned, config.left, config.right, num_positions)
+        )
+        like = weights[f"{name}.layers.0.fc1.weight"]
+        turned, fused = frequencies(config, like.device), None
+        if kernels.run_on(like):
+            from antiphon.models.mimo_audio.codec_fused import FusedStack
+
+            fused = FusedStack.of(layers, turned.halves, config.left, config.right)
+        # What was laid out for kernels is not kept twice.
+        plain = () if fused is not None else tuple(layers)
+        return cls(config, plain, turned, config.left, config.right, num_positions, fused)
 
     @property
     def delay(self) -> int:
         """Positions by which its states are late."""
-        return self.right * len(self.layers)
+        return self.right * self.config.num_layers
 
     def open(self, num_slots: int) -> tuple[Tensor, ...]:
         """Return rings of keys and values, and of queries and states that wait for them."""
-        like = self.layers[0].output.weight
-        width = like.shape[0]
-        num_heads, head_dim = self.layers[0].config.num_heads, self.layers[0].config.head_dim
+        like, config = self.frequencies.radians, self.config
         num_kept, num_waiting = self.left + self.right + self.num_positions, self.right
         num_waiting = num_waiting + self.num_positions if num_waiting else 0
         # Half of the memory; what is computed stays in float32.
         dtype = torch.float16 if like.is_cuda else like.dtype
         return (
             like.new_zeros(
-                len(self.layers), num_slots, num_kept, 2, num_heads, head_dim, dtype=dtype
+                (config.num_layers, num_slots, num_kept, 2, config.num_heads, config.head_dim),
+                dtype=dtype,
             ),
-            like.new_zeros(len(self.layers), num_slots, num_waiting, 2, width),
+            like.new_zeros(config.num_layers, num_slots, num_waiting, 2, config.hidden_size),
         )
 
     def __call__(self, states: Tensor, span: Span, kept: tuple[Tensor, ...]) -> Tensor:
@@ -165,6 +185,9 @@ class StreamingStack:
             span: their place.
             kept: of `open`; updated in place.
         """
+        if self.fused is not None:
+            places = torch.cat((span.slots, span.start, span.end), dim=1)
+            return self.fused(states, places, (kept[0], kept[1]))
         for index, layer in enumerate(self.layers):
             states = self._layer(layer, states, span, (kept[0][index], kept[1][index]))
             span = span.moved(self.right)

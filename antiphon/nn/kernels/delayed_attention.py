@@ -1,0 +1,200 @@
+"""Attention of layers that look ahead, a pass at a time, to keys and values in rings of slots.
+
+A layer's states come as many positions late as it looks ahead. One program does a head of a row:
+it rotates what is new, puts keys, values, queries and states into the rings, and attends from the
+positions whose turn it is. Keys are always taken in the ring's order, then those of the pass; so a
+row depends on its own passes alone.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from antiphon.nn.kernels.pdl import await_others, overlaps
+from antiphon.nn.kernels.split import parts_of
+
+_KEYS = 64  # of the past, at a time
+_MIN_SIDE = 16  # that a matrix instruction wants
+_ROUNDS = tl.constexpr(4096)  # of a ring, more than any stream begins before position 0
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedRows:
+    """What a pass computes, of each row ``num_positions`` positions, one below the other.
+
+    Attributes:
+        places: slot, position of the first state, and positions of the stream as far as they are
+            known, int64 ``[num_rows, 3]``. Positions may be before 0 or after the end.
+        rotation: of all positions, float32 ``[num_rows * num_positions, head_dim]``: cosines of
+            half a head, then sines.
+        num_positions: of each row.
+        left: positions before its own that each sees.
+        right: likewise, after it.
+    """
+
+    places: Tensor
+    rotation: Tensor
+    num_positions: int
+    left: int
+    right: int
+
+
+def attend_delayed(
+    joined: Tensor, states: Tensor, kept: tuple[Tensor, Tensor], rows: DelayedRows
+) -> tuple[Tensor, Tensor]:
+    """Attend from positions that are earlier by ``right``, and keep what later passes need.
+
+    Args:
+        joined: float32 ``[num_rows * num_positions, 3 * num_heads * head_dim]``: queries, keys,
+            values, not rotated yet.
+        states: that these were made of, float32 ``[num_rows * num_positions, num_heads *
+            head_dim]``.
+        kept: rings of keys and values, ``[num_slots, num_kept, 2, num_heads, head_dim]``, with
+            room for ``left + right + num_positions``, and of rotated queries and states,
+            ``[num_slots, right + num_positions, 2, num_heads * head_dim]``, of no positions if
+            ``right`` is 0; updated in place.
+        rows: whose they are.
+
+    Returns:
+        What is attended to, and the states before it, of the shape of ``states``.
+    """
+    ring, waiting = kept
+    num_kept, _, num_heads, head_dim = ring.shape[1:]
+    num_rows, num_positions = len(rows.places), rows.num_positions
+    assert joined.is_contiguous()
+    assert states.is_contiguous()
+    assert num_kept >= rows.left + rows.right + num_positions
+    assert rows.right == 0 or waiting.shape[1] >= rows.right + num_positions
+    attended = torch.empty_like(states)
+    delayed = torch.empty_like(states) if rows.right else states
+    is_early = overlaps(joined)
+    _attend_delayed[(num_rows, num_heads)](
+        joined, states, ring, waiting, rows.places, rows.rotation, attended, delayed,
+        ring.stride(0), waiting.stride(0), head_dim**-0.5, num_positions,
+        NUM_HEADS=num_heads, HEAD_DIM=head_dim, NUM_KEPT=num_kept,
+        NUM_WAITING=max(1, waiting.shape[1]), LEFT=rows.left, RIGHT=rows.right,
+        POSITIONS=max(_MIN_SIDE, triton.next_power_of_2(num_positions)),
+        CHANNELS=max(_MIN_SIDE, triton.next_power_of_2(head_dim)), KEYS=_KEYS,
+        OVERLAPS=is_early, launch_pdl=is_early, num_warps=4,
+    )  # fmt: skip
+    return attended, delayed
+
+
+@triton.jit
+def _rotated(
+    start, rotation, position, mask,
+    HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """Load heads of positions, ``[N, CHANNELS]``, and rotate them; zeros where ``mask`` is not."""
+    HALF: tl.constexpr = HEAD_DIM // 2
+    number = tl.arange(0, CHANNELS)
+    heads = start + position[:, None] * STEP
+    value = tl.load(heads + number[None, :], mask=mask, other=0.0)
+    other = tl.load(heads + ((number + HALF) % HEAD_DIM)[None, :], mask=mask, other=0.0)
+    other = tl.where((number < HALF)[None, :], -other, other)
+    turns = rotation + position[:, None] * HEAD_DIM + (number % HALF)[None, :]
+    cosine = tl.load(turns, mask=mask, other=1.0)
+    sine = tl.load(turns + HALF, mask=mask, other=0.0)
+    return value * cosine + other * sine
+
+
+@triton.jit
+def _added(queries, keys, values, is_visible, scale, highest, weight_sum, attended):
+    """Add keys and values of half precision to what has been attended to so far."""
+    high, low = parts_of(queries)
+    zero = tl.zeros((queries.shape[0], keys.shape[0]), tl.float32)
+    scores = tl.dot(high, tl.trans(keys), tl.dot(low, tl.trans(keys), zero)) * scale
+    scores = tl.where(is_visible, scores, -1e30)
+    above = tl.maximum(highest, tl.max(scores, axis=1))
+    weights = tl.where(is_visible, tl.exp(scores - above[:, None]), 0.0)
+    before = tl.exp(highest - above)
+    weight_sum = weight_sum * before + tl.sum(weights, axis=1)
+    high, low = parts_of(weights)
+    attended = tl.dot(high, values, tl.dot(low, values, attended * before[:, None]))
+    return above, weight_sum, attended
+
+
+@triton.jit(do_not_specialize=["num_positions"])
+def _attend_delayed(
+    joined, states, ring, waiting, places, rotation, result, delayed, ring_size, waiting_size,
+    scale, num_positions,
+    NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, NUM_KEPT: tl.constexpr,
+    NUM_WAITING: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, POSITIONS: tl.constexpr,
+    CHANNELS: tl.constexpr, KEYS: tl.constexpr, OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_others(OVERLAPS)
+    WIDTH: tl.constexpr = NUM_HEADS * HEAD_DIM
+    STEP: tl.constexpr = 3 * WIDTH
+    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    slot = tl.load(places + row * 3)
+    start = tl.load(places + row * 3 + 1)
+    end = tl.load(places + row * 3 + 2)
+    number, channel = tl.arange(0, POSITIONS), tl.arange(0, CHANNELS)
+    is_there, is_channel = number < num_positions, (channel < HEAD_DIM)[None, :]
+    inside = is_there[:, None] & is_channel
+    first, rotation = row * num_positions, rotation + row * num_positions * HEAD_DIM
+    joined += first * 3 * WIDTH + head * HEAD_DIM
+    states += first * WIDTH + head * HEAD_DIM
+    ring += slot * ring_size + head * HEAD_DIM
+
+    # What is new is kept in half precision, and seen so in this pass too.
+    keys = _rotated(joined + WIDTH, rotation, number, inside, HEAD_DIM, CHANNELS, STEP)
+    keys = keys.to(tl.float16)
+    at = number[:, None] * STEP + channel[None, :]
+    values = tl.load(joined + 2 * WIDTH + at, mask=inside, other=0.0).to(tl.float16)
+    place = (start + number + _ROUNDS * NUM_KEPT) % NUM_KEPT
+    spots = ring + place[:, None] * 2 * WIDTH + channel[None, :]
+    tl.store(spots, keys.to(ring.dtype.element_ty), mask=inside)
+    tl.store(spots + WIDTH, values.to(ring.dtype.element_ty), mask=inside)
+
+    at = number[:, None] * WIDTH + channel[None, :]
+    queries = _rotated(joined, rotation, number, inside, HEAD_DIM, CHANNELS, STEP)
+    if RIGHT > 0:
+        waiting += slot * waiting_size + head * HEAD_DIM
+        value = tl.load(states + at, mask=inside, other=0.0)
+        place = (start + number + _ROUNDS * NUM_WAITING) % NUM_WAITING
+        spots = waiting + place[:, None] * 2 * WIDTH + channel[None, :]
+        tl.store(spots, queries, mask=inside)
+        tl.store(spots + WIDTH, value, mask=inside)
+        # Those whose turn it is: they waited, or are among the first of this pass.
+        earlier = number - RIGHT
+        has_waited, is_new = inside & (earlier < 0)[:, None], inside & (earlier >= 0)[:, None]
+        place = (start + earlier + _ROUNDS * NUM_WAITING) % NUM_WAITING
+        spots = waiting + place[:, None] * 2 * WIDTH + channel[None, :]
+        queries = _rotated(joined, rotation, earlier, is_new, HEAD_DIM, CHANNELS, STEP)
+        queries += tl.load(spots, mask=has_waited, other=0.0)
+        value = tl.load(spots + WIDTH, mask=has_waited, other=0.0)
+        value += tl.load(states + at - RIGHT * WIDTH, mask=is_new, other=0.0)
+        tl.store(delayed + first * WIDTH + head * HEAD_DIM + at, value, mask=inside)
+    position = start - RIGHT + number
+
+    highest = tl.full((POSITIONS,), -1e30, tl.float32)
+    weight_sum = tl.zeros((POSITIONS,), tl.float32)
+    attended = tl.zeros((POSITIONS, CHANNELS), tl.float32)
+    newest = start - 1 + _ROUNDS * NUM_KEPT
+    for first_key in tl.range(0, NUM_KEPT, KEYS, num_stages=2):
+        key = first_key + tl.arange(0, KEYS)
+        held = start - 1 - (newest - key) % NUM_KEPT
+        distance = held[None, :] - position[:, None]
+        is_visible = (distance >= -LEFT) & (distance <= RIGHT)
+        is_visible &= ((held >= 0) & (held < end))[None, :] | (distance == 0)
+        is_visible &= (key < NUM_KEPT)[None, :]
+        old_spots = ring + key[:, None] * 2 * WIDTH + channel[None, :]
+        is_key = ((key < NUM_KEPT) & (held >= start - RIGHT - LEFT))[:, None] & is_channel
+        old_keys = tl.load(old_spots, mask=is_key, other=0.0).to(tl.float16)
+        old_values = tl.load(old_spots + WIDTH, mask=is_key, other=0.0).to(tl.float16)
+        highest, weight_sum, attended = _added(
+            queries, old_keys, old_values, is_visible, scale, highest, weight_sum, attended
+        )
+    held = start + number
+    distance = held[None, :] - position[:, None]
+    is_visible = (distance >= -LEFT) & (distance <= RIGHT) & is_there[None, :]
+    is_visible &= ((held >= 0) & (held < end))[None, :] | (distance == 0)
+    highest, weight_sum, attended = _added(
+        queries, keys, values, is_visible, scale, highest, weight_sum, attended
+    )
+    spots = result + first * WIDTH + head * HEAD_DIM + at
+    tl.store(spots, attended / weight_sum[:, None], mask=inside)
