@@ -119,6 +119,8 @@ _MOST_OUTPUTS = 8192  # and so many by several
 _PROGRAMS_AT_ONCE = 132  # multiprocessors of an H200
 _MOST_SPLITS = 8  # whose sums one program reads
 _LEAST_SPLIT_INPUTS = 512  # of each of them
+_LONG_OF_64 = WideTile(64, 32, 128, 4, 4)
+_SHORT_OF_64 = WideTile(64, 32, 64, 4, 4)
 _MEASURED_TILES: Mapping[tuple[int, int, int], tuple[tuple[int, WideTile | None], ...]] = {
     # Outputs, inputs and halves: rows at most and the tile, `None` for that of the rules below.
     (6144, 2048, 2): (
@@ -126,16 +128,27 @@ _MEASURED_TILES: Mapping[tuple[int, int, int], tuple[tuple[int, WideTile | None]
         (32, WideTile(32, 64, 128, 4, 4)),
         (64, WideTile(64, 64, 64, 4, 6)),
     ),
+    (9728, 2560, 2): ((16, WideTile(16, 32, 128, 4, 3)), (32, None), (64, _SHORT_OF_64)),
+    (18944, 3584, 2): ((16, None), (32, WideTile(32, 64, 128, 4, 4))),
+    (4096, 1024, 2): ((64, _LONG_OF_64),),
+    (6144, 2560, 1): ((16, WideTile(16, 64, 128, 4, 4, splits=2)),),
+    (4608, 3584, 1): (
+        (32, WideTile(64, 64, 64, 4, 4, splits=5)),
+        (64, WideTile(64, 64, 128, 4, 3, splits=3)),
+    ),
+    (2560, 2048, 1): ((16, WideTile(16, 64, 128, 4, 4, splits=6)),),
+    (2048, 2048, 1): ((32, replace(_LONG_OF_64, splits=4)),),
+    (3584, 3584, 1): ((32, replace(_LONG_OF_64, splits=2)),),
+    (3584, 18944, 1): ((16, WideTile(64, 64, 64, 4, 4, splits=7)),),
+    # Up to 16 rows hold their weights.
+    (1024, 4096, 1): ((16, None), (64, replace(_LONG_OF_64, splits=8))),
+    (1024, 3072, 1): ((16, None), (64, replace(_LONG_OF_64, splits=8))),
 }
 """Of half precision, found by trying many on an H200, one product after the other as in a frame."""
-_SPLIT_TILES = (
-    # Inputs at least, rows at most, and the tile, of half precision and not gated.
-    (4096, 32, WideTile(64, 32, 128, 4, 4)),
-    (4096, 64, WideTile(64, 64, 64, 4, 4)),
-)
-"""Tiles whose inputs are split where programs would leave multiprocessors without work; two of them
-share one. At 64 rows a program reads twice as much of the inputs as of the weight if it makes 32
-outputs, so it makes 64."""
+_SPLIT_INPUTS = 4096
+"""So many inputs are split where programs would leave multiprocessors without work, with two
+programs for each. In us on an H200, split and not: 17.2 and 26.9 for 8 rows of 2560 outputs and
+9728 inputs, 19.8 and 27.3 for 64, 10.2 and 15.5 for 8 rows of 2048 outputs and 6144 inputs."""
 
 
 def thin_tile(shape: ProductShape, num_rows: int) -> ThinTile | None:
@@ -234,12 +247,11 @@ def _split_tile(shape: ProductShape, num_rows: int) -> WideTile | None:
     """Return a tile of which there are two programs for each multiprocessor, if one is split."""
     if shape.num_halves > 1 or shape.num_outputs >= _tile_of_64(shape).outputs * _PROGRAMS_AT_ONCE:
         return None
-    for least_inputs, most_rows, tile in _SPLIT_TILES:
-        if shape.num_inputs >= least_inputs and num_rows <= most_rows:
-            num_tiles = shape.num_outputs // largest_power(shape.num_outputs, tile.outputs)
-            most = min(_MOST_SPLITS, shape.num_inputs // _LEAST_SPLIT_INPUTS)
-            return replace(tile, splits=min(most, max(1, 2 * _PROGRAMS_AT_ONCE // num_tiles)))
-    return None
+    if shape.num_inputs < _SPLIT_INPUTS or num_rows > _LONG_OF_64.rows:
+        return None
+    num_tiles = shape.num_outputs // largest_power(shape.num_outputs, _LONG_OF_64.outputs)
+    most = min(_MOST_SPLITS, shape.num_inputs // _LEAST_SPLIT_INPUTS)
+    return replace(_LONG_OF_64, splits=min(most, max(1, 2 * _PROGRAMS_AT_ONCE // num_tiles)))
 
 
 def _fitting(tile: WideTile, shape: ProductShape, max_shared_bytes: int) -> WideTile:

@@ -65,7 +65,7 @@ def test_a_program_of_a_handful_of_rows_holds_what_registers_have_room_for(
 
 
 def test_the_largest_product_gets_blocks_as_small_as_its_rows_allow() -> None:
-    largest, other = ProductShape(6144, 2048, 2, 2), ProductShape(2048, 2048, 1, 2)
+    largest, other = ProductShape(6144, 2048, 2, 2), ProductShape(2048, 1024, 1, 2)
     numbers = (5, 16, 17, 32, 33, 64)
     rows = [wide_tile(largest, num_rows, SHARED_BYTES[0]).rows for num_rows in numbers]
     assert rows == [16, 16, 32, 32, 64, 64]
@@ -75,14 +75,15 @@ def test_the_largest_product_gets_blocks_as_small_as_its_rows_allow() -> None:
 
 def test_few_outputs_of_few_rows_hold_their_weights_where_they_fit() -> None:
     few, deep = ProductShape(1024, 3072, 1, 2), ProductShape(1024, 2048, 1, 2)
-    for shape, num_rows, expected in ((few, 16, 4), (deep, 16, 8), (few, 17, 4), (deep, 32, 4)):
+    for shape, num_rows, expected in ((few, 16, 4), (deep, 16, 8), (deep, 17, 4), (deep, 32, 4)):
         tile = held_tile(shape, num_rows, SHARED_BYTES[0])
         assert tile is not None
         assert (tile.outputs, tile.num_warps) == (16, expected)
         assert tile.rows >= num_rows
         assert shape.num_inputs % tile.inputs == 0
     others = [
-        (few, 33),
+        (few, 17),
+        (deep, 33),
         (ProductShape(2048, 2048, 1, 2), 8),
         (ProductShape(1024, 3072, 2, 2), 8),
         (ProductShape(1024, 3072, 1, 4), 8),
@@ -121,7 +122,7 @@ def test_stages_follow_the_shared_memory() -> None:
 
 def test_inputs_are_split_where_programs_would_be_too_few() -> None:
     room = SHARED_BYTES[0]
-    for num_outputs, num_inputs in ((2560, 4096), (2560, 9728), (2048, 6144), (3584, 18944)):
+    for num_outputs, num_inputs in ((2560, 4096), (2560, 9728), (2048, 6144), (4096, 11008)):
         shape = ProductShape(num_outputs, num_inputs, 1, 2)
         for num_rows in (2, 8, 32, 64):
             tile = wide_tile(shape, num_rows, room)
