@@ -117,6 +117,74 @@ def _added(queries, keys, values, is_visible, scale, highest, weight_sum, attend
     return above, weight_sum, attended
 
 
+@triton.jit
+def _past(
+    queries, ring, position, start, end, scale,
+    NUM_KEPT: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, CHANNELS: tl.constexpr,
+    HEAD_DIM: tl.constexpr, STEP: tl.constexpr, KEYS: tl.constexpr,
+):  # fmt: skip
+    """Return what is attended to of the positions before a pass, and how to go on from there."""
+    channel = tl.arange(0, CHANNELS)[None, :]
+    highest = tl.full((queries.shape[0],), -1e30, tl.float32)
+    weight_sum = tl.zeros((queries.shape[0],), tl.float32)
+    attended = tl.zeros(queries.shape, tl.float32)
+    newest = start - 1 + _ROUNDS * NUM_KEPT
+    for first_key in tl.range(0, NUM_KEPT, KEYS, num_stages=2):
+        key = first_key + tl.arange(0, KEYS)
+        held = start - 1 - (newest - key) % NUM_KEPT
+        # Older ones are perhaps being overwritten.
+        is_key = (key < NUM_KEPT) & (held >= start - RIGHT - LEFT)
+        is_visible = _is_visible(held, position, end, LEFT, RIGHT) & is_key[None, :]
+        spots = ring + key[:, None] * STEP + channel
+        mask = is_key[:, None] & (channel < HEAD_DIM)
+        keys = tl.load(spots, mask=mask, other=0.0).to(tl.float16)
+        values = tl.load(spots + STEP // 2, mask=mask, other=0.0).to(tl.float16)
+        highest, weight_sum, attended = _added(
+            queries, keys, values, is_visible, scale, highest, weight_sum, attended
+        )
+    return highest, weight_sum, attended
+
+
+@triton.jit
+def _is_visible(held, position, end, LEFT: tl.constexpr, RIGHT: tl.constexpr):
+    """Return which positions others see; one outside the stream sees itself, to be a number."""
+    distance = held[None, :] - position[:, None]
+    is_near = (distance >= -LEFT) & (distance <= RIGHT)
+    return is_near & (((held >= 0) & (held < end))[None, :] | (distance == 0))
+
+
+@triton.jit
+def _whose_turn_it_is(
+    joined, states, rotation, waiting, delayed, queries, start, inside, number,
+    HEAD_DIM: tl.constexpr, CHANNELS: tl.constexpr, WIDTH: tl.constexpr,
+    NUM_WAITING: tl.constexpr, RIGHT: tl.constexpr,
+):  # fmt: skip
+    """Let what is new wait; return queries that waited, or are among the first of the pass.
+
+    Their states become those that a layer adds to.
+    """
+    at = number[:, None] * WIDTH + tl.arange(0, CHANNELS)[None, :]
+    spots = _spots(waiting, start + number, NUM_WAITING, WIDTH, CHANNELS)
+    tl.store(spots, queries, mask=inside)
+    tl.store(spots + WIDTH, tl.load(states + at, mask=inside, other=0.0), mask=inside)
+    earlier = number - RIGHT
+    has_waited, is_new = inside & (earlier < 0)[:, None], inside & (earlier >= 0)[:, None]
+    spots = _spots(waiting, start + earlier, NUM_WAITING, WIDTH, CHANNELS)
+    turned = _rotated(joined, rotation, earlier, is_new, HEAD_DIM, CHANNELS, 3 * WIDTH)
+    turned += tl.load(spots, mask=has_waited, other=0.0)
+    value = tl.load(spots + WIDTH, mask=has_waited, other=0.0)
+    value += tl.load(states + at - RIGHT * WIDTH, mask=is_new, other=0.0)
+    tl.store(delayed + at, value, mask=inside)
+    return turned
+
+
+@triton.jit
+def _spots(ring, positions, SIZE: tl.constexpr, WIDTH: tl.constexpr, CHANNELS: tl.constexpr):
+    """Return where a ring has the first of two heads of positions, ``[N, CHANNELS]``."""
+    place = (positions + _ROUNDS * SIZE) % SIZE
+    return ring + place[:, None] * 2 * WIDTH + tl.arange(0, CHANNELS)[None, :]
+
+
 @triton.jit(do_not_specialize=["num_positions"])
 def _attend_delayed(
     joined, states, ring, waiting, places, rotation, result, delayed, ring_size, waiting_size,
@@ -127,74 +195,41 @@ def _attend_delayed(
 ):  # fmt: skip
     await_others(OVERLAPS)
     WIDTH: tl.constexpr = NUM_HEADS * HEAD_DIM
-    STEP: tl.constexpr = 3 * WIDTH
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    slot = tl.load(places + row * 3)
-    start = tl.load(places + row * 3 + 1)
+    slot, start = tl.load(places + row * 3), tl.load(places + row * 3 + 1)
     end = tl.load(places + row * 3 + 2)
-    number, channel = tl.arange(0, POSITIONS), tl.arange(0, CHANNELS)
-    is_there, is_channel = number < num_positions, (channel < HEAD_DIM)[None, :]
-    inside = is_there[:, None] & is_channel
+    number, channel = tl.arange(0, POSITIONS), tl.arange(0, CHANNELS)[None, :]
+    is_there = number < num_positions
+    inside = is_there[:, None] & (channel < HEAD_DIM)
     first, rotation = row * num_positions, rotation + row * num_positions * HEAD_DIM
     joined += first * 3 * WIDTH + head * HEAD_DIM
-    states += first * WIDTH + head * HEAD_DIM
+    here = first * WIDTH + head * HEAD_DIM
     ring += slot * ring_size + head * HEAD_DIM
 
     # What is new is kept in half precision, and seen so in this pass too.
-    keys = _rotated(joined + WIDTH, rotation, number, inside, HEAD_DIM, CHANNELS, STEP)
+    keys = _rotated(joined + WIDTH, rotation, number, inside, HEAD_DIM, CHANNELS, 3 * WIDTH)
     keys = keys.to(tl.float16)
-    at = number[:, None] * STEP + channel[None, :]
-    values = tl.load(joined + 2 * WIDTH + at, mask=inside, other=0.0).to(tl.float16)
-    place = (start + number + _ROUNDS * NUM_KEPT) % NUM_KEPT
-    spots = ring + place[:, None] * 2 * WIDTH + channel[None, :]
+    values = joined + 2 * WIDTH + number[:, None] * 3 * WIDTH + channel
+    values = tl.load(values, mask=inside, other=0.0).to(tl.float16)
+    spots = _spots(ring, start + number, NUM_KEPT, WIDTH, CHANNELS)
     tl.store(spots, keys.to(ring.dtype.element_ty), mask=inside)
     tl.store(spots + WIDTH, values.to(ring.dtype.element_ty), mask=inside)
 
-    at = number[:, None] * WIDTH + channel[None, :]
-    queries = _rotated(joined, rotation, number, inside, HEAD_DIM, CHANNELS, STEP)
+    queries = _rotated(joined, rotation, number, inside, HEAD_DIM, CHANNELS, 3 * WIDTH)
     if RIGHT > 0:
-        waiting += slot * waiting_size + head * HEAD_DIM
-        value = tl.load(states + at, mask=inside, other=0.0)
-        place = (start + number + _ROUNDS * NUM_WAITING) % NUM_WAITING
-        spots = waiting + place[:, None] * 2 * WIDTH + channel[None, :]
-        tl.store(spots, queries, mask=inside)
-        tl.store(spots + WIDTH, value, mask=inside)
-        # Those whose turn it is: they waited, or are among the first of this pass.
-        earlier = number - RIGHT
-        has_waited, is_new = inside & (earlier < 0)[:, None], inside & (earlier >= 0)[:, None]
-        place = (start + earlier + _ROUNDS * NUM_WAITING) % NUM_WAITING
-        spots = waiting + place[:, None] * 2 * WIDTH + channel[None, :]
-        queries = _rotated(joined, rotation, earlier, is_new, HEAD_DIM, CHANNELS, STEP)
-        queries += tl.load(spots, mask=has_waited, other=0.0)
-        value = tl.load(spots + WIDTH, mask=has_waited, other=0.0)
-        value += tl.load(states + at - RIGHT * WIDTH, mask=is_new, other=0.0)
-        tl.store(delayed + first * WIDTH + head * HEAD_DIM + at, value, mask=inside)
+        queries = _whose_turn_it_is(
+            joined, states + here, rotation, waiting + slot * waiting_size + head * HEAD_DIM,
+            delayed + here, queries, start, inside, number,
+            HEAD_DIM, CHANNELS, WIDTH, NUM_WAITING, RIGHT,
+        )  # fmt: skip
     position = start - RIGHT + number
-
-    highest = tl.full((POSITIONS,), -1e30, tl.float32)
-    weight_sum = tl.zeros((POSITIONS,), tl.float32)
-    attended = tl.zeros((POSITIONS, CHANNELS), tl.float32)
-    newest = start - 1 + _ROUNDS * NUM_KEPT
-    for first_key in tl.range(0, NUM_KEPT, KEYS, num_stages=2):
-        key = first_key + tl.arange(0, KEYS)
-        held = start - 1 - (newest - key) % NUM_KEPT
-        distance = held[None, :] - position[:, None]
-        is_visible = (distance >= -LEFT) & (distance <= RIGHT)
-        is_visible &= ((held >= 0) & (held < end))[None, :] | (distance == 0)
-        is_visible &= (key < NUM_KEPT)[None, :]
-        old_spots = ring + key[:, None] * 2 * WIDTH + channel[None, :]
-        is_key = ((key < NUM_KEPT) & (held >= start - RIGHT - LEFT))[:, None] & is_channel
-        old_keys = tl.load(old_spots, mask=is_key, other=0.0).to(tl.float16)
-        old_values = tl.load(old_spots + WIDTH, mask=is_key, other=0.0).to(tl.float16)
-        highest, weight_sum, attended = _added(
-            queries, old_keys, old_values, is_visible, scale, highest, weight_sum, attended
-        )
-    held = start + number
-    distance = held[None, :] - position[:, None]
-    is_visible = (distance >= -LEFT) & (distance <= RIGHT) & is_there[None, :]
-    is_visible &= ((held >= 0) & (held < end))[None, :] | (distance == 0)
+    highest, weight_sum, attended = _past(
+        queries, ring, position, start, end, scale,
+        NUM_KEPT, LEFT, RIGHT, CHANNELS, HEAD_DIM, 2 * WIDTH, KEYS,
+    )  # fmt: skip
+    is_visible = _is_visible(start + number, position, end, LEFT, RIGHT) & is_there[None, :]
     highest, weight_sum, attended = _added(
         queries, keys, values, is_visible, scale, highest, weight_sum, attended
     )
-    spots = result + first * WIDTH + head * HEAD_DIM + at
+    spots = result + here + number[:, None] * WIDTH + channel
     tl.store(spots, attended / weight_sum[:, None], mask=inside)
