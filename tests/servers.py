@@ -150,6 +150,7 @@ def start_server(
         assert thread.ident is not None
         port = listener.getsockname()[1]
         yield RunningServer(f"http://127.0.0.1:{port}", port, app, loops[0], thread.ident)
+        assert thread.is_alive(), "the server ended by itself"
     finally:
         server.should_exit = True
         thread.join(DEADLINE_S)
