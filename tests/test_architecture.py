@@ -254,6 +254,7 @@ def test_only_model_code_knows_torch(path: Path) -> None:
         "models/base.py",
         "models/hub.py",
         "models/prepared.py",
+        "models/prompt_length.py",
         "models/qwen3_tts/checkpoint_info.py",
         "nn/layer_configs.py",
         "nn/safetensors_index.py",

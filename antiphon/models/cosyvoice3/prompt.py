@@ -32,6 +32,7 @@ from antiphon.models.cosyvoice3.voice_preparer import CosyVoice3VoicePreparer
 from antiphon.models.cosyvoice3.voices import SpokenVoice, load_voices, voice_of
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.prompt_length import check_prompt_length
 from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
@@ -203,13 +204,8 @@ def _check_instructions(instructions: str | None) -> None:
 def _check_length(ids: tuple[int, ...], voice: SpokenVoice) -> None:
     """Refuse a prompt that leaves no room to speak."""
     limit = MAX_POSITIONS - MIN_ROOM_FRAMES
-    if len(ids) > limit:
-        param = "ref_audio" if len(voice.tokens) > limit // 2 else "input"
-        raise InvalidRequestError(
-            f"Invalid '{param}': with it the prompt takes {len(ids)} positions; at most {limit}"
-            " are allowed.",
-            param=param,
-        )
+    param = "ref_audio" if len(voice.tokens) > limit // 2 else "input"
+    check_prompt_length(len(ids), limit, param)
 
 
 def _sampling(asked: Sampling, config: CosyVoice3Config, limit: int) -> Sampling:

@@ -21,6 +21,7 @@ from antiphon.models.fish_speech.tokenizer import load_tokenizer
 from antiphon.models.fish_speech.validation import check_sampling
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.prompt_length import check_prompt_length
 from antiphon.models.recordings import KeptRecordings, known_text
 from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import Samples, Sampling, SpeechRequest, Voice
@@ -185,11 +186,5 @@ def _check_codes(config: FishSpeechConfig, codes: NDArray[np.int64]) -> None:
 
 def _check_length(prompt: FishSpeechPrompt) -> None:
     """Refuse a prompt that leaves no room to speak."""
-    limit = MAX_POSITIONS - _MIN_BUDGET_FRAMES
-    if len(prompt.ids) > limit:
-        param = "ref_text" if len(prompt.reference) else "input"
-        raise InvalidRequestError(
-            f"Invalid '{param}': with it the prompt takes {len(prompt.ids)} positions;"
-            f" at most {limit} are allowed.",
-            param=param,
-        )
+    param = "ref_text" if len(prompt.reference) else "input"
+    check_prompt_length(len(prompt.ids), MAX_POSITIONS - _MIN_BUDGET_FRAMES, param)

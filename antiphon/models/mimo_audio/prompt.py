@@ -26,6 +26,7 @@ from antiphon.models.mimo_audio.tokenizer_path import tokenizer_path
 from antiphon.models.mimo_audio.voice_preparer import CodePreparer
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.prompt_length import check_prompt_length
 from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
@@ -97,12 +98,7 @@ class MiMoAudioPrompter:
         options = read_options(MiMoAudioOptions, request.options)
         _check_sampling(request.sampling)
         groups, num_common = self._groups(request, options)
-        if len(groups) > MAX_POSITIONS - _MIN_ROOM:
-            raise InvalidRequestError(
-                f"Invalid 'input': its prompt takes {len(groups)} positions; at most"
-                f" {MAX_POSITIONS - _MIN_ROOM} are allowed.",
-                param="input",
-            )
+        check_prompt_length(len(groups), MAX_POSITIONS - _MIN_ROOM)
         return Prompt(
             data=MiMoAudioPrompt(groups, code_sampling(request.sampling, options)),
             num_tokens=len(groups),

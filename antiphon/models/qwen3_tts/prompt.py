@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Encode, Prompt
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.prompt_length import check_prompt_length
 from antiphon.models.qwen3_tts.chat_template import ChatTemplate
 from antiphon.models.qwen3_tts.cloning import Clone, choose_clone
 from antiphon.models.qwen3_tts.config import CheckpointTask, GenerationDefaults
@@ -205,13 +205,8 @@ class Qwen3TTSPrompter:
 def _check_length(prompt: Qwen3TTSPrompt) -> None:
     """Refuse a prompt that leaves no room to speak."""
     limit = MAX_POSITIONS - MIN_BUDGET_FRAMES
-    if prompt.num_prefilled > limit:
-        param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
-        raise InvalidRequestError(
-            f"Invalid '{param}': with it the prompt takes {prompt.num_prefilled} positions;"
-            f" at most {limit} are allowed.",
-            param=param,
-        )
+    param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
+    check_prompt_length(prompt.num_prefilled, limit, param)
 
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:

@@ -7,6 +7,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Encode, Prompt
 from antiphon.models.options import read_options
 from antiphon.models.prepared import PreparedVoice
+from antiphon.models.prompt_length import check_prompt_length
 from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.models.voxcpm2.cloning import check_options, choose_imitation
 from antiphon.models.voxcpm2.config import load_config
@@ -138,13 +139,8 @@ class VoxCPM2Prompter:
     def _check_length(self, prompt: VoxCPM2Prompt) -> None:
         """Refuse a prompt that leaves no room to speak."""
         limit = self._config.max_positions - _MIN_FRAMES_LEFT
-        if len(prompt.ids) > limit:
-            param = "ref_audio" if len(prompt.patches) > limit // 2 else "input"
-            raise InvalidRequestError(
-                f"Invalid '{param}': with it the prompt takes {len(prompt.ids)} positions;"
-                f" at most {limit} are allowed.",
-                param=param,
-            )
+        param = "ref_audio" if len(prompt.patches) > limit // 2 else "input"
+        check_prompt_length(len(prompt.ids), limit, param)
 
     def _with_encoder(self) -> PatchPreparer:
         assert self._preparer is not None, "it has been given the encoder"
