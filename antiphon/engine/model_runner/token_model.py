@@ -9,7 +9,15 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.engine.model_runner.ar_model import Frames, Inputs, PromptSpan, SlotStart
+from antiphon.engine.model_runner.ar_model import (
+    FAULT,
+    FRAME,
+    STOP,
+    Frames,
+    Inputs,
+    PromptSpan,
+    SlotStart,
+)
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.nn.attention import KVShape
 from antiphon.nn.host_device import PackedUpload, upload
@@ -91,7 +99,24 @@ class TokenModel(SlotModel[TokenRequestT]):
 
     def feed_back(self, frames: Frames, inputs: Inputs, *, is_replay: bool, is_end: Tensor) -> None:
         """Let the tokens of frames be read next, and end the step; ``is_end`` is of each token."""
+        if self.uses_kernels:
+            self._end_step(frames, inputs, is_replay=is_replay, is_end=is_end)
+            return
         tokens = frames.codes[:, 0]
         self._next_ids[inputs.slots] = tokens
         is_finite = frames.scores[:, 0].isfinite()
         self.finish(frames, inputs, is_replay=is_replay, is_end=is_end[tokens], is_finite=is_finite)
+
+    def _end_step(self, frames: Frames, inputs: Inputs, *, is_replay: bool, is_end: Tensor) -> None:
+        from antiphon.nn.kernels import token_step
+
+        slots = self.slots
+        token_step.end_step(
+            inputs.slots,
+            (inputs.positions, inputs.frames),
+            (frames.codes, frames.scores),
+            is_end,
+            token_step.TokenSlots(self._next_ids, slots.positions, slots.frames, slots.frame_store),
+            (FRAME, STOP, FAULT),
+            is_replay=is_replay,
+        )

@@ -80,8 +80,11 @@ class CausalLM(TokenModel[CausalLMRequest]):
         if tells_states:
             self._pass_states = self.like.new_zeros(token_buckets(num_slots)[-1], self.width)
             self._last_states = self.like.new_zeros(num_slots + 1, 1, self.width)
-        nothing = torch.full((1 + MAX_LOGPROBS,), torch.nan, device=device)
-        self._no_bits = _bits(nothing)
+        # What follows a token in its frame where no logprobs are wanted.
+        bits = _bits(torch.full((1 + MAX_LOGPROBS,), torch.nan, device=device))
+        self._nothing_told = torch.full((FRAME_SIZE - 1,), -1, device=device)
+        self._nothing_told[0] = bits[0]
+        self._nothing_told[-MAX_LOGPROBS:] = bits[1:]
 
     def open(self, prompt: Prompt, frames: Codes) -> CausalLMRequest:
         data = prompt.data
@@ -122,14 +125,13 @@ class CausalLM(TokenModel[CausalLMRequest]):
         tokens, scores = self._sampler.sample(logits, inputs.slots, draws, sampling)
         codes = frames.codes
         codes[:, 0], frames.scores[:, 0] = tokens, scores
-        split = 2 + MAX_LOGPROBS
         if sampling.tells_logprobs:
+            split = 2 + MAX_LOGPROBS
             own, top, top_logprobs = self._sampler.logprobs(logits.float(), inputs.slots, tokens)
             codes[:, 1], codes[:, 2:split] = _bits(own), top
             codes[:, split:-1] = _bits(top_logprobs)
         else:
-            codes[:, 1], codes[:, 2:split] = self._no_bits[0], -1
-            codes[:, split:-1] = self._no_bits[1:]
+            codes[:, 1:-1] = self._nothing_told
         return frames
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
