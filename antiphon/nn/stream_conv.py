@@ -115,7 +115,8 @@ class StreamConv:
     def convolve(self, joined: Tensor, *, has_bias: bool = True) -> Tensor:
         """Convolve columns with those before them, whoever keeps what later ones need."""
         is_grouped = self.groups > 1 and self.weight.shape[1] > 1
-        convolve = grouped_conv1d if is_grouped and joined.is_cuda else F.conv1d
+        is_product = joined.is_cuda and (is_grouped or joined.dtype == torch.float64)
+        convolve = grouped_conv1d if is_product else F.conv1d
         return convolve(
             joined,
             self.weight,
@@ -138,7 +139,8 @@ def grouped_conv1d(
     """Convolve as `torch.nn.functional.conv1d` does, by a matrix product of each group.
 
     Of wide groups of float32 with many taps cuDNN takes Fourier transforms, group by group: ten of
-    the fourteen milliseconds of a token of CosyVoice3 on an H200.
+    the fourteen milliseconds of a token of CosyVoice3 on an H200. Its kernel for float64 takes 180
+    microseconds for three taps of 512 channels and 50 columns, which are 39 million products.
 
     Args:
         columns: ``[batch, channels, length]``.
