@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.models.mimo_audio.config import MiMoAudioConfig
-from antiphon.nn.attention import FrameAttention, FrameCache
+from antiphon.nn.attention import Attend, FrameAttention, FrameCache, WholeAttention
 from antiphon.nn.layers import Linear, Rotation, Weights
 from antiphon.nn.qkv import QKVHeads
 from antiphon.nn.sampler import SamplingRows
@@ -21,15 +21,12 @@ from antiphon.nn.transformer import Transformer
 _HEADS_ARE_A_MULTIPLE_OF = 64  # of outputs, as kernels like it
 
 
-@dataclass(frozen=True, slots=True)
-class GroupAttention:
-    """An `antiphon.nn.attention.Attend`: the frames of a group see each other, nothing is kept."""
-
-    is_causal: bool
+class CausalGroupAttention:
+    """An `antiphon.nn.attention.Attend`: a group's frames see those before them, none is kept."""
 
     def __call__(self, layer: int, joined: Tensor, heads: QKVHeads, rotation: Rotation) -> Tensor:
         queries, keys, values = (each.transpose(1, 2) for each in heads(joined, rotation))
-        seen = F.scaled_dot_product_attention(queries, keys, values, is_causal=self.is_causal)
+        seen = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         return seen.transpose(1, 2).flatten(2)
 
 
@@ -90,7 +87,8 @@ class GroupEncoder:
         """Return inputs, ``[n, width]``, of groups, int64 ``[n, group_frames * num_channels]``."""
         frames = self.tables.frames(codes.view(len(codes), self.config.group_frames, -1))
         rotation = self.transformer.rope.between(0, self.config.group_frames)
-        attend = GroupAttention(self.config.is_encoder_causal)
+        is_causal = self.config.is_encoder_causal
+        attend: Attend = CausalGroupAttention() if is_causal else WholeAttention()
         return self.narrow(self.transformer(frames, rotation, attend).flatten(1))
 
 

@@ -154,5 +154,5 @@ def test_a_step_of_full_size_heads_compiles(
     drive = Drive(load_runner(context, is_batched=True))
     drive.step((0, 1), starts=[Start(0, prompt), Start(1, prompt)])
     drive.step((0, 1))
-    assert {"_attend_tile", "_decode", "_noise", "_draw"} <= compiled.names
+    assert {"_attend_tile", "_attend_whole", "_decode", "_noise", "_draw"} <= compiled.names
     assert not compiled.too_large()
