@@ -235,7 +235,8 @@ class TritonAttention:
         from antiphon.nn.kernels import whole_attention
 
         num_positions = new[0].shape[1]
-        if num_positions > whole_attention.MAX_POSITIONS:
+        is_small = new[1].shape.head_dim < whole_attention.MIN_HEAD_DIM
+        if is_small or num_positions > whole_attention.MAX_POSITIONS:
             return _TORCH.whole(new)
         attended = whole_attention.attend_whole(_projected(*new), num_positions)
         return attended.view(*new[0].shape[:2], -1)

@@ -12,6 +12,7 @@ from torch import Tensor
 from antiphon.nn.kernels.paged_common import MIN_DOT, Projected, normed_and_rotated
 from antiphon.nn.kernels.pdl import await_others, overlaps
 
+MIN_HEAD_DIM = MIN_DOT
 MAX_POSITIONS = 64
 """Of a row, that a program has room for."""
 
