@@ -14,7 +14,12 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.models.cosyvoice3.config import MelFlowConfig
-from antiphon.models.cosyvoice3.dit_fused import PRODUCT_DTYPE, FusedBlocks, FusedPass
+from antiphon.models.cosyvoice3.dit_fused import (
+    PRODUCT_DTYPE,
+    FusedBlocks,
+    FusedPass,
+    FusedPosition,
+)
 from antiphon.nn.layers import Linear, Weights
 from antiphon.nn.stream_conv import StreamConv, StreamState
 
@@ -128,12 +133,14 @@ class DiT:
     Attributes:
         of_noise: of the input projection, the part for noisy frames.
         of_conditions: the part for prompt frames, token states and speaker.
-        position: two convolutions that tell where a frame is, in each step.
+        position: two convolutions that tell where a frame is, in each step; as PyTorch lines, none
+            if they are ``fused_position``.
         blocks: as PyTorch lines; none if they are ``fused``.
         times: of the blocks in each step, ``[NUM_STEPS, num_layers, 6, hidden_size]``.
         last_times: scale and shift before the last projection, ``[NUM_STEPS, 2, hidden_size]``.
         spans: how far each step goes, ``[NUM_STEPS]`` numbers.
         fused: the blocks as kernels; ``None``: they are PyTorch lines.
+        fused_position: likewise what ``position`` does.
     """
 
     config: MelFlowConfig
@@ -146,6 +153,7 @@ class DiT:
     last_times: Tensor
     spans: tuple[float, ...]
     fused: FusedBlocks | None = None
+    fused_position: FusedPosition | None = None
 
     @classmethod
     def of(
@@ -168,6 +176,7 @@ class DiT:
             )
         conv = f"{name}.input_embed.conv_pos_embed.conv"
         convs = [_conv(weights, f"{conv}{number}.0", is_fused=is_fused) for number in (1, 2)]
+        fused_position = FusedPosition.of(convs) if is_fused else None
         return cls(
             config=config,
             of_noise=Linear(projection.weight[:, : config.num_mels].contiguous()),
@@ -176,7 +185,7 @@ class DiT:
             ),
             position=tuple(
                 tuple(replace(each, name=f"{each.name}.{step}") for each in convs)
-                for step in range(NUM_STEPS)
+                for step in range(NUM_STEPS if fused_position is None else 0)
             ),
             blocks=() if is_fused else layers,
             last=Linear.of(weights, f"{name}.proj_out"),
@@ -184,6 +193,7 @@ class DiT:
             last_times=last_times,
             spans=tuple(after - before for before, after in pairwise(instants.tolist())),
             fused=fused,
+            fused_position=fused_position,
         )
 
     def solve(
@@ -230,6 +240,10 @@ class DiT:
         self, step: int, states: Tensor, convs: StreamState, is_frame: Tensor | None
     ) -> Tensor:
         """Return states that know where they are, ``[num_rows, NUM_PASSES, num_frames, ...]``."""
+        if self.fused_position is not None:
+            is_column = None if is_frame is None else is_frame.transpose(1, 2)
+            columns = states.flatten(0, 1)
+            return self.fused_position(step, columns, convs, is_column).view_as(states)
         columns = states.flatten(0, 1).transpose(1, 2).to(self.position[step][0].weight.dtype)
         for conv in self.position[step]:
             if is_frame is not None:

@@ -5,6 +5,7 @@ TF32. What blocks add up, norms and the solver's steps are float32. Where what i
 too large for float16, it becomes its largest number; weights are not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +13,10 @@ import torch.nn.functional as F  # noqa: N812 (its customary name)
 from torch import Tensor
 
 from antiphon.nn.layers import Linear
+from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PRODUCT_DTYPE = torch.float16
+_MIN_GROUP = 16  # channels that a matrix instruction wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,59 @@ class FusedBlocks:
             branch = Branch(block.narrow(wide), later_gate)
         scale, shift = self.last_times[step]
         return add_modulated_norm(states, branch, scale, shift, self.epsilon, torch.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedPosition:
+    """The convolutions that tell where a frame is, for columns with channels last.
+
+    Attributes:
+        layers: weight, f16 ``[num_taps, num_groups, group_width, group_width]``, and bias, f32.
+    """
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
+
+    @classmethod
+    def of(cls, convs: Sequence[StreamConv]) -> "FusedPosition | None":
+        """Take convolutions; ``None``: their groups are too narrow for matrix instructions."""
+        layers = []
+        for conv in convs:
+            width = conv.weight.shape[1]
+            if width < _MIN_GROUP or width & (width - 1) or conv.bias is None:
+                return None
+            # [num_groups, outputs, inputs, num_taps]
+            parts = torch.unflatten(conv.weight, 0, (conv.groups, width)).to(PRODUCT_DTYPE)
+            layers.append((parts.permute(3, 0, 2, 1).contiguous(), conv.bias.float()))
+        return cls(tuple(layers))
+
+    def __call__(
+        self, step: int, states: Tensor, convs: StreamState, is_frame: Tensor | None
+    ) -> Tensor:
+        """Return states that know where they are; see `antiphon.models.cosyvoice3.dit.DiT`.
+
+        Args:
+            step: of the solver.
+            states: f32 ``[num_rows, num_frames, hidden_size]``.
+            convs: of the rows; updated.
+            is_frame: bool ``[num_rows, num_frames, 1]``; ``None``: all are.
+        """
+        from antiphon.nn.kernels.grouped_conv import grouped_mish
+
+        columns = states = states.contiguous()
+        for number, (weight, bias) in enumerate(self.layers):
+            if is_frame is not None:
+                columns = torch.where(is_frame, columns, 0.0)
+            name, num_before = f"position.{number}.{step}", len(weight) - 1
+            before = convs.kept.get(name)
+            if before is None:
+                before = columns.new_zeros(
+                    (len(columns), num_before, columns.shape[2]), dtype=PRODUCT_DTYPE
+                )
+            joined = torch.cat((before, columns.to(PRODUCT_DTYPE)), dim=1)
+            convs.kept[name] = joined[:, -num_before:].clone()
+            is_last = number + 1 == len(self.layers)
+            columns = grouped_mish(joined, weight, bias, states if is_last else None)
+        return columns
 
 
 def narrowed(layer: Linear) -> Linear:

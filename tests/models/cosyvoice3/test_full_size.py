@@ -6,11 +6,11 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from antiphon.models.cosyvoice3.dit_fused import FusedBlocks, FusedPass
+from antiphon.models.cosyvoice3.dit_fused import FusedBlocks, FusedPass, FusedPosition
 from antiphon.models.cosyvoice3.vocoder import SnakeBlock
 from antiphon.models.cosyvoice3.vocoder_fused import FusedSnakeBlock
 from antiphon.nn.layers import Linear
-from antiphon.nn.stream_conv import StreamState
+from antiphon.nn.stream_conv import StreamConv, StreamState
 from tests.nn.kernels.compiler import CARDS, Card, compiling
 
 USUAL_CARDS = ("H200",)
@@ -43,7 +43,14 @@ def test_blocks_compile_at_full_size(card: Card, monkeypatch: pytest.MonkeyPatch
         where = FusedPass(meta(num_rows, 5, dtype=torch.int64), 50, 250, turns, turns)
         states = meta(num_rows * 2 * 50, WIDTH)
         assert blocks(0, states, context, where).shape == states.shape
-    assert {"_attend_chunks", "_add_modulated_norm"} <= compiler.names
+    conv = StreamConv("conv", meta(WIDTH, WIDTH // HEADS, 31), meta(WIDTH), 30, groups=HEADS)
+    position = FusedPosition.of([conv, conv])
+    assert position is not None
+    for num_rows in (1, 16):
+        columns = meta(num_rows * 2, 50, WIDTH)
+        assert position(0, columns, StreamState(), None).shape == columns.shape
+    expected = {"_place", "_attend_chunks", "_add_modulated_norm", "_grouped_mish"}
+    assert expected <= compiler.names
     assert not compiler.too_large()
 
 
