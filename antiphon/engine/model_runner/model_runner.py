@@ -2,10 +2,9 @@
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import compress, pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -27,8 +26,9 @@ from antiphon.engine.model_runner.ar_model import (
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
+from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
 from antiphon.engine.model_runner.told_states import ToldStates
-from antiphon.engine.plan import Append, CacheShape, Prefill, Start, StepOutput, StepPlan
+from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download, PackedUpload
 from antiphon.nn.weights import Progress
@@ -38,35 +38,6 @@ logger = logging.getLogger(__name__)
 _REPLAYED_POSITIONS = 8  # in a step, which takes as long as so many steps
 
 Item = TypeVar("Item")
-
-
-@dataclass(slots=True, eq=False)
-class _Slot(Generic[RequestT]):
-    """What the host knows of a request.
-
-    Attributes:
-        made: frames from before the request lost its slot.
-        num_prompt_positions: before the one that the first frame is made from.
-        num_common_positions: of these; see `Prompt`.
-    """
-
-    request: RequestT
-    made: Codes
-    num_prompt_positions: int
-    num_common_positions: int
-
-
-@dataclass(frozen=True, slots=True)
-class _ToPrefill(Generic[RequestT]):
-    """What slots need before they make a frame.
-
-    Attributes:
-        spans: of prompts.
-        replays: by slot, positions at which frames of it were made.
-    """
-
-    spans: list[PromptSpan[RequestT]]
-    replays: dict[int, range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +126,17 @@ class ModelRunner(Generic[RequestT]):
         self._model = model
         with torch.inference_mode():
             self._caches = KVCaches(model.kv_shapes, budget, model.like)
-            graphs_enabled = uses_graphs and model.uses_kernels
-            self._graphs = Graphs(device, is_enabled=graphs_enabled, priority=-1)
+            uses_graphs = uses_graphs and model.uses_kernels
+            self._graphs = Graphs(device, is_enabled=uses_graphs, priority=-1)
             self._steps = DecodeSteps(model, self._caches, self._graphs, budget)
-            self._prefiller = Prefiller(
-                model, self._caches, self._graphs, self._steps.visible_buckets
-            )
+            visible = self._steps.visible_buckets
+            self._prefiller = Prefiller(model, self._caches, self._graphs, visible)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)  # what loading has put on other streams
             self._warm_up(progress)
         self._caches.log_memory()
-        is_batched = device.type != "cpu" if is_batched is None else is_batched
-        self._is_batched = is_batched
-        self._is_exact = not is_batched or is_deterministic
+        self._is_batched = device.type != "cpu" if is_batched is None else is_batched
+        self._is_exact = not self._is_batched or is_deterministic
         self.row_buckets = self._steps.row_buckets
         self.cache = CacheShape(
             self._caches.num_blocks,
@@ -176,8 +145,10 @@ class ModelRunner(Generic[RequestT]):
             replayed_positions=_REPLAYED_POSITIONS if self._is_exact else None,
             copies_blocks=self._is_exact if copies_common is None else copies_common,
         )
-        self._is_parted = not is_batched or (self.cache.copies_blocks and not self._is_exact)
-        self._slots: dict[int, _Slot[RequestT]] = {}
+        self._slots: dict[int, RunningRequest[RequestT]] = {}
+        self._prompts = PromptPasses(
+            self._slots, self._prefiller, self._steps, self.cache, is_batched=self._is_batched
+        )
         self._num_prompt_positions = np.zeros(self.num_slots, np.int64)
         self._num_frames = np.zeros(self.num_slots, np.int64)  # made before, and launched since
         self._num_launched = self._num_collected = 0  # steps
@@ -200,11 +171,11 @@ class ModelRunner(Generic[RequestT]):
             for slot in plan.releases:
                 self._leaving.append((self._num_launched, self._slots.pop(slot).request))
             self._upload(plan)
-            work = [self._to_prefill(group) for group in self._groups(plan.prefills)]
+            work = [self._prompts.parted(group) for group in self._groups(plan.prefills)]
             if self._is_batched and work and plan.decode_slots and not work[0].replays:
-                return self._step(plan.decode_slots, self._without_common(work[0].spans))
+                return self._step(plan.decode_slots, self._prompts.without_common(work[0].spans))
             for each in work:
-                self._prefill(each)
+                self._prompts.compute(each)
             return self._step(plan.decode_slots)
 
     def collect(self, launched: _Launched[RequestT], rows: Codes) -> StepOutput:
@@ -237,7 +208,7 @@ class ModelRunner(Generic[RequestT]):
         """Free what loading took."""
         self._slots.clear()
         self._graphs.clear()
-        del self._model, self._caches, self._steps, self._prefiller
+        del self._model, self._caches, self._steps, self._prefiller, self._prompts
 
     def _warm_up(self, progress: Progress | None) -> None:
         """Capture the graphs that ordinary requests need; does nothing without graphs."""
@@ -280,7 +251,7 @@ class ModelRunner(Generic[RequestT]):
                 start.prompt.num_positions,
             )
             assert num_positions < self._max_positions, "the prompt is too long"
-            self._slots[start.slot] = _Slot(
+            self._slots[start.slot] = RunningRequest(
                 request, made, num_positions, start.prompt.num_common_positions
             )
             self._num_prompt_positions[start.slot] = num_positions
@@ -302,53 +273,6 @@ class ModelRunner(Generic[RequestT]):
     def _append(self, appends: Sequence[Append], uploads: PackedUpload) -> None:
         pieces = [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
         self._model.append(pieces, uploads)
-
-    def _to_prefill(self, prefills: Sequence[Prefill]) -> _ToPrefill[RequestT]:
-        """Part prompts from frames that must be computed as they were at first, to be exact."""
-        spans: list[PromptSpan[RequestT]] = []
-        replays: dict[int, range] = {}
-        for each in prefills:
-            state, end = self._slots[each.slot], each.end
-            if self._is_exact:
-                end = min(each.end, state.num_prompt_positions)
-                if each.end > (start := max(each.start, end)):
-                    replays[each.slot] = range(start, each.end)
-            borders = [each.start, end]
-            if self._is_parted and each.start < state.num_common_positions < end:
-                borders.insert(1, state.num_common_positions)  # as if what is common were copied
-            for first, last in pairwise(borders):
-                if first < last:
-                    spans.append(PromptSpan(each.slot, state.request, first, last))
-        return _ToPrefill(spans, replays)
-
-    def _without_common(
-        self, spans: Sequence[PromptSpan[RequestT]]
-    ) -> Sequence[PromptSpan[RequestT]]:
-        """Compute common positions in a pass of their own if need be; return the other spans."""
-        if not (self._is_batched and self._is_parted):
-            return spans
-        is_common = [each.end <= self._slots[each.slot].num_common_positions for each in spans]
-        if common := [*compress(spans, is_common)]:
-            self._prefiller.prefill(common)
-        return [each for each, is_one in zip(spans, is_common, strict=True) if not is_one]
-
-    def _prefill(self, work: _ToPrefill[RequestT]) -> None:
-        """Compute positions in passes of their own."""
-        if spans := self._without_common(work.spans):
-            self._prefiller.prefill(spans, by_block=not self._is_batched)
-        replays = work.replays
-        for number in range(max(map(len, replays.values()), default=0)):
-            self._replay(
-                {slot: each[number] for slot, each in replays.items() if number < len(each)}
-            )
-
-    def _replay(self, positions: Mapping[int, int]) -> None:
-        """Compute one position again in each slot, at which a frame of it was made."""
-        frames = []
-        for slot, position in positions.items():
-            state = self._slots[slot]
-            frames.append(state.made[position - state.num_prompt_positions])
-        self._steps.replay([*positions], np.stack(frames), max(positions.values()) + 1)
 
     def _step(self, slots: Sequence[int], spans: Sequence[PromptSpan[RequestT]] = ()) -> _Step:
         """Launch one frame in each of ``slots``, with prompts in the same pass if all are one."""
