@@ -3,7 +3,9 @@
 A stream begins with a pass over the recording, but for its end, which streams of one voice have in
 common. The next pass is over that end and the first chunk with speech, those after it are over a
 chunk each: they have equal shapes, in any stream and wherever in it they are, so that a CUDA graph
-can hold one. A chunk sees all of the recording, and of what was made before it `CONTEXT_FRAMES`.
+can hold one. With a recording too short for a pass of its own there is one first pass, before whose
+first frame there may be places that are none. A chunk sees all of the recording, and of what was
+made before it `CONTEXT_FRAMES`.
 """
 
 from dataclasses import dataclass
