@@ -243,37 +243,46 @@ class MiMoAudioCodec:
         for each in chunks:
             stop = each.start + each.num_frames
             end = stop if each.end is None else min(stop, max(each.start, each.end))
-            numbers, first = range(each.start, end), len(places)
-            own = range(first, first + len(numbers))
+            own = [each.slot * num_kept + number % num_kept for number in range(each.start, end)]
+            if isinstance(frame_store, np.ndarray):  # of which only what is read is sent
+                own, sent = [*range(len(places), len(places) + len(own))], own
+                places += sent
             rows.append(GroupPasses.of(each.slot, own, stop - end))
-            places += [each.slot * num_kept + number % num_kept for number in numbers]
         if isinstance(frame_store, np.ndarray):
             frames = upload(frame_store.reshape(-1, frame_store.shape[2])[places], self._device)
         else:
-            frames = frame_store.flatten(0, 1)[upload(np.array(places, np.int64), self._device)]
+            frames = frame_store.flatten(0, 1)
         made = self._run(rows, frames, state)
+        if len(made) == 1:
+            return PendingGroups(rows, Download(made[0]))
         return PendingGroups(rows, Download(torch.cat(made)) if made else None)
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
 
     def _run(self, rows: Sequence[GroupPasses], frames: Tensor, state: StageState) -> list[Tensor]:
-        """Run all passes, the first ones of all rows first; see `AudioDecoder.tick` for results."""
+        """Run all passes, the first ones of all rows first; see `AudioDecoder.tick` for results.
+
+        The last result holds until the next pass.
+        """
         if not frames.is_cuda:  # on the host it costs nothing to look, and a pass over text does
             for each in rows:
                 each.passes = [part for part in each.passes if self._counts(part, frames)]
+        due: list[list[tuple[GroupPasses, GroupPass]]] = []
+        for number in range(max((len(each.passes) for each in rows), default=0)):
+            part = [(each, each.passes[number]) for each in rows if number < len(each.passes)]
+            size = state.sizes[-1]
+            due += [part[start : start + size] for start in range(0, len(part), size)]
         made: list[Tensor] = []
         num_made = 0
-        for number in range(max((len(each.passes) for each in rows), default=0)):
-            due = [each for each in rows if number < len(each.passes)]
-            for start in range(0, len(due), state.sizes[-1]):
-                part = due[start : start + state.sizes[-1]]
-                with exact_float32():
-                    passes = [(each.slot, each.passes[number]) for each in part]
-                    made.append(self._pass(passes, frames, state))
-                for place, each in enumerate(part, start=num_made):
-                    each.heard.append(place)
-                num_made += len(part)
+        for part in due:
+            if made:
+                made[-1] = made[-1].clone()  # where it stands comes the next one
+            with exact_float32():
+                made.append(self._pass([(each.slot, one) for each, one in part], frames, state))
+            for place, (each, _) in enumerate(part, start=num_made):
+                each.heard.append(place)
+            num_made += len(part)
         return made
 
     def _counts(self, part: GroupPass, frames: Tensor) -> bool:
@@ -295,7 +304,7 @@ class MiMoAudioCodec:
         state.rows[:size].copy_(rows)
         if len(frames):
             state.frames[:size].copy_(frames[places])
-        return state.graphs.run(size, partial(self._tick, state, size))[: len(passes)].clone()
+        return state.graphs.run(size, partial(self._tick, state, size))[: len(passes)]
 
     def _tick(self, state: StageState, size: int) -> Tensor:
         slots, kinds, frames = state.rows[:size, 0], state.rows[:size, 1:], state.frames[:size]
