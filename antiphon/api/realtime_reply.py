@@ -1,6 +1,7 @@
 """One response of a realtime agent: its events, in OpenAI's names and order."""
 
 import base64
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -72,6 +73,7 @@ class ReplyEvents:
     is_over: bool = False
     _has_begun: bool = False
     _previous_id: str | None = None
+    _opening: deque[dict[str, Any]] = field(default_factory=deque)
     _usages: list[Usage] = field(default_factory=lambda: [Usage(), Usage()])
     _reason: str = "stop"
 
@@ -117,12 +119,20 @@ class ReplyEvents:
             self._previous_id = self.plan.history.add_reply(self.item, self.plan.after)
         self._has_begun = True
         described = item_object(self.item)
-        await self._send_placed("response.output_item.added", item=described)
-        await self._send_item("conversation.item.added", described)
         part = {"type": "text", "text": ""}
         if self.plan.format is not None:
             part = {"type": "audio", "transcript": ""}
-        await self._send_part("response.content_part.added", part=part)
+        self._opening += [
+            self._placed("response.output_item.added", item=described),
+            *self._of_item("conversation.item.added", described),
+            self._of_part("response.content_part.added", part=part),
+        ]
+        await self._open()
+
+    async def _open(self) -> None:
+        """Send what an item begins with, as far as it is not on its way: a cancel may interrupt."""
+        while self._opening:
+            await self.socket.send(self._opening.popleft())
 
     async def _end(self, status: str, **details: Any) -> None:
         if self.is_over:
@@ -130,6 +140,7 @@ class ReplyEvents:
         self.is_over = True
         self.item.status = "completed" if status == "completed" else "incomplete"
         if self._has_begun:
+            await self._open()
             part = {"type": "text", "text": self.item.text}
             if self.plan.format is not None:
                 part = {"type": "audio", "transcript": self.item.text}
@@ -137,8 +148,9 @@ class ReplyEvents:
             await self._send_text("done", **{name: part[name] for name in part if name != "type"})
             await self._send_part("response.content_part.done", part=part)
             described = item_object(self.item)
-            await self._send_placed("response.output_item.done", item=described)
-            await self._send_item("conversation.item.done", described)
+            await self.socket.send(self._placed("response.output_item.done", item=described))
+            for each in self._of_item("conversation.item.done", described):
+                await self.socket.send(each)
         told = {"type": status, **details} if details else None
         await self._send("response.done", response=self._response(status, told))
 
@@ -171,16 +183,20 @@ class ReplyEvents:
     async def _send(self, type: str, **members: Any) -> None:
         await self.socket.send(event(type, **members))
 
-    async def _send_item(self, type: str, item: dict[str, Any]) -> None:
-        if self.plan.history is not None:
-            await self._send(type, previous_item_id=self._previous_id, item=item)
-
-    async def _send_placed(self, type: str, **members: Any) -> None:
-        members = {"response_id": self.id, "output_index": 0, **members}
-        await self._send(type, **members)
-
     async def _send_part(self, type: str, **members: Any) -> None:
-        await self._send_placed(type, item_id=self.item.id, content_index=0, **members)
+        await self.socket.send(self._of_part(type, **members))
+
+    def _of_item(self, type: str, item: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the event of the conversation's item, if the response is the conversation's."""
+        if self.plan.history is None:
+            return []
+        return [event(type, previous_item_id=self._previous_id, item=item)]
+
+    def _placed(self, type: str, **members: Any) -> dict[str, Any]:
+        return event(type, response_id=self.id, output_index=0, **members)
+
+    def _of_part(self, type: str, **members: Any) -> dict[str, Any]:
+        return self._placed(type, item_id=self.item.id, content_index=0, **members)
 
     async def _send_text(self, kind: str, **members: Any) -> None:
         name = "output_audio_transcript" if self.plan.format else "output_text"

@@ -25,9 +25,9 @@ class Talk:
     """A conversation with a client that reads up to an event, and a model that can be paused.
 
     Attributes:
-        sent: all events, in order.
+        sent: all events that are on their way to the client, in order.
         num_open: answers that are being written.
-        unread: type of the event that the client does not read before `reading` is set.
+        unread: type of the event after which there is room for no more before `reading` is set.
         is_unread: set when such an event is there to be read.
         writing: the model waits for it before each word.
     """
@@ -51,10 +51,10 @@ class Talk:
         self.agent = AgentConversation(socket, server, model)
 
     async def send(self, message: dict[str, Any]) -> None:
-        if message["type"] == self.unread:
+        self.sent.append(message)
+        if message["type"] == self.unread:  # it is on its way, and there is room for no more
             self.is_unread.set()
             await self.reading.wait()
-        self.sent.append(message)
 
     @property
     def statuses(self) -> list[str]:
@@ -179,6 +179,30 @@ def test_cancelling_what_the_client_does_not_read_frees_all() -> None:
         assert talk.num_open == 0
 
     assert conversed(talking).statuses == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "unread",
+    ["response.output_item.added", "conversation.item.added", "response.content_part.added"],
+)
+def test_what_a_cancelled_response_ends_has_begun(unread: str) -> None:
+    async def talking(talk: Talk) -> None:
+        talk.unread = unread
+        await talk.agent.receive(CREATE)
+        await talk.is_unread.wait()
+        await talk.agent.receive(CANCEL)
+
+    types = [each["type"] for each in conversed(talking).sent]
+    assert types[types.index("response.created") + 1 :] == [
+        "response.output_item.added",
+        "conversation.item.added",
+        "response.content_part.added",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "conversation.item.done",
+        "response.done",
+    ]
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
