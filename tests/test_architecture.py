@@ -25,6 +25,7 @@ MAY_IMPORT = {
         "fabric",
         "__init__",
         "types",
+        "chat_types",
         "config",
         "errors",
         "concurrency",

@@ -31,7 +31,7 @@ TEXT = (
 _FRAMES_PER_TOKEN = 10
 """A token of text allows for this many frames at least, unless the family says otherwise."""
 _WARM_UP_FRAMES = 16
-_UNBOUNDED = {"max_waiting": sys.maxsize, "max_wait_s": inf, "max_load": inf}
+UNBOUNDED = {"max_waiting": sys.maxsize, "max_wait_s": inf, "max_load": inf}
 """Nothing is refused: how many streams can be spoken to without gaps is what is measured."""
 
 
@@ -183,7 +183,7 @@ async def run(
     if products:  # before the model is there: its memory is then free
         batches = sorted({load.concurrency for load in loads})
         bound = await asyncio.to_thread(measure_bound, settings.device, products, batches)
-    model = await SpeechModel.load(settings.model_copy(update=_UNBOUNDED))
+    model = await SpeechModel.load(settings.model_copy(update=UNBOUNDED))
     try:
         await model.warm_up()
         results = []

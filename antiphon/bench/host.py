@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from antiphon.pipeline.speech.model import SpeechModel
+from antiphon.pipeline.runtime import LoadedTask
 from antiphon.telemetry.engine_stats import EngineStats, Histogram
 
 _SETTLE_S = 0.05  # an engine publishes its statistics as soon as it has nothing to do
@@ -36,7 +36,7 @@ class HostTime:
         return cls(num_steps, histogram.total / num_steps * 1000, p50_s * 1000, p99_s * 1000)
 
 
-async def host_seconds(model: SpeechModel) -> dict[str, Histogram]:
+async def host_seconds(model: LoadedTask) -> dict[str, Histogram]:
     """Return the time of the host by what it does, of all steps so far of a model that is idle."""
     await asyncio.sleep(_SETTLE_S)
     found = [stats for _, _, stats in model.engine_stats()]

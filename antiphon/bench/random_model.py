@@ -23,6 +23,7 @@ def random_checkpoint(
     progress: LoadProgress,
     parent: Path | None = None,
     of_family: str | None = None,
+    of_task: str = "speech",
 ) -> Iterator[Path]:
     """Write a checkpoint that never says that it is done; remove it when the block ends.
 
@@ -33,12 +34,13 @@ def random_checkpoint(
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
         of_family: whose; see `measured_family`.
+        of_task: which task of that family is to be measured.
 
     Raises:
         ModelLoadError: there is no such family, size or task, or a package that it needs is
             missing.
     """
-    found, measuring = measured_family(of_family)
+    found, measuring = measured_family(of_family, of_task)
     if found.extra is not None and found.extra.missing:
         raise ModelLoadError(found.extra.missing)
     assert found.checkpoint_maker is not None, "what is measured makes checkpoints"
@@ -52,7 +54,8 @@ def random_checkpoint(
             dtype="float32" if size.startswith("tiny") else measuring.dtype,
             progress=lambda num_done, num_all: progress(path.name, num_done, num_all),
         )
-        measuring.make_endless.resolve()(path)
+        if measuring.make_endless is not None:
+            measuring.make_endless.resolve()(path)
         yield path
 
 
@@ -62,17 +65,22 @@ def shortened(text: str) -> str:
     return text[:num_tokens].strip() or text[:1]
 
 
-def measured_family(name: str | None) -> tuple[Family, Measuring]:
+def measured_family(name: str | None, task: str = "speech") -> tuple[Family, Measuring]:
     """Return a family whose checkpoints of random weights are measured, and how.
 
     Args:
         name: as in the registry; ``None`` is the usual one.
+        task: that is measured.
 
     Raises:
         ModelLoadError: there is no such family, or its random weights are not measured; or none is
             the usual one.
     """
-    measured = {each.name: (each, each.measuring) for each in families() if each.measuring}
+    measured = {
+        each.name: (each, each.measuring)
+        for each in families()
+        if each.measuring is not None and each.measuring.task == task
+    }
     if name is None:
         usual = [each for each in measured.values() if each[1].is_usual]
         if not usual:
@@ -81,6 +89,7 @@ def measured_family(name: str | None) -> tuple[Family, Measuring]:
     known = family(name).name
     if known not in measured:
         raise ModelLoadError(
-            f"Random weights of '{name}' are not measured; those of {', '.join(measured)} are."
+            f"Random weights of '{name}' are not measured for '{task}'; those of"
+            f" {', '.join(measured)} are."
         )
     return measured[known]

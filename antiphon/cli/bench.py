@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.bench_chat import ChatBenchFlags, bench_chat
 from antiphon.cli.bench_compare import CompareFlags, bench_compare
 from antiphon.cli.bench_fabric import FabricBenchFlags, bench_fabric
 from antiphon.cli.bench_quality import QualityFlags, bench_quality
@@ -136,6 +137,7 @@ def _bound_table(bound: Mapping[str, Any]) -> "Table":
     return table
 
 
+add_command(app, "chat", ChatBenchFlags, bench_chat)
 add_command(app, "compare", CompareFlags, bench_compare)
 add_command(app, "engine", EngineBenchFlags, bench_engine)
 add_command(app, "fabric", FabricBenchFlags, bench_fabric)

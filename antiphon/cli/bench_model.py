@@ -9,7 +9,11 @@ import typer
 
 @contextmanager
 def model_to_measure(
-    model: str | None, random: str | None, task: str, family: str | None = None
+    model: str | None,
+    random: str | None,
+    task: str,
+    family: str | None = None,
+    of_task: str = "speech",
 ) -> Iterator[str]:
     """Yield a model's source; a random checkpoint is removed when the block ends.
 
@@ -18,6 +22,7 @@ def model_to_measure(
         random: size of a random checkpoint.
         task: of the random checkpoint.
         family: whose random checkpoint; ``None`` is the usual one.
+        of_task: which task of that family is to be measured.
 
     Raises:
         SettingsError: both are given, or none, or a family without ``random``.
@@ -39,6 +44,8 @@ def model_to_measure(
 
     with ExitStack() as stack:
         with shown_progress("writing", partial(typer.echo, err=True)) as progress:
-            made = random_checkpoint(random, task, progress=progress, of_family=family)
+            made = random_checkpoint(
+                random, task, progress=progress, of_family=family, of_task=of_task
+            )
             path = stack.enter_context(made)
         yield str(path)

@@ -37,6 +37,7 @@ class ChatCapabilities(Capabilities):
         vocab_size: ids of tokens are below it.
         logprobs: whether it tells logarithms of probabilities.
         thinks: whether an answer may begin with thoughts, between ``<think>`` and ``</think>``.
+        eos_ids: tokens that end an answer, as far as they are known before.
     """
 
     sample_request: ChatRequest
@@ -45,6 +46,7 @@ class ChatCapabilities(Capabilities):
     vocab_size: int
     logprobs: bool = True
     thinks: bool = False
+    eos_ids: tuple[int, ...] = ()
 
 
 class Detokenizer(Protocol):

@@ -27,16 +27,18 @@ class Measuring:
     """What measurements of speed need of a family.
 
     Attributes:
+        task: that is measured.
         make_endless: takes the directory of a checkpoint of random weights, and changes it so that
-            speech ends by its limit of frames only.
+            speech ends by its limit of frames only; ``None``: requests can ask for that.
         frame_products: takes a checkpoint's directory, returns one frame's `Product` list in order;
             ``None``: what bounds it is not measured.
         frames_per_token: that a prompter allows for a token of text at least.
         dtype: of the weights of a full-size checkpoint of random weights.
-        is_usual: whether this family is measured where none is named; of one family only.
+        is_usual: whether this family is measured where none is named; of one family of a task.
     """
 
-    make_endless: Ref
+    task: str = "speech"
+    make_endless: Ref | None = None
     frame_products: Ref | None = None
     frames_per_token: int = 10
     dtype: str = "bfloat16"

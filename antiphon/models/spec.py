@@ -287,7 +287,7 @@ class Family:
             ``size``, ``task``, ``vocabulary``, ``seed``, ``dtype``, ``shards`` and ``progress``,
             which is called with the bytes written so far and the bytes in all.
         accelerations: what it can do of the settings for models that denoise.
-        measuring: what measurements of the speed of speech need, with its ``checkpoint_maker``;
+        measuring: what measurements of speed need, with its ``checkpoint_maker``;
             ``None`` for other families.
     """
 

@@ -12,7 +12,11 @@ from antiphon.config import ModelSettings
 from antiphon.errors import ModelLoadError
 from antiphon.models.registry import families
 
-MEASURED = [each.name for each in families() if each.measuring and not each.measuring.is_usual]
+MEASURED = [
+    each.name
+    for each in families()
+    if each.measuring and each.measuring.task == "speech" and not each.measuring.is_usual
+]
 FRAMES = 12
 MANY_FRAMES = 60
 
@@ -54,11 +58,17 @@ def test_no_stream_ends_before_its_frames(family: str, tmp_path: Path) -> None:
 
 
 def test_one_family_is_measured_where_none_is_named() -> None:
-    assert sum(bool(each.measuring and each.measuring.is_usual) for each in families()) == 1
-    found, measuring = measured_family(None)
-    assert measuring.is_usual
-    assert measured_family(found.name) == (found, measuring)
+    measured = [each.measuring for each in families() if each.measuring]
+    usual = [each.task for each in measured if each.is_usual]
+    assert sorted(usual) == ["chat", "speech"]
+    for task in usual:
+        found, measuring = measured_family(None, task)
+        assert measuring.is_usual
+        assert measuring.task == task
+        assert measured_family(found.name, task) == (found, measuring)
     with pytest.raises(ModelLoadError, match=r"those of .*voxcpm2.* are"):
         measured_family("kokoro")
+    with pytest.raises(ModelLoadError, match="not measured for 'chat'"):
+        measured_family("voxcpm2", "chat")
     with pytest.raises(ModelLoadError, match="Unknown model"):
         measured_family("nobody")

@@ -25,6 +25,18 @@ def test_every_load_is_measured_and_written(tmp_path: Path) -> None:
     assert "audio-s / s" in result.output
 
 
+def test_a_model_that_writes_is_measured_and_written(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    few = ["--concurrency", "1,2", "--tokens", "20", "--max-slots", "3", "--json", str(file)]
+    result = run("bench", "chat", "--model", "toy", *few)
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert [each["num_tokens"] for each in report["results"]] == [20, 40]
+    assert (report["kind"], report["model"]["max_slots"]) == ("chat", 3)
+    for column in ("ms a step", "tokens / s", "first p50 ms", "first p95 ms"):
+        assert column in result.output
+
+
 def test_fabrics_are_measured_and_written(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "fabric.json"
     few = ["--concurrency", "1,2", "--chunks", "3", "--rounds", "2", "--interval-ms", "5"]
@@ -79,6 +91,13 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["engine", "--random", "tiny", "--family", "kokoro"],
         ["engine", "toy", "--family", "voxcpm2"],
         ["serve", "--url", "http://127.0.0.1:1", "--family", "voxcpm2"],
+        ["chat"],
+        ["chat", "--model", "toy", "--random", "tiny"],
+        ["chat", "--model", "hibari"],
+        ["chat", "--model", "toy", "--concurrency", "0"],
+        ["chat", "--model", "toy", "--tokens", "100000"],
+        ["chat", "--random", "tiny", "--family", "voxcpm2"],
+        ["engine", "--random", "tiny", "--family", "causal_lm"],
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(run: Run, arguments: list[str]) -> None:

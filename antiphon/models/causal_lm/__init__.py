@@ -2,6 +2,7 @@
 
 from antiphon.chat_types import ChatRequest
 from antiphon.models.chat_spec import CHAT_VOICE, AnswerVoiceRequest
+from antiphon.models.measuring import Measuring
 from antiphon.models.spec import Extra, Family, ItemKind, Ref, StageKind, StageSpec, Task
 
 _HERE = "antiphon.models.causal_lm"
@@ -30,6 +31,11 @@ FAMILY = Family(
     ),
     inspector=Ref(f"{_HERE}.checkpoint_info:inspect"),
     checkpoint_maker=Ref(f"{_HERE}.random_checkpoint:make_checkpoint"),
+    measuring=Measuring(
+        task="chat",
+        frame_products=Ref(f"{_HERE}.bench_spec:frame_products"),
+        is_usual=True,
+    ),
     tasks={
         "chat": Task(
             request=ChatRequest,

@@ -33,7 +33,7 @@ class CausalLMPrompter:
         assert context.path is not None, "the family needs a checkpoint"
         config = load_config(context.path)
         self._tokenizer = load_tokenizer(context.path)
-        self._tokenizer.eos_ids(config.eos_ids)
+        eos_ids = self._tokenizer.eos_ids(config.eos_ids)
         self._markup = load_chat_markup(context.path)
         self._capabilities = ChatCapabilities(
             sample_request=_SAMPLE,
@@ -41,6 +41,7 @@ class CausalLMPrompter:
             max_positions=config.max_positions(context),
             vocab_size=config.vocab_size,
             thinks=self._markup.thinks,
+            eos_ids=tuple(each for each in eos_ids if each < config.vocab_size),
         )
 
     @property

@@ -1,0 +1,108 @@
+"""``antiphon bench chat``: how fast a model writes, and what bounds it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from antiphon.cli.bench_serve import counts_of, wide_console
+from antiphon.cli.flags import flag
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class ChatBenchFlags:
+    """The flags of ``antiphon bench chat``."""
+
+    model: Annotated[str | None, flag("A checkpoint's directory, or a built-in model.")] = None
+    random: Annotated[
+        str | None,
+        flag("Size of a checkpoint of random weights, made for this: 7b, 1b, 0.6b, 135m or tiny."),
+    ] = None
+    family: Annotated[
+        str | None,
+        flag(
+            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
+        ),
+    ] = None
+    task: Annotated[
+        str, flag("Layout of the random checkpoint: qwen3, qwen2, llama or thinker.", True)
+    ] = "qwen3"
+    concurrency: Annotated[str, flag("Conversations at a time, comma-separated.", True)] = "1,8,64"
+    tokens: Annotated[int, flag("Of each answer.", True, min=2)] = 200
+    max_slots: Annotated[
+        int | None, flag("Requests that the model has room for.", "the most conversations", min=1)
+    ] = None
+    device: Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)] = "auto"
+    dtype: Annotated[str, flag("auto, bfloat16 or float32.", True)] = "auto"
+    json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+
+
+def bench_chat(flags: ChatBenchFlags) -> None:
+    """Measure a chat model without HTTP, all conversations beginning at once.
+
+    Tokens are drawn as the checkpoint says, but none that would end an answer. On a GPU it also
+    measures what bounds it: copying memory, and a token's bare matrix products.
+    """
+    import asyncio
+
+    from antiphon.bench.chat import QUESTION, ChatLoad, run_chat
+    from antiphon.bench.random_model import shortened
+    from antiphon.cli.bench_model import model_to_measure
+    from antiphon.config.sources import load_settings
+
+    question = QUESTION if flags.random is None else shortened(QUESTION)
+    counts = counts_of(flags.concurrency, "concurrency")
+    loads = [ChatLoad(each, flags.tokens, question) for each in counts]
+    with model_to_measure(flags.model, flags.random, flags.task, flags.family, "chat") as source:
+        given = {
+            "model.source": source,
+            "model.device": flags.device,
+            "model.dtype": flags.dtype,
+            "model.max_slots": flags.max_slots or max(counts),
+        }
+        report = asyncio.run(run_chat(load_settings(given).model, loads))
+    if flags.random is not None:  # where it was for a while says nothing
+        named = [flags.family, flags.random, flags.task]
+        report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
+    if flags.json_file is not None:
+        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    console = wide_console()
+    console.print(_table(report["results"], report["bound"]))
+    if (bound := report["bound"]) is not None:
+        console.print(
+            f"{bound['gpu']}: {bound['weight_bytes_read'] / 1e9:.2f} GB of weights in a step,"
+            f" {bound['copy_gb_per_s']:.0f} GB/s copied: {bound['weights_ms']:.2f} ms at least"
+        )
+
+
+def _table(results: Sequence[Mapping[str, Any]], bound: Mapping[str, Any] | None) -> "Table":
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    bounds = () if bound is None else ("bare products ms", "of the bound")
+    table = Table(
+        *("conversations", "ms a step", "tokens / s", "first p50 ms", "first p95 ms"),
+        *("gap p99 ms", "prompt tokens", "restarts", *bounds),
+        box=SIMPLE,
+    )
+    for row in results:
+        products = []
+        if bound is not None:
+            products_ms = bound["products_ms"][str(row["concurrency"])]
+            products = [f"{products_ms:.2f}", f"{row['bound_share']:.0%}"]
+        table.add_row(
+            str(row["concurrency"]),
+            f"{row['step_ms']:.3f}",
+            f"{row['tokens_per_s']:.0f}",
+            f"{row['first_token_ms']['p50']:.1f}",
+            f"{row['first_token_ms']['p95']:.1f}",
+            f"{row['token_gap_ms']['p99']:.2f}",
+            str(row["num_prompt_tokens"]),
+            str(row["num_restarts"]),
+            *products,
+        )
+    return table
