@@ -62,10 +62,10 @@ def split_conv(joined: Tensor, weight: SplitWeight) -> Tensor:
     result = joined.new_empty(num_rows, num_outputs, length)
     is_early = overlaps(joined)
     _split_conv[(triton.cdiv(length, columns), num_outputs // outputs, num_rows)](
-        joined, weight.high, weight.low, result, length, width,
-        NUM_INPUTS=num_inputs, NUM_OUTPUTS=num_outputs, NUM_TAPS=num_taps,
-        DILATION=weight.dilation, OUTPUTS=outputs, COLUMNS=columns, INPUTS=_INPUTS, PDL=is_early,
-        num_warps=num_warps, num_stages=3, launch_pdl=is_early,
+        joined, weight.high, weight.low, result, length, width, num_taps, weight.dilation,
+        NUM_INPUTS=num_inputs, NUM_OUTPUTS=num_outputs, OUTPUTS=outputs, COLUMNS=columns,
+        INPUTS=_INPUTS, PDL=is_early, num_warps=num_warps, num_stages=3,
+        launch_pdl=is_early,
     )  # fmt: skip
     return result
 
@@ -77,12 +77,11 @@ def _tile(num_columns: int, num_outputs: int) -> tuple[int, int, int]:
     return min(64, num_outputs), 128, 4
 
 
-@triton.jit(do_not_specialize=["length", "width"])
+@triton.jit(do_not_specialize=["length", "width", "num_taps", "dilation"])
 def _split_conv(
-    joined, high, low, result, length, width,
-    NUM_INPUTS: tl.constexpr, NUM_OUTPUTS: tl.constexpr, NUM_TAPS: tl.constexpr,
-    DILATION: tl.constexpr, OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr, INPUTS: tl.constexpr,
-    PDL: tl.constexpr,
+    joined, high, low, result, length, width, num_taps, dilation,
+    NUM_INPUTS: tl.constexpr, NUM_OUTPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
+    COLUMNS: tl.constexpr, INPUTS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     await_others(PDL)
     PARTS: tl.constexpr = NUM_INPUTS // INPUTS
@@ -92,12 +91,12 @@ def _split_conv(
     inside = (columns < length)[None, :]
     source = joined + row * NUM_INPUTS * width
     total = tl.zeros((OUTPUTS, COLUMNS), tl.float32)
-    for step in range(0, NUM_TAPS * PARTS):
+    for step in range(0, num_taps * PARTS):
         tap = step // PARTS
         inputs = (step % PARTS) * INPUTS + tl.arange(0, INPUTS)
         places = (tap * NUM_OUTPUTS + outputs)[:, None] * NUM_INPUTS + inputs[None, :]
         factor, rest = tl.load(high + places), tl.load(low + places)
-        spots = source + inputs[:, None] * width + (columns + tap * DILATION)[None, :]
+        spots = source + inputs[:, None] * width + (columns + tap * dilation)[None, :]
         value, lower = parts_of(tl.load(spots, mask=inside, other=0.0))
         total = tl.dot(rest, value, total)
         total = tl.dot(factor, lower, total)
