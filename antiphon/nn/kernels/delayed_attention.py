@@ -136,7 +136,8 @@ def _past(
         is_key = (key < NUM_KEPT) & (held >= start - RIGHT - LEFT)
         is_visible = _is_visible(held, position, end, LEFT, RIGHT) & is_key[None, :]
         spots = ring + key[:, None] * STEP + channel
-        mask = is_key[:, None] & (channel < HEAD_DIM)
+        # What is not of the stream is anything: times a weight of 0 it might be no number.
+        mask = (is_key & (held >= 0) & (held < end))[:, None] & (channel < HEAD_DIM)
         keys = tl.load(spots, mask=mask, other=0.0).to(tl.float16)
         values = tl.load(spots + STEP // 2, mask=mask, other=0.0).to(tl.float16)
         highest, weight_sum, attended = _added(
