@@ -147,18 +147,26 @@ class SpeechClient:
     """Speaks to one server over as many connections as are needed at a time, which are kept."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.target = target
         self._idle: list[LoadConnection] = []
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
         """Send one request and return what became of it."""
-        fields = {**self._target.fields, **self._target.lengths(index), "input": text}
-        request = request_bytes(self._target, fields)
+        fields = {**self.target.fields, **self.target.lengths(index), "input": text}
+        request = request_bytes(self.target, fields)
         sent_s = time.monotonic()
         exchange = Exchange(
             str(fields.get("response_format")), asyncio.get_running_loop().create_future()
         )
-        message = ""
+        message = await self.carry(request, exchange)
+        return record_of(index, text, (due_s, sent_s), exchange, message, self.target.tokens_header)
+
+    async def carry(self, request: bytes, exchange: Exchange) -> str:
+        """Send a request and wait for the end of its response, which ``exchange`` takes.
+
+        Returns:
+            An error of the connection, "" if there is none.
+        """
         try:
             connection = await self._connection()
             connection.send(request, exchange)
@@ -166,10 +174,8 @@ class SpeechClient:
             if connection.is_idle:
                 self._idle.append(connection)
         except OSError as error:
-            message = str(error)
-        return record_of(
-            index, text, (due_s, sent_s), exchange, message, self._target.tokens_header
-        )
+            return str(error)
+        return ""
 
     def close(self) -> None:
         """Break all connections."""
@@ -183,7 +189,7 @@ class SpeechClient:
                 return connection
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            LoadConnection, self._target.host, self._target.port
+            LoadConnection, self.target.host, self.target.port
         )
         return connection
 

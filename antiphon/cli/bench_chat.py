@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from antiphon.cli.bench_serve import counts_of, wide_console
+import typer
+
+from antiphon.cli.bench_serve import counts_of, fields_of, wide_console
 from antiphon.cli.flags import flag
+from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+_TIMES = ("first_text", "audio_after_text", "first_audio")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +45,67 @@ class ChatBenchFlags:
     device: Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)] = "auto"
     dtype: Annotated[str, flag("auto, bfloat16 or float32.", True)] = "auto"
     json_file: Annotated[Path | None, flag("Write everything here.", False, "--json")] = None
+    url: Annotated[
+        str | None,
+        flag("Converse with a server that is running, whose answers are spoken; --model names it."),
+    ] = None
+    voice: Annotated[str | None, flag("Of a server: who speaks.", "the server's default")] = None
+    turns: Annotated[int, flag("Of a server: answers of each conversation.", True, min=1)] = 2
+    ramp_s: Annotated[
+        float, flag("Of a server: in which the conversations begin, one by one.", True, min=0)
+    ] = 0.0
+    letters: Annotated[
+        bool, flag("Of a server of random weights: have it write what can be said.", True)
+    ] = False
+    field: Annotated[
+        list[str] | None,
+        flag("Of a server: further member KEY=VALUE of each request; VALUE may be JSON."),
+    ] = None
+    api_key: Annotated[str | None, flag("Of a server.")] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return what each request to a server says beside its messages."""
+        from antiphon.bench.spoken_chat import letters_of_bytes
+
+        fields: dict[str, Any] = {"max_tokens": self.tokens}
+        if self.model is not None:
+            fields["model"] = self.model
+        if self.voice is not None:
+            fields["audio"] = {"voice": self.voice}
+        return fields | (letters_of_bytes() if self.letters else {}) | fields_of(self.field)
 
 
 def bench_chat(flags: ChatBenchFlags) -> None:
-    """Measure a chat model without HTTP, all conversations beginning at once.
+    """Measure a chat model without HTTP, or answers that a server speaks while it writes them.
 
-    Tokens are drawn as the checkpoint says, but none that would end an answer. On a GPU it also
-    measures what bounds it: copying memory, and a token's bare matrix products.
+    Without --url all conversations begin at once; tokens are drawn as the checkpoint says, but none
+    that would end an answer. On a GPU it also measures what bounds them: copying memory, and a
+    token's bare matrix products.
     """
+    report = _without_server(flags) if flags.url is None else _with_server(flags, flags.url)
+    if flags.json_file is not None:
+        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
+    """Measure answers that are spoken."""
+    from antiphon.bench.spoken_chat import SpokenLoad, measure_spoken, spoken_target
+
+    if flags.random is not None or flags.family is not None:
+        raise SettingsError(
+            "--url names a server that is running: leave --random and --family out."
+        )
+    counts = counts_of(flags.concurrency, "concurrency")
+    loads = [SpokenLoad(each, flags.turns, flags.ramp_s) for each in counts]
+    report = measure_spoken(spoken_target(url, flags.fields(), flags.api_key), loads)
+    wide_console().print(_spoken_table(report["results"]))
+    for message in sorted({each for row in report["results"] for each in row["errors"]}):
+        typer.echo(message, err=True)
+    return report
+
+
+def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
+    """Measure a model in this process."""
     import asyncio
 
     from antiphon.bench.chat import QUESTION, ChatLoad, run_chat
@@ -68,8 +127,6 @@ def bench_chat(flags: ChatBenchFlags) -> None:
     if flags.random is not None:  # where it was for a while says nothing
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
-    if flags.json_file is not None:
-        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     console = wide_console()
     console.print(_table(report["results"], report["bound"]))
     if (bound := report["bound"]) is not None:
@@ -77,6 +134,7 @@ def bench_chat(flags: ChatBenchFlags) -> None:
             f"{bound['gpu']}: {bound['weight_bytes_read'] / 1e9:.2f} GB of weights in a step,"
             f" {bound['copy_gb_per_s']:.0f} GB/s copied: {bound['weights_ms']:.2f} ms at least"
         )
+    return report
 
 
 def _table(results: Sequence[Mapping[str, Any]], bound: Mapping[str, Any] | None) -> "Table":
@@ -106,3 +164,33 @@ def _table(results: Sequence[Mapping[str, Any]], bound: Mapping[str, Any] | None
             *products,
         )
     return table
+
+
+def _spoken_table(results: Sequence[Mapping[str, Any]]) -> "Table":
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(
+        *("conversations", "audio-s / s", "chars / s", "text ms p50", "p95"),
+        *("then audio p50", "p95", "audio p50", "p95"),
+        *("gapless", "halts p95", "p99", "answers", "client"),
+        box=SIMPLE,
+    )
+    for row in results:
+        playback, halt = row["playback"] or {}, row["halt_ms"] or {}
+        times = [row[f"{name}_ms"] or {} for name in _TIMES]
+        table.add_row(
+            str(row["concurrency"]),
+            f"{row['audio_s_per_s']:.1f}",
+            f"{row['characters_per_s']:.0f}",
+            *(_shown(each, name) for each in times for name in ("p50", "p95")),
+            f"{playback['continuity']:.1%}" if playback else "",
+            *(_shown(halt, name) for name in ("p95", "p99")),
+            ", ".join(f"{count} {outcome}" for outcome, count in row["outcomes"].items()),
+            f"{row['client_cpu_share']:.0%}",
+        )
+    return table
+
+
+def _shown(figures: Mapping[str, float], name: str) -> str:
+    return f"{figures[name]:.1f}" if name in figures else ""

@@ -37,6 +37,26 @@ def test_a_model_that_writes_is_measured_and_written(run: Run, tmp_path: Path) -
         assert column in result.output
 
 
+def test_answers_that_a_server_speaks_are_measured_and_written(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    few = ["--tokens", "30", "--concurrency", "1,2", "--ramp-s", "0.01", "--json", str(file)]
+    with start_server(TOY) as server:
+        chat = ["bench", "chat", "--url", server.base_url, "--model", "toy"]
+        result = run(*chat, *few, "--voice", "alto", "--field", "temperature=0")
+        refused = run(*chat, "--concurrency", "1", "--voice", "nobody")
+    assert result.exit_code == 0, result.output
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert [each["outcomes"] for each in report["results"]] == [{"ok": 2}, {"ok": 4}]
+    assert report["fields"]["audio"] == {"voice": "alto", "format": "pcm16"}
+    assert report["fields"]["temperature"] == 0
+    for each in report["results"]:
+        assert each["audio_s_per_s"] > 0
+        assert each["audio_after_text_ms"]["p95"] <= each["first_audio_ms"]["p95"]
+    assert "gapless" in result.output
+    assert "1 rejected" in refused.output
+    assert "There is no voice 'nobody'" in refused.stderr
+
+
 def test_fabrics_are_measured_and_written(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "fabric.json"
     few = ["--concurrency", "1,2", "--chunks", "3", "--rounds", "2", "--interval-ms", "5"]
@@ -97,6 +117,8 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["chat", "--model", "toy", "--concurrency", "0"],
         ["chat", "--model", "toy", "--tokens", "100000"],
         ["chat", "--random", "tiny", "--family", "voxcpm2"],
+        ["chat", "--url", "http://127.0.0.1:1", "--random", "tiny"],
+        ["chat", "--url", "https://127.0.0.1:1"],
         ["engine", "--random", "tiny", "--family", "causal_lm"],
     ],
 )
