@@ -23,7 +23,6 @@ def random_checkpoint(
     progress: LoadProgress,
     parent: Path | None = None,
     of_family: str | None = None,
-    of_task: str = "speech",
 ) -> Iterator[Path]:
     """Write a checkpoint that never says that it is done; remove it when the block ends.
 
@@ -33,14 +32,13 @@ def random_checkpoint(
         progress: called as files are written.
         parent: directory to make it in; ``None`` is the system's for temporary files. A full-size
             one takes some gigabytes.
-        of_family: whose; see `measured_family`.
-        of_task: which task of that family is to be measured.
+        of_family: whose; ``None`` is the one whose speech is usually measured.
 
     Raises:
         ModelLoadError: there is no such family, size or task, or a package that it needs is
             missing.
     """
-    found, measuring = measured_family(of_family, of_task)
+    found, measuring = measured_family(of_family, "speech" if of_family is None else None)
     if found.extra is not None and found.extra.missing:
         raise ModelLoadError(found.extra.missing)
     assert found.checkpoint_maker is not None, "what is measured makes checkpoints"
@@ -65,12 +63,12 @@ def shortened(text: str) -> str:
     return text[:num_tokens].strip() or text[:1]
 
 
-def measured_family(name: str | None, task: str = "speech") -> tuple[Family, Measuring]:
+def measured_family(name: str | None, task: str | None = "speech") -> tuple[Family, Measuring]:
     """Return a family whose checkpoints of random weights are measured, and how.
 
     Args:
         name: as in the registry; ``None`` is the usual one.
-        task: that is measured.
+        task: that is measured; ``None``: any, of a family that is named.
 
     Raises:
         ModelLoadError: there is no such family, or its random weights are not measured; or none is
@@ -79,7 +77,7 @@ def measured_family(name: str | None, task: str = "speech") -> tuple[Family, Mea
     measured = {
         each.name: (each, each.measuring)
         for each in families()
-        if each.measuring is not None and each.measuring.task == task
+        if each.measuring is not None and task in (None, each.measuring.task)
     }
     if name is None:
         usual = [each for each in measured.values() if each[1].is_usual]
@@ -89,7 +87,7 @@ def measured_family(name: str | None, task: str = "speech") -> tuple[Family, Mea
     known = family(name).name
     if known not in measured:
         raise ModelLoadError(
-            f"Random weights of '{name}' are not measured for '{task}'; those of"
-            f" {', '.join(measured)} are."
+            f"Random weights of '{name}' are not measured{f' for {task}' if task else ''}; those"
+            f" of {', '.join(measured)} are."
         )
     return measured[known]

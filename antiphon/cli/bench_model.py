@@ -39,13 +39,12 @@ def model_to_measure(
         yield model
         return
 
-    from antiphon.bench.random_model import random_checkpoint
+    from antiphon.bench.random_model import measured_family, random_checkpoint
     from antiphon.cli.progress import shown_progress
 
+    found, _ = measured_family(family, of_task)
     with ExitStack() as stack:
         with shown_progress("writing", partial(typer.echo, err=True)) as progress:
-            made = random_checkpoint(
-                random, task, progress=progress, of_family=family, of_task=of_task
-            )
+            made = random_checkpoint(random, task, progress=progress, of_family=found.name)
             path = stack.enter_context(made)
         yield str(path)

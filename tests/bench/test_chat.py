@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
-from antiphon.bench.random_model import random_checkpoint
+from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
 
 
@@ -49,7 +49,8 @@ def test_answers_that_end_too_early_are_begun_again_and_counted() -> None:
 @pytest.mark.slow  # checkpoints are made and measured
 @pytest.mark.parametrize("task", ["thinker", "qwen3"])
 def test_random_weights_never_end_an_answer(task: str, tmp_path: Path) -> None:
-    made = random_checkpoint("tiny", task, progress=untold, parent=tmp_path, of_task="chat")
+    usual, _ = measured_family(None, "chat")
+    made = random_checkpoint("tiny", task, progress=untold, parent=tmp_path, of_family=usual.name)
     with made as path:
         settings = ModelSettings(source=str(path), device="cpu", max_slots=4)
         report = asyncio.run(run_chat(settings, [ChatLoad(4, 200)]))
