@@ -30,7 +30,13 @@ def is_draining(url: str) -> bool:
     return httpx.get(f"{url}/ready").status_code == 503
 
 
-@pytest.mark.usefixtures("either_server")
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let servers wait longer for what is under way than a busy machine may need for it."""
+    monkeypatch.setenv("ANTIPHON_LIMITS_GRACE_S", "600")
+
+
+@pytest.mark.usefixtures("either_server", "patient")
 def test_a_stream_under_way_is_heard_to_its_end_and_nothing_new_begins(start: Start) -> None:
     with (
         serving(start) as (process, url),
@@ -84,7 +90,7 @@ def test_a_stream_is_cut_by_the_end_of_its_grace_or_by_a_second_signal(
 
 
 @pytest.mark.slow  # a server of its own: that streams are heard out is tested above
-@pytest.mark.usefixtures("either_server")
+@pytest.mark.usefixtures("either_server", "patient")
 def test_a_websocket_is_heard_to_the_end_of_what_it_says_and_then_closed(start: Start) -> None:
     with serving(start) as (process, url):
         address = f"{url.replace('http', 'ws')}/v1/audio/speech/stream"
