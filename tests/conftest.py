@@ -35,6 +35,8 @@ LONGEST_FIRST = (
     "tests/models/",
     "tests/fabric/",
     "tests/cli/",
+    "tests/quality/",
+    "tests/test_wheel",
     "tests/pipeline/",
     "tests/clients/",
 )
