@@ -47,11 +47,12 @@ def test_an_interrupt_stops_the_answer_and_not_the_talk() -> None:
         assert process.stdout.read(1) == b"Y"
         os.kill(process.pid, signal.SIGINT)
         written, told = process.communicate(b"two\n", timeout=DEADLINE_S)
+    assert process.returncode == 0, told.decode()
+    assert written.count(b"\n") == 2, (written[-100:], told)
     first, second, _ = written.split(b"\n")
     assert len(first) < 2 * 4000
     assert second == b"You said: two"
     assert told.startswith(b"stopped")
-    assert process.returncode == 0
 
 
 def test_escape_sequences_do_not_reach_the_terminal(run: Run) -> None:

@@ -47,7 +47,7 @@ def preparer(path: Path) -> VoicePreparer:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list of what has been computed."""
+    """Return a list of what is computed by encoders that are made from now on."""
     calls: list[str] = []
     embed, encode = EcapaEncoder.embed, CodecEncoder.encode
 
@@ -66,6 +66,14 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+@pytest.fixture
+def noted(path: Path, heard: list[str]) -> VoicePreparer:
+    """Return one whose encoders note what they compute."""
+    preparer = preparer_of(LoadContext(path, "cpu", "bfloat16"))
+    heard.clear()  # they have been warmed
+    return preparer
+
+
 def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: VoicePreparer) -> None:
     config, samples = load_config(path), torch.tensor(recording())
     assert config.speaker_encoder is not None
@@ -81,22 +89,22 @@ def test_a_voice_is_what_the_encoders_hear(path: Path, preparer: VoicePreparer) 
     np.testing.assert_array_equal(voice.ref_codes, encoder.encode(samples).numpy())
 
 
-def test_what_was_heard_is_not_heard_again(preparer: VoicePreparer, heard: list[str]) -> None:
-    first = preparer.prepare(recording(), name="a", ref_text="One.")
-    again = preparer.prepare(recording().copy(), name="b", ref_text="Two.")
+def test_what_was_heard_is_not_heard_again(noted: VoicePreparer, heard: list[str]) -> None:
+    first = noted.prepare(recording(), name="a", ref_text="One.")
+    again = noted.prepare(recording().copy(), name="b", ref_text="Two.")
     assert heard == ["speaker", "codes"]
     np.testing.assert_array_equal(first.ref_codes, again.ref_codes)
     assert (again.name, again.ref_text) == ("b", "Two.")
-    other = preparer.prepare(recording(1), name="a", ref_text="One.")
+    other = noted.prepare(recording(1), name="a", ref_text="One.")
     assert heard == ["speaker", "codes"] * 2
     assert other.content_hash != first.content_hash
 
 
 def test_warming_hears_all_that_recordings_are_heard_by_and_keeps_nothing(
-    preparer: VoicePreparer, heard: list[str]
+    noted: VoicePreparer, heard: list[str]
 ) -> None:
-    preparer.warm_up()
-    preparer.warm_up()
+    noted.warm_up()
+    noted.warm_up()
     assert heard == ["speaker", "codes"] * 2
 
 
@@ -116,21 +124,19 @@ def test_a_recording_goes_to_the_encoder_once(path: Path) -> None:
     assert [each.wanted for each in sent[1:]] == [("speaker",), ("codes",)]
 
 
-def test_codes_are_made_when_they_are_wanted(preparer: VoicePreparer, heard: list[str]) -> None:
-    vector = preparer.prepare(recording(), name="a", ref_text=None, with_codes=False)
+def test_codes_are_made_when_they_are_wanted(noted: VoicePreparer, heard: list[str]) -> None:
+    vector = noted.prepare(recording(), name="a", ref_text=None, with_codes=False)
     assert vector.ref_codes is None
     assert heard == ["speaker"]
-    whole = preparer.prepare(recording(), name="a", ref_text="One.")
+    whole = noted.prepare(recording(), name="a", ref_text="One.")
     assert whole.ref_codes is not None
     assert heard == ["speaker", "codes"]
 
 
-def test_threads_share_what_is_heard(preparer: VoicePreparer, heard: list[str]) -> None:
+def test_threads_share_what_is_heard(noted: VoicePreparer, heard: list[str]) -> None:
     with ThreadPoolExecutor(4) as pool:
         voices = list(
-            pool.map(
-                lambda n: preparer.prepare(recording(n % 2), name="a", ref_text="One."), range(8)
-            )
+            pool.map(lambda n: noted.prepare(recording(n % 2), name="a", ref_text="One."), range(8))
         )
     assert sorted(heard) == ["codes"] * 2 + ["speaker"] * 2
     assert len({voice.content_hash for voice in voices}) == 2
