@@ -73,7 +73,7 @@ class ReplyEvents:
     is_over: bool = False
     _has_begun: bool = False
     _previous_id: str | None = None
-    _opening: deque[dict[str, Any]] = field(default_factory=deque)
+    _opening: deque[Mapping[str, Any]] = field(default_factory=deque)
     _usages: list[Usage] = field(default_factory=lambda: [Usage(), Usage()])
     _reason: str = "stop"
 
@@ -127,12 +127,7 @@ class ReplyEvents:
             *self._of_item("conversation.item.added", described),
             self._of_part("response.content_part.added", part=part),
         ]
-        await self._open()
-
-    async def _open(self) -> None:
-        """Send what an item begins with, as far as it is not on its way: a cancel may interrupt."""
-        while self._opening:
-            await self.socket.send(self._opening.popleft())
+        await self.socket.send_all(self._opening)
 
     async def _end(self, status: str, **details: Any) -> None:
         if self.is_over:
@@ -140,7 +135,7 @@ class ReplyEvents:
         self.is_over = True
         self.item.status = "completed" if status == "completed" else "incomplete"
         if self._has_begun:
-            await self._open()
+            await self.socket.send_all(self._opening)  # what a cancel has interrupted
             part = {"type": "text", "text": self.item.text}
             if self.plan.format is not None:
                 part = {"type": "audio", "transcript": self.item.text}

@@ -6,6 +6,7 @@ agreed; a client that neither sends nor reads is sent away.
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -75,14 +76,27 @@ class Socket:
             WebSocketDisconnect: the client has left.
         """
         async with self._turn:
-            if self._websocket.application_state is not WebSocketState.CONNECTED:
-                raise WebSocketDisconnect(1006)
-            if isinstance(message, bytes):
-                await self._websocket.send_bytes(message)
-            else:
-                text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-                await self._websocket.send_text(text)
-            self._last_active_s = self._now_s()
+            await self._write(message)
+
+    async def send_all(self, messages: deque[Mapping[str, Any]]) -> None:
+        """Send messages; wherever it is interrupted, those left in ``messages`` were not sent.
+
+        Raises:
+            WebSocketDisconnect: the client has left.
+        """
+        while messages:
+            async with self._turn:
+                await self._write(messages.popleft())
+
+    async def _write(self, message: Mapping[str, Any] | bytes) -> None:
+        if self._websocket.application_state is not WebSocketState.CONNECTED:
+            raise WebSocketDisconnect(1006)
+        if isinstance(message, bytes):
+            await self._websocket.send_bytes(message)
+        else:
+            text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+            await self._websocket.send_text(text)
+        self._last_active_s = self._now_s()
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
         """End the conversation; may be called again."""

@@ -1,13 +1,16 @@
 """Cancelling a response before it begins, while it is written, and at its end."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocketState
 
 from antiphon.api.realtime_agent import AgentConversation
+from antiphon.api.sockets import Socket
 from antiphon.chat_types import TextDelta
 from antiphon.errors import InvalidRequestError
 from antiphon.types import Ended
@@ -19,6 +22,7 @@ SAY = {
 }
 CREATE = {"type": "response.create"}
 CANCEL = {"type": "response.cancel"}
+UPDATE = {"type": "session.update", "session": {"type": "realtime", "instructions": "Be kind."}}
 
 
 class Talk:
@@ -46,11 +50,15 @@ class Talk:
             speech=SimpleNamespace(models={}),
             settings=SimpleNamespace(chat=SimpleNamespace(max_input_characters=1000)),
         )
-        socket: Any = self
+        websocket: Any = SimpleNamespace(
+            application_state=WebSocketState.CONNECTED, send_text=self._send
+        )
+        self.socket = Socket(websocket, max_idle_s=DEADLINE_S)
         model: Any = SimpleNamespace(name="any")
-        self.agent = AgentConversation(socket, server, model)
+        self.agent = AgentConversation(self.socket, server, model)
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def _send(self, text: str) -> None:
+        message = json.loads(text)
         self.sent.append(message)
         if message["type"] == self.unread:  # it is on its way, and there is room for no more
             self.is_unread.set()
@@ -192,7 +200,29 @@ def test_what_a_cancelled_response_ends_has_begun(unread: str) -> None:
         await talk.is_unread.wait()
         await talk.agent.receive(CANCEL)
 
-    types = [each["type"] for each in conversed(talking).sent]
+    check_opened_and_closed(conversed(talking))
+
+
+def test_a_response_that_is_cancelled_while_others_send_has_begun() -> None:
+    async def talking(talk: Talk) -> None:
+        await talk.agent.receive(CREATE)
+        talk.unread = "session.updated"
+        updating = asyncio.create_task(talk.agent.receive(UPDATE))
+        await talk.is_unread.wait()
+        while talk.num_open == 0:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # its first event waits for that of the session
+        cancelling = asyncio.create_task(talk.agent.receive(CANCEL))
+        await asyncio.sleep(0)
+        talk.reading.set()
+        await asyncio.gather(updating, cancelling)
+        talk.sent = [each for each in talk.sent if each["type"] != "session.updated"]
+
+    check_opened_and_closed(conversed(talking))
+
+
+def check_opened_and_closed(talk: Talk) -> None:
+    types = [each["type"] for each in talk.sent]
     assert types[types.index("response.created") + 1 :] == [
         "response.output_item.added",
         "conversation.item.added",
