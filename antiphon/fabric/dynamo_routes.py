@@ -25,6 +25,11 @@ _UNDELIVERABLE = {
 """What the front end has no way to deliver."""
 _UNDELIVERABLE_PICTURES = {"stream": True, "async": True}
 """Likewise, of images and videos: events, and jobs to be asked for later."""
+_GREY = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAAKUlEQVR42u3MQREAAAwCIKMb3R"
+    "D77SAA6VEEAoFAIBAIBAKBQCAQfA8G320AeXC6efoAAAAASUVORK5CYII="
+)
+"""An image of 64 by 64 pixels, for models that make nothing without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +126,23 @@ def _picture_chunk(answer: bytes, body: Members) -> Members:
 
 
 def _picture_sample(capabilities: Any) -> Members:
-    steps = {"num_inference_steps": capabilities.min_steps}
-    return {"prompt": capabilities.sample_request.prompt, "nvext": steps}
+    """Ask for a picture as small as that which warms the model: checks have a few seconds."""
+    sample = capabilities.sample_request
+    asked: Members = {
+        "prompt": sample.prompt,
+        "nvext": {"num_inference_steps": capabilities.min_steps},
+    }
+    if sample.width is not None:
+        asked["size"] = f"{sample.width}x{sample.height}"
+    if capabilities.needs_image:
+        asked["input_reference"] = _GREY
+    return asked
+
+
+def _video_sample(capabilities: Any) -> Members:
+    asked = _picture_sample(capabilities)
+    asked["nvext"]["num_frames"] = capabilities.sample_request.num_frames
+    return asked
 
 
 ROUTES = {
@@ -149,7 +169,7 @@ ROUTES = {
         path=lambda body: "/v1/videos",
         body=_picture_body,
         chunk=_picture_chunk,
-        sample=_picture_sample,
+        sample=_video_sample,
     ),
 }
 """By the names of tasks."""

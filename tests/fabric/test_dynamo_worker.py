@@ -9,6 +9,7 @@ import sys
 import wave
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -242,6 +243,25 @@ def test_the_health_check_of_pictures_takes_few_steps(worker: ModuleType, task: 
 
     (chunk,) = asyncio.run(checked())
     assert chunk["data"][0]["b64_json"]
+
+
+@pytest.mark.parametrize("task", ["image", "video"])
+def test_the_health_check_of_pictures_is_as_small_as_a_warm_up(
+    worker: ModuleType, task: str
+) -> None:
+    async def checked() -> list[dict[str, Any]]:
+        async with started(worker, task=task) as engine:
+            known = engine._model.capabilities
+            small = replace(known.sample_request, width=16, height=32)
+            needy = replace(known, sample_request=small, needs_image=True)
+            payload = ROUTES[task].sample(needy)
+            assert payload["size"] == "16x32"
+            assert payload["nvext"].get("num_frames") == (5 if task == "video" else None)
+            assert payload["input_reference"].startswith("data:image/png")
+            return await chunks_of(engine, payload)
+
+    (chunk,) = asyncio.run(checked())
+    assert chunk["size"] == "16x32"
 
 
 def test_a_model_that_does_not_do_the_task_is_refused(
