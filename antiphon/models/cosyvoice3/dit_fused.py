@@ -1,8 +1,8 @@
 """The blocks of the flow's transformer as kernels: eight launches a block, four of them products.
 
 Products and attention are of float16 with sums of float32: their ten bits of fraction are those of
-TF32. What blocks add up, norms and the solver's steps are float32. Where what is rounded would be
-too large for float16, it becomes its largest number; weights are not.
+TF32. What blocks add up, norms and the solver's steps are float32. What norms and attention give to
+products is bounded by float16's largest number; sums of products are not.
 """
 
 from collections.abc import Sequence

@@ -74,7 +74,7 @@ def _tile(num_columns: int, num_outputs: int) -> tuple[int, int, int]:
     """Return outputs and columns of a program, and its warps."""
     if num_columns * num_outputs < _MANY_NUMBERS:
         return 32, 32, 4
-    return min(64, num_outputs), 128, 4
+    return (64 if num_outputs % 64 == 0 else 32), 128, 4
 
 
 @triton.jit(do_not_specialize=["length", "width", "num_taps", "dilation"])

@@ -38,6 +38,13 @@ def test_products_have_22_bits(
     assert torch.equal(alone, found[1:])
 
 
+def test_outputs_need_not_fill_large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MANY_NUMBERS", 0)
+    columns, weight = random(1, 32, 130), random(96, 32, 1, seed=1) / 6
+    wanted = F.conv1d(columns, weight)
+    torch.testing.assert_close(split_conv(columns, SplitWeight.of(weight, 1)), wanted)
+
+
 def test_narrow_layers_are_not_split() -> None:
     assert is_splittable(torch.empty(64, 32, 3))
     assert not is_splittable(torch.empty(64, 18, 3))
