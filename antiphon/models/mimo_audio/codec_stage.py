@@ -41,7 +41,7 @@ from antiphon.types import Samples
 _NOTHING, _GROUP, _LATE = range(3)
 """What a place of a pass has: nothing, a group of the stream, or one past its end."""
 _MAX_ROWS = 32
-"""Of a pass, in which PyTorch lines, where there are no kernels, copy 10 MB of keys and values a row."""
+"""Of a pass; on a GPU without kernels each row's keys and values are copied in it, 10 MB."""
 
 
 @dataclass(frozen=True, slots=True)
