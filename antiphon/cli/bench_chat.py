@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,17 +113,21 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
     from antiphon.cli.bench_model import model_to_measure
     from antiphon.config.sources import load_settings
 
+    of_server = ("voice", "ramp_s", "letters", "field", "api_key")
+    given = ["--" + name.replace("_", "-") for name in of_server if asdict(flags)[name]]
+    if given:
+        raise SettingsError(f"{', '.join(given)}: of a server, which --url must name.")
     question = QUESTION if flags.random is None else shortened(QUESTION)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [ChatLoad(each, flags.tokens, question) for each in counts]
     with model_to_measure(flags.model, flags.random, flags.task, flags.family, "chat") as source:
-        given = {
+        values = {
             "model.source": source,
             "model.device": flags.device,
             "model.dtype": flags.dtype,
             "model.max_slots": flags.max_slots or max(counts),
         }
-        report = asyncio.run(run_chat(load_settings(given).model, loads))
+        report = asyncio.run(run_chat(load_settings(values).model, loads))
     if flags.random is not None:  # where it was for a while says nothing
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}

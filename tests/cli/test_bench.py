@@ -57,6 +57,12 @@ def test_answers_that_a_server_speaks_are_measured_and_written(run: Run, tmp_pat
     assert "There is no voice 'nobody'" in refused.stderr
 
 
+def test_flags_of_a_server_are_refused_without_one(run: Run) -> None:
+    result = run("bench", "chat", "--model", "toy", "--letters", "--ramp-s", "1")
+    assert result.exit_code != 0
+    assert "--ramp-s, --letters" in result.stderr
+
+
 def test_fabrics_are_measured_and_written(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "fabric.json"
     few = ["--concurrency", "1,2", "--chunks", "3", "--rounds", "2", "--interval-ms", "5"]
