@@ -104,13 +104,13 @@ class MelFlowPasses:
     def _record(self, due: Due, state: SpeechRows) -> None:
         """Make the pass over a stream's recording, or copy what it left in some slot."""
         stream = due.stream
-        if stream.voice in state.recorded:
-            sources = [slot for slot, each in enumerate(state.recorded) if each == stream.voice]
+        sources = [slot for slot, each in enumerate(state.recorded) if each == stream.voice]
+        state.recorded[stream.slot] = None  # if this fails, the slot has parts of two voices
+        if sources:
             source = stream.slot if stream.slot in sources else sources[0]
             num_frames = MEL_FRAMES_PER_TOKEN * self._num_recorded(due)
             self.flow.recall(source, stream.slot, state.flow, num_frames)
         else:
-            state.recorded[stream.slot] = None
             self.flow.record(stream.reference, stream.slot, state.flow, ahead=self.ahead)
         state.recorded[stream.slot] = stream.voice
 

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -161,6 +162,22 @@ def test_places_before_a_stream_change_nothing(
             parts = [first_mel(flow, speech, reference, rows, ahead)]
         made.append(torch.cat([*parts, pass_mel(flow, speech, reference, rows, next_one)]))
     torch.testing.assert_close(*made, atol=1e-5, rtol=1e-4)
+
+
+def test_a_copy_of_a_recording_that_fails_is_used_by_nobody(
+    decoder: CosyVoice3Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, store = decoder.open(2), store_of(TOKENS)
+    for slot in range(2):
+        decoder.reset(rows, slot, voice(47 + slot))
+        decoder.launch([CodecChunk(slot, 0, GROUP)], store, rows)
+    assert all(rows.recorded)
+    monkeypatch.setattr(MelFlow, "recall", Mock(side_effect=RuntimeError))
+    decoder.reset(rows, 1, voice(47))
+    with pytest.raises(RuntimeError):
+        decoder.launch([CodecChunk(1, 0, GROUP)], store, rows)
+    assert rows.recorded[0]
+    assert rows.recorded[1] is None
 
 
 def test_a_recording_is_computed_once(
