@@ -14,6 +14,7 @@ from antiphon.errors import InvalidRequestError
 
 Members: TypeAlias = dict[str, Any]
 
+_TRUE = ("1", "on", "t", "true", "y", "yes")  # as the API reads them out of texts
 _ENVELOPE = ("model", "extra_args", "nvext", "data_source")
 """What a request says to Dynamo, which has chosen the model; the rest is for the API."""
 _UNDELIVERABLE = {
@@ -66,7 +67,8 @@ def _members(request: Mapping[str, Any], undeliverable: Mapping[str, Any]) -> Me
     own = {name: value for name, value in request.items() if value is not None}
     members = {**further, **own}
     for name, value in undeliverable.items():
-        if members.get(name) == value:
+        given = members.get(name)
+        if given == value or (value is True and str(given).lower() in _TRUE):
             raise InvalidRequestError(
                 f"Invalid '{name}': Dynamo's front end has no way to deliver it.", param=name
             )

@@ -224,6 +224,7 @@ def test_videos_are_those_of_the_http_api_in_dynamos_shape(
         ({"response_format": "url"}, "deliver"),
         ({"stream": True}, "deliver"),
         ({"extra_args": {"media_passthrough": {"async": True}}}, "deliver"),
+        ({"extra_args": {"media_passthrough": {"async": "true"}}}, "deliver"),
     ],
 )
 def test_wrong_requests_for_pictures_are_refused_with_the_message(
