@@ -207,6 +207,7 @@ class TokenSampler:
         if self._backend.has_kernels and reach.filtering is not Filtering.SORTED:
             from antiphon.nn.kernels import token_draw
 
+            assert token_draw.MAX_TOP_K >= _MAX_TOP_K
             rules = token_draw.TokenRules(
                 self._parameters,
                 (self._is_read, self._num_written),
