@@ -19,7 +19,7 @@ def test_cards_of_one_generation_get_the_same_code(monkeypatch: pytest.MonkeyPat
     compiler = compiling(monkeypatch, cards[-1])
     states = scale(meta(64, 2048), meta(2048, dtype=torch.bfloat16))
     FusedLinear().normed(states, meta(2 * 6144, 2048), 1e-6, is_gated=True)
-    launch = next(each for each in compiler.launches if each.kernel.fn.__name__ == "_wide_product")
+    launch = next(each for each in compiler.launches if each.kernel.fn.__name__ == "wide_product")
     kernels = [launch.compiled(card.capability) for card in cards]
     assert len({each.metadata.shared for each in kernels}) == 1
     first, *others = [re.sub(r"cuda:\d+", "cuda", each.asm["ttgir"]) for each in kernels]
