@@ -22,6 +22,7 @@ def test_cards_of_one_generation_get_the_same_code(monkeypatch: pytest.MonkeyPat
     launch = next(each for each in compiler.launches if each.kernel.fn.__name__ == "wide_product")
     kernels = [launch.compiled(card.capability) for card in cards]
     assert len({each.metadata.shared for each in kernels}) == 1
-    first, *others = [re.sub(r"cuda:\d+", "cuda", each.asm["ttgir"]) for each in kernels]
+    # Without the card, and where lines came from: what is cached may be from another checkout.
+    first, *others = [re.sub(r"cuda:\d+|(?m:^#loc.*)", "", each.asm["ttgir"]) for each in kernels]
     assert "dot" in first
     assert all(each == first for each in others)
