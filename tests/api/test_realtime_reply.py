@@ -1,6 +1,7 @@
 """A response has one end, whoever ends it, and its texts are those that are heard."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -18,6 +19,10 @@ class Wire:
 
     async def send(self, message: dict[str, Any]) -> None:
         self.sent.append(message)
+
+    async def send_all(self, messages: deque[dict[str, Any]]) -> None:
+        while messages:
+            await self.send(messages.popleft())
 
     def of_type(self, type: str) -> list[dict[str, Any]]:
         return [each for each in self.sent if each["type"] == type]
