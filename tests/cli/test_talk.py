@@ -11,6 +11,12 @@ import pytest
 
 from tests.cli.conftest import DEADLINE_S, Run
 
+# A shell that starts the tests in the background has them ignore interrupts, and all they start.
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("antiphon", run_name="__main__", alter_sys=True)
+"""
 TOY = ("--model", "toy", "--temperature", "0")
 
 
@@ -37,7 +43,7 @@ def test_an_interrupt_stops_the_answer_and_not_the_talk() -> None:
     import fcntl  # there is none on Windows
     import termios
 
-    command = [sys.executable, "-u", "-m", "antiphon", "chat", *TOY]
+    command = [sys.executable, "-u", "-c", INTERRUPTIBLE, "chat", *TOY]
     with subprocess.Popen(
         command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -55,7 +61,6 @@ def test_an_interrupt_stops_the_answer_and_not_the_talk() -> None:
         written, told = process.communicate(b"/clear\ntwo\n", timeout=DEADLINE_S)
     assert process.returncode == 0, told.decode()
     _, stopped, last, _ = written.split(b"\n")
-    # What stdout was given before, perhaps all that there was, is written all the same.
     assert stopped.startswith(b"You said: yyy")
     assert told.splitlines()[1] == b"stopped"
     assert last == b"You said: two"
