@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from antiphon.bench.bound import measure_bound
-from antiphon.bench.engine import UNBOUNDED, frame_products
+from antiphon.bench.engine import UNBOUNDED, bound_of
 from antiphon.bench.host import HostTime, host_seconds, host_times
 from antiphon.bench.machine import provenance
 from antiphon.bench.summary import Percentiles
@@ -158,11 +157,7 @@ async def run_chat(
         ModelLoadError: the model cannot be loaded, or does not chat.
         InvalidRequestError: answers of so many tokens do not fit into its context.
     """
-    products = await asyncio.to_thread(frame_products, settings)
-    bound = None
-    if products:  # before the model is there: its memory is then free
-        batches = sorted({load.concurrency for load in loads})
-        bound = await asyncio.to_thread(measure_bound, settings.device, products, batches)
+    bound = await bound_of(settings, {load.concurrency for load in loads})
     if bound is not None:
         bound["weights_ms"] = bound["weight_bytes_read"] / bound["copy_gb_per_s"] / 1e6
     model = await ChatModel.load(settings.model_copy(update=UNBOUNDED), CHAT)

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -163,6 +163,22 @@ def summarize(times: Sequence[StreamTimes]) -> Result:
     )
 
 
+async def bound_of(settings: ModelSettings, batches: Collection[int]) -> dict[str, Any] | None:
+    """Return what bounds a model that is not loaded yet: its memory is then free.
+
+    Args:
+        settings: which model, and on what.
+        batches: numbers of rows.
+
+    Returns:
+        ``None`` without a GPU, or if the family does not tell its products.
+    """
+    products = await asyncio.to_thread(frame_products, settings)
+    if not products:
+        return None
+    return await asyncio.to_thread(measure_bound, settings.device, products, sorted(batches))
+
+
 async def run(
     settings: ModelSettings,
     loads: Sequence[Load],
@@ -178,11 +194,7 @@ async def run(
     Returns:
         What was measured and on what, with what bounds it if there is a GPU, ready for JSON.
     """
-    products = await asyncio.to_thread(frame_products, settings)
-    bound = None
-    if products:  # before the model is there: its memory is then free
-        batches = sorted({load.concurrency for load in loads})
-        bound = await asyncio.to_thread(measure_bound, settings.device, products, batches)
+    bound = await bound_of(settings, {load.concurrency for load in loads})
     model = await SpeechModel.load(settings.model_copy(update=UNBOUNDED))
     try:
         await model.warm_up()
