@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,10 +92,14 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
     """Measure answers that are spoken."""
     from antiphon.bench.spoken_chat import SpokenLoad, measure_spoken, spoken_target
 
-    if flags.random is not None or flags.family is not None:
-        raise SettingsError(
-            "--url names a server that is running: leave --random and --family out."
-        )
+    of_models = ("random", "family", "task", "max_slots", "device", "dtype")
+    given = [
+        "--" + each.name.replace("_", "-")
+        for each in dataclass_fields(flags)
+        if each.name in of_models and asdict(flags)[each.name] != each.default
+    ]
+    if given:
+        raise SettingsError(f"--url names a server that is running: leave {', '.join(given)} out.")
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [SpokenLoad(each, flags.turns, flags.ramp_s) for each in counts]
     report = measure_spoken(spoken_target(url, flags.fields(), flags.api_key), loads)

@@ -117,6 +117,7 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["engine", "--random", "tiny", "--family", "kokoro"],
         ["engine", "toy", "--family", "voxcpm2"],
         ["serve", "--url", "http://127.0.0.1:1", "--family", "voxcpm2"],
+        ["chat", "--url", "http://127.0.0.1:1", "--device", "cuda"],
         ["chat"],
         ["chat", "--model", "toy", "--random", "tiny"],
         ["chat", "--model", "hibari"],
