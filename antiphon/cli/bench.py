@@ -11,6 +11,7 @@ import typer
 from antiphon.cli.bench_chat import ChatBenchFlags, bench_chat
 from antiphon.cli.bench_compare import CompareFlags, bench_compare
 from antiphon.cli.bench_fabric import FabricBenchFlags, bench_fabric
+from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
 from antiphon.cli.bench_quality import QualityFlags, bench_quality
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
 from antiphon.cli.bench_suite import SuiteFlags, bench_suite
@@ -39,12 +40,8 @@ class EngineBenchFlags:
         str | None,
         flag("Size of a checkpoint of random weights, made for this: 1.7b, 0.6b or tiny."),
     ] = None
-    family: Annotated[
-        str | None,
-        flag(
-            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
-        ),
-    ] = None
+    family: RandomFamily = None
+    random_dir: RandomDir = None
     task: Annotated[
         str, flag("Of the random checkpoint: custom_voice, base or voice_design.", True)
     ] = "custom_voice"
@@ -63,13 +60,15 @@ def bench_engine(flags: EngineBenchFlags) -> None:
     import asyncio
 
     from antiphon.bench.engine import Load, run
-    from antiphon.cli.bench_model import model_to_measure
     from antiphon.config.sources import load_settings
 
     text = _text(flags)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [Load(each, flags.frames, text) for each in counts]
-    with model_to_measure(flags.model, flags.random, flags.task, flags.family) as source:
+    made = model_to_measure(
+        flags.model, flags.random, flags.task, flags.family, random_dir=flags.random_dir
+    )
+    with made as source:
         given = {
             "model.source": source,
             "model.device": flags.device,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
 from antiphon.cli.bench_serve import counts_of, fields_of, wide_console
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
@@ -29,12 +30,8 @@ class ChatBenchFlags:
         str | None,
         flag("Size of a checkpoint of random weights, made for this: 7b, 1b, 0.6b, 135m or tiny."),
     ] = None
-    family: Annotated[
-        str | None,
-        flag(
-            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
-        ),
-    ] = None
+    family: RandomFamily = None
+    random_dir: RandomDir = None
     task: Annotated[
         str, flag("Layout of the random checkpoint: qwen3, qwen2, llama or thinker.", True)
     ] = "qwen3"
@@ -92,7 +89,7 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
     """Measure answers that are spoken."""
     from antiphon.bench.spoken_chat import SpokenLoad, measure_spoken, spoken_target
 
-    of_models = ("random", "family", "task", "max_slots", "device", "dtype")
+    of_models = ("random", "family", "random_dir", "task", "max_slots", "device", "dtype")
     given = [
         "--" + each.name.replace("_", "-")
         for each in dataclass_fields(flags)
@@ -115,7 +112,6 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
 
     from antiphon.bench.chat import QUESTION, ChatLoad, run_chat
     from antiphon.bench.random_model import shortened
-    from antiphon.cli.bench_model import model_to_measure
     from antiphon.config.sources import load_settings
 
     of_server = ("voice", "ramp_s", "letters", "field", "api_key")
@@ -125,7 +121,10 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
     question = QUESTION if flags.random is None else shortened(QUESTION)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [ChatLoad(each, flags.tokens, question) for each in counts]
-    with model_to_measure(flags.model, flags.random, flags.task, flags.family, "chat") as source:
+    made = model_to_measure(
+        flags.model, flags.random, flags.task, flags.family, "chat", flags.random_dir
+    )
+    with made as source:
         values = {
             "model.source": source,
             "model.device": flags.device,

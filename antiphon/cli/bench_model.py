@@ -3,8 +3,21 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import typer
+
+from antiphon.cli.flags import flag
+
+RandomFamily: TypeAlias = Annotated[
+    str | None,
+    flag("The family of the random weights, with sizes of its own.", "the one of the sizes above"),
+]
+RandomDir: TypeAlias = Annotated[
+    Path | None,
+    flag("Keep the random weights in this folder, and use those that are there.", "made anew"),
+]
 
 
 @contextmanager
@@ -14,8 +27,9 @@ def model_to_measure(
     task: str,
     family: str | None = None,
     of_task: str = "speech",
+    random_dir: Path | None = None,
 ) -> Iterator[str]:
-    """Yield a model's source; a random checkpoint is removed when the block ends.
+    """Yield a model's source; a random checkpoint that is not kept is removed when the block ends.
 
     Args:
         model: a built-in model, a directory or a hub id; ``None`` if ``random`` is given.
@@ -23,15 +37,16 @@ def model_to_measure(
         task: of the random checkpoint.
         family: whose random checkpoint; ``None`` is the usual one.
         of_task: which task of that family is to be measured.
+        random_dir: where random checkpoints are kept; ``None``: nowhere.
 
     Raises:
-        SettingsError: both are given, or none, or a family without ``random``.
+        SettingsError: both are given, or none, or what is said of random weights without
+            ``random``.
         ModelLoadError: there is no such random checkpoint.
     """
     from antiphon.errors import SettingsError
 
-    if family is not None and random is None:
-        raise SettingsError("--family says whose random weights --random makes: give both.")
+    refuse_without_random(random, family, random_dir)
     if (model is None) == (random is None):
         raise SettingsError("Give either a model or the size of a random one, --random.")
     if random is None:
@@ -45,6 +60,23 @@ def model_to_measure(
     found, _ = measured_family(family, of_task)
     with ExitStack() as stack:
         with shown_progress("writing", partial(typer.echo, err=True)) as progress:
-            made = random_checkpoint(random, task, progress=progress, of_family=found.name)
-            path = stack.enter_context(made)
+            if random_dir is not None:
+                from antiphon.bench.kept_model import kept_checkpoint
+
+                path = kept_checkpoint(
+                    random_dir, random, task, progress=progress, of_family=found.name
+                )
+            else:
+                made = random_checkpoint(random, task, progress=progress, of_family=found.name)
+                path = stack.enter_context(made)
         yield str(path)
+
+
+def refuse_without_random(random: str | None, family: str | None, random_dir: Path | None) -> None:
+    """Raise SettingsError if random weights are described where none are asked for."""
+    from antiphon.errors import SettingsError
+
+    if random is None and family is not None:
+        raise SettingsError("--family says whose random weights --random makes: give both.")
+    if random is None and random_dir is not None:
+        raise SettingsError("--random-dir keeps the random weights that --random makes: give both.")

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.bench_model import (
+    RandomDir,
+    RandomFamily,
+    model_to_measure,
+    refuse_without_random,
+)
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 
@@ -32,14 +38,14 @@ class ServeBenchFlags:
     random: Annotated[
         str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
     ] = None
-    family: Annotated[
-        str | None,
-        flag(
-            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
-        ),
-    ] = None
+    family: RandomFamily = None
+    random_dir: RandomDir = None
     task: Annotated[str, flag("Of the random weights.", True)] = "custom_voice"
     device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
+    max_slots: Annotated[
+        int | None,
+        flag("Requests that a server of our own works on.", "the most streams", min=1),
+    ] = None
     concurrency: Annotated[
         str | None,
         flag("Streams at a time, comma-separated; each goes on with its next request.", "1,8,32"),
@@ -229,19 +235,20 @@ def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
         SettingsError: not exactly one of the three ways to name it is used.
     """
     from antiphon.bench.server import own_server
-    from antiphon.cli.bench_model import model_to_measure
 
     if (flags.url is None) == (flags.model is None and flags.random is None):
         raise SettingsError("Give either --url, or --model, or --random.")
     if flags.url is not None:
-        if flags.family is not None:
-            raise SettingsError("--family says whose random weights --random makes: give both.")
+        refuse_without_random(flags.random, flags.family, flags.random_dir)
         yield flags.url
         return
-    with model_to_measure(flags.model, flags.random, flags.task, flags.family) as source:
+    made = model_to_measure(
+        flags.model, flags.random, flags.task, flags.family, random_dir=flags.random_dir
+    )
+    with made as source:
         arguments = [source, "--device", flags.device]
-        if max_slots:
-            arguments += ["--max-slots", str(max_slots)]
+        if slots := flags.max_slots or max_slots:
+            arguments += ["--max-slots", str(slots)]
         if flags.api_key is not None:
             arguments += ["--api-key", flags.api_key]
         with own_server(arguments) as url:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.cli.bench_model import RandomDir, RandomFamily
 from antiphon.cli.bench_serve import (
     ServeBenchFlags,
     counts_of,
@@ -40,12 +41,8 @@ class SuiteFlags:
     random: Annotated[
         str | None, flag("Start one for random weights of this size: 1.7b, 0.6b or tiny.")
     ] = None
-    family: Annotated[
-        str | None,
-        flag(
-            "The family of the random weights, with sizes of its own.", "the one of the sizes above"
-        ),
-    ] = None
+    family: RandomFamily = None
+    random_dir: RandomDir = None
     device: Annotated[str, flag("Of a server of our own.", True)] = "auto"
     adapter: Annotated[
         str, flag("How it is asked: antiphon, vllm-omni, sglang-omni, ....", True)
@@ -115,6 +112,7 @@ def bench_suite(flags: SuiteFlags) -> None:
         model=flags.model,
         random=flags.random,
         family=flags.family,
+        random_dir=flags.random_dir,
         task=min(tasks),
         device=flags.device,
         api_key=flags.api_key,
