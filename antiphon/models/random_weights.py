@@ -6,8 +6,11 @@ only that stream is promised to stay as it is).
 """
 
 import json
+import os
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -24,6 +27,7 @@ Written: TypeAlias = Callable[[int], None]
 _BYTES = {"float32": 4, "bfloat16": 2}
 _NAMES = {"float32": "F32", "bfloat16": "BF16"}
 _VALUES_AT_ONCE = 1 << 22
+_MOST_THREADS = 16
 
 
 def check_arguments(**given: tuple[str, Sequence[str]]) -> None:
@@ -97,7 +101,7 @@ def write_safetensors(
     dtype: Dtype,
     written: Written | None = None,
 ) -> None:
-    """Write one file, a few million values at a time."""
+    """Write one file, a few million values at a time, on several cores."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in tensors.items():
@@ -109,11 +113,30 @@ def write_safetensors(
     with file.open("wb") as out:
         out.write(len(encoded).to_bytes(8, "little"))
         out.write(encoded)
-        for name, tensor in tensors.items():
-            for values in random_values(name, tensor, seed):
-                num_written = out.write(encoded_values(values, dtype))
-                if written is not None:
-                    written(num_written)
+        for content in _contents(tensors, seed, dtype):
+            num_written = out.write(content)
+            if written is not None:
+                written(num_written)
+
+
+def _contents(tensors: Mapping[str, RandomTensor], seed: int, dtype: Dtype) -> Iterator[bytes]:
+    """Yield what a file holds in order; threads make the next few pieces meanwhile."""
+    num_threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    pieces = (
+        (name, tensor, start) for name, tensor in tensors.items() for start in _starts(tensor)
+    )
+
+    def made(name: str, tensor: RandomTensor, start: int) -> bytes:
+        return encoded_values(_values(name, tensor, seed, start), dtype)
+
+    with ThreadPoolExecutor(num_threads, "random weights") as threads:
+        ahead: deque[Future[bytes]] = deque()
+        for piece in pieces:
+            ahead.append(threads.submit(made, *piece))
+            if len(ahead) > 2 * num_threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def num_bytes(tensors: Mapping[str, RandomTensor], dtype: Dtype) -> int:
@@ -123,16 +146,26 @@ def num_bytes(tensors: Mapping[str, RandomTensor], dtype: Dtype) -> int:
 
 def random_values(name: str, tensor: RandomTensor, seed: int) -> Iterator[NDArray[np.float32]]:
     """Yield the values of a tensor in order, flat, a few million at a time."""
+    for start in _starts(tensor):
+        yield _values(name, tensor, seed, start)
+
+
+def _starts(tensor: RandomTensor) -> range:
+    return range(0, tensor.num_values, _VALUES_AT_ONCE)
+
+
+def _values(name: str, tensor: RandomTensor, seed: int, start: int) -> NDArray[np.float32]:
+    """Return the values from ``start`` on, which is even; nothing before them is drawn."""
     bits = np.random.PCG64(np.random.SeedSequence((seed, zlib.crc32(name.encode()))))
+    bits.advance(start // 2)  # a word of 64 bits is two values
     half_width = np.float32(tensor.std * 3**0.5)
-    for start in range(0, tensor.num_values, _VALUES_AT_ONCE):
-        count = min(_VALUES_AT_ONCE, tensor.num_values - start)
-        words = bits.random_raw((count + 1) // 2).astype("<u8", copy=False).view("<u4")[:count]
-        # The upper 24 bits, as a multiple of 2**-23 in [-1, 1): exact in float32.
-        unit = (words >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
-        values = unit * half_width + np.float32(tensor.mean)
-        _apply_rows(values, start, tensor)
-        yield values
+    count = min(_VALUES_AT_ONCE, tensor.num_values - start)
+    words = bits.random_raw((count + 1) // 2).astype("<u8", copy=False).view("<u4")[:count]
+    # The upper 24 bits, as a multiple of 2**-23 in [-1, 1): exact in float32.
+    unit = (words >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
+    values = unit * half_width + np.float32(tensor.mean)
+    _apply_rows(values, start, tensor)
+    return values
 
 
 def _apply_rows(values: NDArray[np.float32], start: int, tensor: RandomTensor) -> None:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from antiphon.models.random_weights import (
     RandomTensor,
+    num_bytes,
     random_values,
     write_safetensors,
     write_sharded,
@@ -70,6 +71,22 @@ def test_pieces_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = values_of("x", tensor, seed=0)
     monkeypatch.setattr("antiphon.models.random_weights._VALUES_AT_ONCE", 64)
     assert values_of("x", tensor, seed=0).tolist() == whole.tolist()
+
+
+def test_files_are_the_same_in_however_many_pieces_and_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = TENSORS | {"f": RandomTensor((999,), std=1.0)}
+    write_safetensors(tmp_path / "whole", tensors, 5, "bfloat16")
+    told: list[int] = []
+    for threads in (1, 4):
+        monkeypatch.setattr("antiphon.models.random_weights._VALUES_AT_ONCE", 8)
+        monkeypatch.setattr("antiphon.models.random_weights._MOST_THREADS", threads)
+        monkeypatch.setattr("os.cpu_count", lambda: 16)
+        write_safetensors(tmp_path / "pieces", tensors, 5, "bfloat16", told.append)
+        assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert len(told) > 300
+    assert sum(told) == 2 * num_bytes(tensors, "bfloat16")
 
 
 def test_a_file_holds_what_was_made(tmp_path: Path) -> None:
