@@ -1,18 +1,37 @@
 """Reads responses as they arrive: how much audio is in them, and where its first sound is."""
 
-import base64
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
+from antiphon.bench.record import Outcome
+from antiphon.errors import AntiphonError
 
 DEFAULT_SAMPLE_RATE_HZ = 24_000
 SILENCE = 33
 """Samples up to this value, -60 dB of full scale, count as silence."""
 
-_BYTES_PER_SAMPLE = 2
-_LONGEST_WAV_HEADER = 4096
+BYTES_PER_SAMPLE = 2
+_FILES = {b"RIFF": "WAV", b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3"}
+
+
+class BodyError(AntiphonError):
+    """What comes is not the audio that was asked for."""
+
+    outcome: Outcome = "invalid"
+
+
+class TruncatedError(BodyError):
+    """What came ended too early."""
+
+    outcome: Outcome = "broken"
+
+
+class ToldError(BodyError):
+    """The server says, in the place of audio, that it failed."""
+
+    outcome: Outcome = "failed"
 
 
 class Body(Protocol):
@@ -33,8 +52,17 @@ class Body(Protocol):
         """Frames made, once the server has said so."""
         ...
 
+    @property
+    def rate_hz(self) -> int | None:
+        """Samples a second, if the body itself says so."""
+        ...
+
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Take the next bytes; raises BodyError if they are wrong."""
+        ...
+
+    def end(self) -> None:
+        """Take the end; raises BodyError if there should have been more, or there is no audio."""
         ...
 
 
@@ -46,12 +74,17 @@ class PcmBody:
     num_samples: int = 0
     first_sound_sample: int | None = None
     num_tokens: int | None = None
+    rate_hz: int | None = None
     _odd: bytes = b""
+    _first: bytes = b""
 
     def feed(self, data: bytes) -> None:
+        if len(self._first) < 4:
+            self._first += data[: 4 - len(self._first)]
+            self._refuse_files()
         if self._odd:
             data = self._odd + data
-        num_bytes = _BYTES_PER_SAMPLE * self.channels
+        num_bytes = BYTES_PER_SAMPLE * self.channels
         num_new = len(data) // num_bytes
         self._odd = data[num_new * num_bytes :]
         if self.first_sound_sample is None:
@@ -61,59 +94,14 @@ class PcmBody:
                 self.first_sound_sample = self.num_samples + int(loud.argmax()) // self.channels
         self.num_samples += num_new
 
+    def end(self) -> None:
+        if self._odd:
+            raise TruncatedError("The audio ends within a sample")
+        if not self.num_samples:
+            raise BodyError("There is no audio in the answer")
 
-@dataclass(slots=True)
-class WavBody(PcmBody):
-    """The same behind a RIFF header."""
-
-    _head: bytes | None = b""
-
-    def feed(self, data: bytes) -> None:
-        if self._head is None:
-            PcmBody.feed(self, data)
-            return
-        self._head += data
-        data_chunk = self._head.find(b"data")
-        if data_chunk < 0 or len(self._head) < data_chunk + 8:
-            assert len(self._head) < _LONGEST_WAV_HEADER, "no WAV file"
-            return
-        samples, self._head = self._head[data_chunk + 8 :], None
-        PcmBody.feed(self, samples)
-
-
-@dataclass(slots=True)
-class EventBody:
-    """Server-sent events that carry audio in base64, and the usage at their end."""
-
-    audio: PcmBody
-    num_tokens: int | None = None
-    _rest: bytearray = field(default_factory=bytearray)
-
-    @property
-    def num_samples(self) -> int:
-        return self.audio.num_samples
-
-    @property
-    def first_sound_sample(self) -> int | None:
-        return self.audio.first_sound_sample
-
-    def feed(self, data: bytes) -> None:
-        self._rest += data
-        *lines, rest = self._rest.split(b"\n")
-        self._rest = rest
-        for line in lines:
-            if line.startswith(b"data: {"):
-                self._take(json.loads(line.removeprefix(b"data: ")))
-
-    def _take(self, event: dict[str, object]) -> None:
-        if isinstance(audio := event.get("audio"), str):
-            self.audio.feed(base64.b64decode(audio))
-        usage = event.get("usage")
-        if isinstance(usage, dict) and isinstance(made := usage.get("output_tokens"), int):
-            self.num_tokens = made
-
-
-def open_body(response_format: str, media_type: str, channels: int = 1) -> Body:
-    """Return the reader of a response in ``"pcm"`` or ``"wav"``."""
-    audio = (WavBody if response_format == "wav" else PcmBody)(channels)
-    return EventBody(audio) if media_type.startswith("text/event-stream") else audio
+    def _refuse_files(self) -> None:
+        """Refuse what begins as no samples do: their figures would be made up."""
+        for head, name in _FILES.items():
+            if self._first.startswith(head):
+                raise BodyError(f"{name} came in the place of bare samples")

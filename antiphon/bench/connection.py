@@ -12,65 +12,9 @@ from typing import Any, cast
 
 import httptools
 
-from antiphon.bench.bodies import DEFAULT_SAMPLE_RATE_HZ, Body, open_body
+from antiphon.bench.exchange import Exchange, retry_after_s
 from antiphon.bench.load import Target
 from antiphon.bench.record import Record, outcome_of
-
-_MAX_ERROR_BYTES = 2000
-
-
-class Exchange:
-    """One request under way, and what has come back so far."""
-
-    def __init__(self, response_format: str, done: "asyncio.Future[None]") -> None:
-        self.done = done
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.is_complete = False
-        self.arrivals_s: list[float] = []
-        self.durations_s: list[float] = []
-        self.body: Body | None = None
-        self.error = bytearray()
-        self._format = response_format
-        self.rate_hz = DEFAULT_SAMPLE_RATE_HZ
-        self.first_byte_s: float | None = None
-        self._sound_arrived_s = 0.0
-
-    def begin(self, status: int) -> None:
-        """Take the end of the response's head."""
-        self.status = status
-        self.rate_hz = int(self.headers.get("x-sample-rate", DEFAULT_SAMPLE_RATE_HZ))
-        if status == 200:
-            channels = int(self.headers.get("x-channels", 1))
-            self.body = open_body(self._format, self.headers.get("content-type", ""), channels)
-
-    def take(self, data: bytes, now_s: float) -> None:
-        """Take a part of the response's body, which has just arrived."""
-        if self.first_byte_s is None:
-            self.first_byte_s = now_s
-        if self.body is None:
-            self.error += data[: _MAX_ERROR_BYTES - len(self.error)]
-            return
-        num_before = self.body.num_samples
-        was_silent = self.body.first_sound_sample is None
-        self.body.feed(data)
-        if num_new := self.body.num_samples - num_before:
-            self.arrivals_s.append(now_s)
-            self.durations_s.append(num_new / self.rate_hz)
-        if was_silent and self.body.first_sound_sample is not None:
-            self._sound_arrived_s = now_s
-
-    def first_sound_s(self) -> float | None:
-        """Return when the first sound would be heard: silence before it is played too."""
-        if self.body is None or self.body.first_sound_sample is None:
-            return None
-        silence_s = self.body.first_sound_sample / self.rate_hz
-        return max(self._sound_arrived_s, self.arrivals_s[0] + silence_s)
-
-    def end(self) -> None:
-        """Wake the request that waits for the response."""
-        if not self.done.done():
-            self.done.set_result(None)
 
 
 class LoadConnection(asyncio.Protocol):
@@ -87,41 +31,50 @@ class LoadConnection(asyncio.Protocol):
         """Whether another request can be sent."""
         return self._transport is not None and self._exchange is None
 
-    def send(self, request: bytes, exchange: Exchange) -> None:
-        """Send a request; its response goes to ``exchange``.
-
-        Raises:
-            ConnectionResetError: the server has closed the connection.
-        """
+    async def carry(self, request: bytes, exchange: Exchange) -> bool:
+        """Send a request and wait for what ``exchange`` takes; return whether anything came."""
         if self._transport is None:
-            raise ConnectionResetError("The server has closed the connection.")
+            return False
         self._exchange = exchange
         self._transport.write(request)
+        await exchange.done
+        return not exchange.is_unanswered
 
     def close(self) -> None:
-        """Break the connection."""
-        if self._transport is not None:
-            self._transport.abort()
+        """Break the connection; whatever it carries has ended."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        self._end()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
         self._now_s = time.monotonic()
+        if self._exchange is None:  # of an answer that nobody waits for: what follows is not sure
+            self.close()
+            return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
+            if self._exchange is not None:
+                self._exchange.fail("invalid", f"The answer is no HTTP/1.1: {error}")
+        if self._exchange is not None and self._exchange.done.done():
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self._exchange is not None:
-            self._exchange.end()
-            self._exchange = None
+        exchange = self._exchange
+        if exchange is not None and exc is None and exchange.ends_with_connection:
+            exchange.complete()
+        elif exchange is not None and not exchange.is_unanswered:
+            exchange.fail("broken", "The connection ended before the answer did")
+        self._end()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._exchange is not None:
-            self._exchange.headers[name.decode().lower()] = value.decode("latin-1")
+            self._exchange.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         if self._exchange is not None:
@@ -134,13 +87,17 @@ class LoadConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._exchange is None:
             return
-        self._exchange.is_complete = True
-        self._exchange.end()
-        self._exchange = None
+        self._exchange.complete()
+        self._end()
         if self._parser.should_keep_alive():
             self._parser = httptools.HttpResponseParser(self)
         else:
             self.close()
+
+    def _end(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.end()
 
 
 class SpeechClient:
@@ -155,38 +112,53 @@ class SpeechClient:
         fields = {**self.target.fields, **self.target.lengths(index), "input": text}
         request = request_bytes(self.target, fields)
         sent_s = time.monotonic()
-        exchange = Exchange(
-            str(fields.get("response_format")), asyncio.get_running_loop().create_future()
-        )
-        message = await self.carry(request, exchange)
-        return record_of(index, text, (due_s, sent_s), exchange, message, self.target.tokens_header)
+        exchange = Exchange(str(fields.get("response_format")))
+        await self.carry(request, exchange)
+        return record_of(index, text, (due_s, sent_s), exchange, self.target.tokens_header)
 
-    async def carry(self, request: bytes, exchange: Exchange) -> str:
+    async def carry(self, request: bytes, exchange: Exchange) -> None:
         """Send a request and wait for the end of its response, which ``exchange`` takes.
 
-        Returns:
-            An error of the connection, "" if there is none.
+        What is wrong with the connection is a fault of the exchange. A server may close a
+        connection that was idle just when a request goes out: it is then sent once more.
         """
+        connection: LoadConnection | None = None
         try:
-            connection = await self._connection()
-            connection.send(request, exchange)
-            await exchange.done
-            if connection.is_idle:
-                self._idle.append(connection)
+            async with asyncio.timeout(self.target.timeout_s):
+                connection = self._kept()
+                if connection is None or not await connection.carry(request, exchange):
+                    exchange.restart()
+                    connection = await self._connected()
+                    if not await connection.carry(request, exchange):
+                        exchange.fail("broken", "The connection ended without any answer")
+        except TimeoutError:
+            timeout_s = self.target.timeout_s
+            exchange.fail("timeout", f"The answer was not complete after {timeout_s:g} s")
         except OSError as error:
-            return str(error)
-        return ""
+            exchange.fail("broken", str(error))
+        if connection is not None:
+            self._keep(connection, exchange)
 
     def close(self) -> None:
         """Break all connections."""
         for connection in self._idle:
             connection.close()
 
-    async def _connection(self) -> LoadConnection:
+    def _kept(self) -> LoadConnection | None:
+        """Return a connection that an earlier request has left open, if there is one."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_idle:  # the server may have closed it meanwhile
                 return connection
+        return None
+
+    def _keep(self, connection: LoadConnection, exchange: Exchange) -> None:
+        if connection.is_idle and exchange.is_complete:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connected(self) -> LoadConnection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             LoadConnection, self.target.host, self.target.port
@@ -214,7 +186,6 @@ def record_of(
     text: str,
     times_s: tuple[float, float],
     exchange: Exchange,
-    message: str,
     tokens_header: str | None = None,
 ) -> Record:
     """Return what became of a request that has ended.
@@ -224,28 +195,28 @@ def record_of(
         text: that it said.
         times_s: when it was due and when it was sent.
         exchange: what came back.
-        message: of an error of the connection.
         tokens_header: in which a server counts frames.
     """
     due_s, sent_s = times_s
-    retry_after_ms = exchange.headers.get("retry-after-ms")
+    ended_s, status = exchange.ended_s, exchange.status
+    outcome = outcome_of(status, is_complete=exchange.is_complete, fault=exchange.fault)
     num_tokens = exchange.body.num_tokens if exchange.body is not None else None
     if num_tokens is None and tokens_header is not None:
         told = exchange.headers.get(tokens_header, "")
-        num_tokens = int(told) if told.isdecimal() else None
+        num_tokens = int(told) if told.isascii() and told.isdecimal() else None
     return Record(
         index=index,
         due_s=due_s,
         sent_s=sent_s,
-        ended_s=time.monotonic(),
-        outcome=outcome_of(exchange.status, is_complete=exchange.is_complete),
-        status=exchange.status,
+        ended_s=time.monotonic() if ended_s is None else ended_s,
+        outcome=outcome,
+        status=status,
         num_characters=len(text),
         first_byte_s=exchange.first_byte_s,
         arrivals_s=tuple(exchange.arrivals_s),
         durations_s=tuple(exchange.durations_s),
         first_sound_s=exchange.first_sound_s(),
         num_tokens=num_tokens,
-        retry_after_s=float(retry_after_ms) / 1000 if retry_after_ms else None,
-        message=message or exchange.error.decode(errors="replace"),
+        retry_after_s=retry_after_s(exchange.headers),
+        message="" if outcome == "ok" else exchange.told(),
     )

@@ -8,6 +8,9 @@ from typing import Any
 
 from antiphon.bench.adapters import TextStream
 
+TIMEOUT_S = 600.0
+"""Of an answer, unless said otherwise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -24,6 +27,7 @@ class Target:
         tokens_header: names the header in which whole answers count frames.
         text_stream: how text is sent in pieces; ``None``: whole, over HTTP.
         pieces_per_s: words (or characters of CJK) a second of a text stream; 0 sends all at once.
+        timeout_s: within which an answer must be complete, counted from when it was asked for.
     """
 
     host: str
@@ -35,6 +39,7 @@ class Target:
     tokens_header: str | None = None
     text_stream: TextStream | None = None
     pieces_per_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
 
     def lengths(self, index: int) -> dict[str, int]:
         """Return the members that say where request number ``index`` is cut."""

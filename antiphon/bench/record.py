@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Outcome: TypeAlias = Literal["ok", "refused", "rejected", "failed", "broken"]
-"""``ok``; ``refused``: 429; ``rejected``: another 4xx; ``failed``: 5xx; ``broken``: the connection
-could not be made, or ended before the response did."""
+Outcome: TypeAlias = Literal["ok", "refused", "rejected", "failed", "broken", "invalid", "timeout"]
+"""``ok``: all of the audio came; ``refused``: 429; ``rejected``: another 4xx; ``failed``: 5xx, or
+an error that the server told in the midst of an answer; ``broken``: the connection could not be
+made, or the answer ended before it was complete; ``invalid``: something else came than the audio
+that was asked for; ``timeout``: the answer was not complete in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +51,16 @@ class Record:
         return sum(self.durations_s)
 
 
-def outcome_of(status: int, *, is_complete: bool) -> Outcome:
-    """Classify a response by its status and by whether its end was seen."""
+def outcome_of(status: int, *, is_complete: bool, fault: Outcome | None = None) -> Outcome:
+    """Classify a response by its status, by whether its end was seen, and by what was wrong."""
     if status == 429:
         return "refused"
     if 400 <= status < 500:
         return "rejected"
     if status >= 500:
         return "failed"
-    return "ok" if is_complete and status == 200 else "broken"
+    if fault is not None:
+        return fault
+    if not is_complete:
+        return "broken"
+    return "ok" if status == 200 else "invalid"

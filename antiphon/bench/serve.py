@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from antiphon.bench.driver import Runs, client_processes
-from antiphon.bench.load import HttpLoad, Target
+from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target
 from antiphon.bench.machine import provenance
 from antiphon.bench.summary import HttpResult, summarize
 from antiphon.bench.texts import TEXTS
@@ -46,6 +46,7 @@ def target_of(
     api_key: str | None,
     fields: Mapping[str, Any],
     frames: tuple[int, int] | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Target:
     """Return the endpoint of a server's address, with or without ``/v1`` at its end.
 
@@ -67,6 +68,7 @@ def target_of(
         api_key=api_key,
         fields=fields,
         frames=frames,
+        timeout_s=timeout_s,
     )
 
 
@@ -99,6 +101,7 @@ def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str
         "kind": "serve",
         "fields": dict(plan.target.fields),
         "frames": plan.target.frames,
+        "timeout_s": plan.target.timeout_s,
         "prebuffer_s": plan.prebuffer_s,
         "client_processes": num_processes,
         **plan.notes,

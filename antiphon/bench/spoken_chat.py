@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from antiphon.bench.chat import QUESTION
-from antiphon.bench.load import Target
+from antiphon.bench.load import TIMEOUT_S, Target
 from antiphon.bench.machine import provenance
 from antiphon.bench.playback import underrun_s
 from antiphon.bench.serve import target_of
@@ -70,18 +70,25 @@ class SpokenResult:
     errors: tuple[str, ...]
 
 
-def spoken_target(url: str, fields: Mapping[str, Any], api_key: str | None = None) -> Target:
+def spoken_target(
+    url: str,
+    fields: Mapping[str, Any],
+    api_key: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Target:
     """Return a server's endpoint of chats, of its address with or without ``/v1`` at its end.
 
     Args:
         url: of the server.
         fields: members of each request, of which those that ask for a stream of speech are added.
         api_key: of the server.
+        timeout_s: within which an answer must be complete.
 
     Raises:
         SettingsError: it is no ``http://`` address.
     """
-    speech = target_of(url, api_key=api_key, fields={"response_format": "pcm"})
+    pcm = {"response_format": "pcm"}
+    speech = target_of(url, api_key=api_key, fields=pcm, timeout_s=timeout_s)
     audio = {**fields.get("audio", {}), "format": "pcm16"}
     asked = {**fields, "stream": True, "modalities": ["text", "audio"], "audio": audio}
     path = speech.path.removesuffix("audio/speech") + "chat/completions"

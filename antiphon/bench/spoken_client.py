@@ -1,14 +1,15 @@
 """Asks a server for answers that are spoken while they are written, and notes when all arrives."""
 
-import asyncio
-import base64
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from antiphon.bench.bodies import EventBody, PcmBody
-from antiphon.bench.connection import Exchange, SpeechClient, record_of, request_bytes
+from antiphon.bench.bodies import BodyError, PcmBody, TruncatedError
+from antiphon.bench.body_kinds import media_type
+from antiphon.bench.connection import SpeechClient, record_of, request_bytes
+from antiphon.bench.event_body import EventBody, samples_of
+from antiphon.bench.exchange import Exchange
 from antiphon.bench.record import Record
 
 Messages = Sequence[Mapping[str, str]]
@@ -16,25 +17,31 @@ Messages = Sequence[Mapping[str, str]]
 
 @dataclass(slots=True)
 class SpokenBody(EventBody):
-    """Chunks of a chat: text and 16-bit samples in base64, and an error in the place of the rest.
+    """Chunks of a chat: text and 16-bit samples in base64.
 
     Attributes:
         text: of the answer so far.
-        error: that the server has told.
     """
 
     text: str = ""
-    error: str = ""
+
+    def end(self) -> None:
+        if not self.is_done:
+            raise TruncatedError("The events ended before one said that they were done")
+        if self.num_samples:  # an answer of text alone counts as silent
+            self.audio.end()
 
     def _take(self, event: dict[str, Any]) -> None:
-        if "error" in event:
-            self.error = str(event["error"])
-        for choice in event.get("choices") or ():
-            delta = choice["delta"]
-            audio = delta.get("audio") or {}
-            self.text += audio.get("transcript") or delta.get("content") or ""
-            if data := audio.get("data"):
-                self.audio.feed(base64.b64decode(data))
+        try:
+            for choice in event.get("choices") or ():
+                delta = choice["delta"]
+                audio = delta.get("audio") or {}
+                self.text += audio.get("transcript") or delta.get("content") or ""
+                if data := audio.get("data"):
+                    self.audio.feed(samples_of(data))
+                self.is_done = self.is_done or bool(choice.get("finish_reason"))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise BodyError(f"An event is no chunk of a chat: {str(event)[:80]}") from error
 
 
 class SpokenExchange(Exchange):
@@ -45,15 +52,16 @@ class SpokenExchange(Exchange):
         first_text_s: when the first of its text was there.
     """
 
-    def __init__(self, done: "asyncio.Future[None]") -> None:
-        super().__init__("pcm", done)
+    def __init__(self) -> None:
+        super().__init__("pcm")
         self.answer = SpokenBody(PcmBody())
         self.first_text_s: float | None = None
 
-    def begin(self, status: int) -> None:
-        self.status = status  # samples of "pcm16" come at the rate that is assumed
-        if status == 200:
-            self.body = self.answer
+    def _open(self) -> None:
+        kind, _ = media_type(self.headers.get("content-type", ""))
+        if kind != "text/event-stream":
+            raise BodyError(f"{kind or 'Nothing that is named'} came in the place of events")
+        self.body = self.answer  # samples of "pcm16" come at the rate that is assumed
 
     def take(self, data: bytes, now_s: float) -> None:
         super().take(data, now_s)
@@ -90,10 +98,8 @@ class SpokenChatClient(SpeechClient):
         fields = {"seed": index, **self.target.fields, "messages": list(messages)}
         request = request_bytes(self.target, fields)
         sent_s = time.monotonic()
-        exchange = SpokenExchange(asyncio.get_running_loop().create_future())
-        message = await self.carry(request, exchange)
+        exchange = SpokenExchange()
+        await self.carry(request, exchange)
         answer = exchange.answer
-        record = record_of(index, answer.text, (sent_s, sent_s), exchange, message or answer.error)
-        if answer.error:
-            record = replace(record, outcome="failed")
+        record = record_of(index, answer.text, (sent_s, sent_s), exchange)
         return SpokenAnswer(record, answer.text, exchange.first_text_s)

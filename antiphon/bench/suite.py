@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from antiphon.bench.adapters import Mode, ServerAdapter, TaskName
 from antiphon.bench.corpus import texts_of
 from antiphon.bench.driver import Runs, client_processes
-from antiphon.bench.load import HttpLoad, Target
+from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target
 from antiphon.bench.machine import provenance
 from antiphon.bench.metrics import figures, throughput
 from antiphon.bench.omni_names import omni_figures
@@ -67,6 +67,7 @@ class SuitePlan:
         warm_up_requests: before each measurement; ``None``: one a stream.
         prebuffer_s: that listeners collect before they play.
         pieces_per_s: at which text is written, where it streams.
+        timeout_s: within which an answer must be complete.
         frame_rate_hz: frames of the model in a second of audio, where servers do not count them.
         has_random_weights: whether texts are cut to the tokens that a published tokenizer makes.
     """
@@ -84,6 +85,7 @@ class SuitePlan:
     warm_up_requests: int | None = None
     prebuffer_s: float = 0.0
     pieces_per_s: float = 0.0
+    timeout_s: float = TIMEOUT_S
     frame_rate_hz: float | None = None
     has_random_weights: bool = False
     num_processes: int | None = None
@@ -110,7 +112,13 @@ def target_for(plan: SuitePlan, cell: Cell) -> Target:
     adapter = plan.adapter
     members = adapter.members(cell.task, cell.mode, plan.voice, plan.values) | dict(plan.fields)
     given = {"response_format": "pcm"} | members
-    target = target_of(plan.url, api_key=plan.api_key, fields=given, frames=plan.frames)
+    target = target_of(
+        plan.url,
+        api_key=plan.api_key,
+        fields=given,
+        frames=plan.frames,
+        timeout_s=plan.timeout_s,
+    )
     base = urlsplit(plan.url).path.rstrip("/").removesuffix("/v1")
     if cell.mode != "text_stream":
         return replace(
@@ -165,6 +173,7 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         "rounds": plan.rounds,
         "prebuffer_s": plan.prebuffer_s,
         "pieces_per_s": plan.pieces_per_s,
+        "timeout_s": plan.timeout_s,
         "frame_rate_hz": plan.frame_rate_hz,
         "client_processes": num_processes,
         **plan.notes,

@@ -78,12 +78,12 @@ class HttpResult:
     Attributes:
         concurrency: streams of a closed load, 0 of an open one.
         rate_hz: requests a second of an open load, 0 of a closed one.
-        outcomes: requests by what became of them: ok, refused (429), rejected, failed, broken.
+        outcomes: requests by what became of them, see `antiphon.bench.record.Outcome`.
         statuses: responses by HTTP status.
         wall_s: from the first request to the last response.
         window_s: of the time in which throughput is measured: all streams are busy.
         audio_s: of all streams.
-        audio_s_per_s: audio that arrived within the window, a second of it.
+        audio_s_per_s: audio of whole streams that arrived within the window, a second of it.
         requests_per_s: responses that ended within the window, a second of it.
         characters_per_s: of the texts of those.
         num_tokens: frames made, as far as the server says.
@@ -145,7 +145,7 @@ def summarize(
         wall_s=max(each.ended_s for each in records) - min(each.due_s for each in records),
         window_s=window_s,
         audio_s=sum(each.audio_s for each in whole),
-        audio_s_per_s=_audio_within(records, window) / window_s,
+        audio_s_per_s=_audio_within(whole, window) / window_s,
         requests_per_s=len(ended) / window_s,
         characters_per_s=sum(each.num_characters for each in ended) / window_s,
         num_tokens=sum(each.num_tokens or 0 for each in whole),

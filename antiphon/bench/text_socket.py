@@ -1,7 +1,6 @@
 """Sends text word by word over a WebSocket, as a language model writes it, and times the audio."""
 
 import asyncio
-import base64
 import json
 import time
 
@@ -9,13 +8,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from antiphon.bench.adapters import TextStream, message
-from antiphon.bench.connection import Exchange, record_of
+from antiphon.bench.connection import record_of
+from antiphon.bench.event_body import message_of
+from antiphon.bench.exchange import Exchange
 from antiphon.bench.load import Target
 from antiphon.bench.record import Record
 
 _AUDIO_MEMBERS = ("audio", "audio_b64", "delta")
 _RATE_MEMBER = "sample_rate"
 _FIRST_OF_CJK = 0x2E80
+_CLOSE_TIMEOUT_S = 2.0
+"""For a server that does not say goodbye; nothing is measured any more then."""
 
 
 class TextStreamClient:
@@ -29,26 +32,40 @@ class TextStreamClient:
     async def speak(self, index: int, text: str, due_s: float) -> Record:
         """Send one text, piece by piece, and return what became of it."""
         sent_s = time.monotonic()
-        exchange = Exchange("pcm", asyncio.get_running_loop().create_future())
-        error = ""
+        exchange = Exchange("pcm")
         try:
-            async with connect(
-                self._url(), additional_headers=self._headers(), max_size=None, proxy=None
-            ) as socket:
-                exchange.begin(200)
-                fields = {**self._target.fields, **self._target.lengths(index)}
-                await socket.send(message({**self._protocol.config, **fields}))
-                writer = asyncio.create_task(self._write(socket, text))
-                try:
-                    error = await _read(socket, self._protocol, exchange)
-                finally:
-                    writer.cancel()
-                    await asyncio.gather(writer, return_exceptions=True)
+            async with asyncio.timeout(self._target.timeout_s):
+                await self._exchange(index, text, exchange)
         except InvalidStatus as refusal:
-            exchange.status, error = refusal.response.status_code, str(refusal)
+            exchange.status = refusal.response.status_code
+            exchange.headers |= {k.lower(): v for k, v in refusal.response.headers.raw_items()}
+            exchange.error += refusal.response.body or b""
+            exchange.fail("invalid", f"There is no WebSocket: HTTP {exchange.status}")
+        except TimeoutError:
+            told = f"The answer was not complete after {self._target.timeout_s:g} s"
+            exchange.fail("timeout", told)
         except (OSError, WebSocketException) as broken:
-            error = str(broken)
-        return record_of(index, text, (due_s, sent_s), exchange, error)
+            exchange.fail("broken", str(broken))
+        return record_of(index, text, (due_s, sent_s), exchange)
+
+    async def _exchange(self, index: int, text: str, exchange: Exchange) -> None:
+        async with connect(
+            self._url(),
+            additional_headers=self._headers(),
+            max_size=None,
+            proxy=None,
+            open_timeout=None,  # that of the whole counts
+            close_timeout=_CLOSE_TIMEOUT_S,
+        ) as socket:
+            exchange.begin(200)
+            fields = {**self._target.fields, **self._target.lengths(index)}
+            await socket.send(message({**self._protocol.config, **fields}))
+            writer = asyncio.create_task(self._write(socket, text))
+            try:
+                await _read(socket, self._protocol, exchange)
+            finally:
+                writer.cancel()
+                await asyncio.gather(writer, return_exceptions=True)
 
     def close(self) -> None:
         """Do nothing: each request closes its own connection."""
@@ -81,22 +98,35 @@ def pieces_of(text: str) -> list[str]:
     return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-async def _read(socket: ClientConnection, protocol: TextStream, exchange: Exchange) -> str:
-    """Take all audio; return the message of an error, if there is one."""
+async def _read(socket: ClientConnection, protocol: TextStream, exchange: Exchange) -> None:
+    """Take all audio, until a message says that it was the last, or something is wrong."""
     async for received in socket:
         now_s = time.monotonic()
         if isinstance(received, bytes):
             exchange.take(received, now_s)
-            continue
-        told = json.loads(received)
-        if isinstance(rate_hz := told.get(_RATE_MEMBER), int):
-            exchange.rate_hz = rate_hz
-        for name in _AUDIO_MEMBERS:
-            if isinstance(audio := told.get(name), str):
-                exchange.take(base64.b64decode(audio), now_s)
-        if told.get("type") == "error":
-            return str(told.get("message") or told.get("error"))
-        if told.get("type") == protocol.last:
-            exchange.is_complete = True
-            return ""
-    return "The server closed the connection."
+        else:
+            _take_message(received, protocol, exchange, now_s)
+        if exchange.done.done():
+            return
+    exchange.fail("broken", "The server closed the connection")
+
+
+def _take_message(text: str, protocol: TextStream, exchange: Exchange, now_s: float) -> None:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        exchange.fail("invalid", f"A message is no JSON: {text[:80]}")
+        return
+    if not isinstance(told, dict):
+        exchange.fail("invalid", f"A message is no object: {text[:80]}")
+        return
+    if told.get("type") == "error":
+        exchange.fail("failed", message_of(told.get("error") or told))
+        return
+    if _RATE_MEMBER in told:
+        exchange.take_rate(told[_RATE_MEMBER])
+    for name in _AUDIO_MEMBERS:
+        if isinstance(audio := told.get(name), str):
+            exchange.take_base64(audio, now_s)
+    if told.get("type") == protocol.last:
+        exchange.complete()

@@ -7,10 +7,8 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
-from antiphon.cli.bench_serve import counts_of, fields_of, wide_console
+from antiphon.cli.bench_serve import counts_of, fields_of, tell_errors, wide_console
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 
@@ -60,6 +58,10 @@ class ChatBenchFlags:
         flag("Of a server: further member KEY=VALUE of each request; VALUE may be JSON."),
     ] = None
     api_key: Annotated[str | None, flag("Of a server.")] = None
+    timeout_s: Annotated[
+        float,
+        flag("Of a server: an answer that is not complete by then has failed.", True, min=0.1),
+    ] = 600.0
 
     def fields(self) -> dict[str, Any]:
         """Return what each request to a server says beside its messages."""
@@ -99,10 +101,10 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
         raise SettingsError(f"--url names a server that is running: leave {', '.join(given)} out.")
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [SpokenLoad(each, flags.turns, flags.ramp_s) for each in counts]
-    report = measure_spoken(spoken_target(url, flags.fields(), flags.api_key), loads)
+    target = spoken_target(url, flags.fields(), flags.api_key, flags.timeout_s)
+    report = measure_spoken(target, loads)
     wide_console().print(_spoken_table(report["results"]))
-    for message in sorted({each for row in report["results"] for each in row["errors"]}):
-        typer.echo(message, err=True)
+    tell_errors(report["results"])
     return report
 
 

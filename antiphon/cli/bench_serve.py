@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _REQUESTS_A_STREAM = 8
 _TABLE_WIDTH = 150
+_NO_ERRORS = ("ok", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ class ServeBenchFlags:
     prebuffer_ms: Annotated[
         float, flag("Audio that a listener collects before playing.", True, min=0)
     ] = 0.0
+    timeout_s: Annotated[
+        float, flag("An answer that is not complete by then has failed.", True, min=0.1)
+    ] = 600.0
     processes: Annotated[
         int | None, flag("Of clients.", "a quarter of the cores, up to 4", min=1)
     ] = None
@@ -102,6 +106,13 @@ def bench_serve(flags: ServeBenchFlags) -> None:
         caption = f"{report['measured_at']}, {', '.join(report['gpus']) or report['machine']}"
         flags.plot.write_text(svg(panels_of(report), caption), encoding="utf-8")
     wide_console().print(_table(report["results"]))
+    tell_errors(report["results"])
+
+
+def tell_errors(results: Sequence[Mapping[str, Any]]) -> None:
+    """Write why requests failed, each reason once."""
+    for message in sorted({each for row in results for each in row["errors"]}):
+        typer.echo(message, err=True)
 
 
 def wide_console() -> "Console":
@@ -213,7 +224,11 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
         texts = tuple(shortened(text) for text in texts)
     return HttpPlan(
         target=target_of(
-            url, api_key=flags.api_key, fields=flags.fields(), frames=frames_of(flags.frames)
+            url,
+            api_key=flags.api_key,
+            fields=flags.fields(),
+            frames=frames_of(flags.frames),
+            timeout_s=flags.timeout_s,
         ),
         loads=loads,
         texts=texts,
@@ -275,7 +290,7 @@ def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
             row[name] or {} for name in ("first_audio_ms", "first_sound_ms", "real_time_factor")
         )
         playback, outcomes = row["playback"] or {}, row["outcomes"]
-        num_errors = sum(outcomes.get(name, 0) for name in ("rejected", "failed", "broken"))
+        num_errors = sum(outcomes.values()) - sum(outcomes.get(each, 0) for each in _NO_ERRORS)
         is_closed = bool(row["concurrency"])
         table.add_row(
             f"{row['concurrency']} streams" if is_closed else f"{row['rate_hz']:g} / s",
@@ -286,7 +301,7 @@ def _table(results: Sequence[Mapping[str, Any]]) -> "Table":
             _shown(sound, "p50", 1),
             f"{playback['continuity']:.1%}" if playback else "",
             _shown(playback, "underrun_s", 2),
-            *(str(outcomes.get(name, 0)) for name in ("ok", "refused")),
+            *(str(outcomes.get(name, 0)) for name in _NO_ERRORS),
             str(num_errors),
             f"{row['client_cpu_share']:.0%}",
         )

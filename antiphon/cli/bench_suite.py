@@ -89,6 +89,9 @@ class SuiteFlags:
     ] = 20.0
     prebuffer_ms: Annotated[float, flag("A listener collects.", True, min=0)] = 0.0
     api_key: Annotated[str | None, flag("Of the server.")] = None
+    timeout_s: Annotated[
+        float, flag("An answer that is not complete by then has failed.", True, min=0.1)
+    ] = 600.0
     processes: Annotated[int | None, flag("Of clients.", "by the cores, up to 4", min=1)] = None
     out: Annotated[Path, flag("Folder for report.json, report.md and report.html.", True)] = Path(
         "bench-report"
@@ -234,6 +237,7 @@ def _plan(
         warm_up_requests=flags.warmup,
         prebuffer_s=flags.prebuffer_ms / 1000,
         pieces_per_s=flags.pieces_per_s,
+        timeout_s=flags.timeout_s,
         frame_rate_hz=flags.frame_rate_hz,
         num_processes=flags.processes,
         has_random_weights=flags.random is not None,

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.audio.wav import wav_header
-from antiphon.bench.bodies import SILENCE, Body, open_body
+from antiphon.bench.bodies import SILENCE, Body
+from antiphon.bench.body_kinds import open_body
 
 SAMPLES = st.lists(st.sampled_from([0, SILENCE, -SILENCE, SILENCE + 1, -32768, 32767]), max_size=40)
 CUTS = st.lists(st.integers(0, 400))
@@ -40,7 +41,11 @@ def test_a_moment_of_two_channels_is_one_sample(
 ) -> None:
     frames = np.stack([np.zeros(len(samples)), samples], axis=1).astype("<i2")
     head = wav_header(24_000, None, channels=2) if response_format == "wav" else b""
-    body = fed(open_body(response_format, "audio/x", channels=2), head + frames.tobytes(), cuts)
+    body = fed(
+        open_body(response_format, f"audio/{response_format}", channels=2),
+        head + frames.tobytes(),
+        cuts,
+    )
     assert body.num_samples == len(samples)
     assert body.first_sound_sample == first_sound(samples)
 
