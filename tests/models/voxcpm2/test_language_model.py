@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from antiphon.models.spec import LoadContext
+from antiphon.models.voxcpm2 import runner as runner_module
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.runner import VoxCPM2Runner, load_runner
 from antiphon.types import Sampling
@@ -30,8 +33,25 @@ def together(endless_runner: Load) -> VoxCPM2Runner:
     return endless_runner(is_batched=True)
 
 
+@pytest.fixture(scope="module")
+def in_doubles(endless_runner: Load) -> Load:
+    """Return what loads the checkpoint to compute in float64.
+
+    A patch is the next one's input, and what products are rounded to depends on their rows and on
+    the processor: in float32 that grows to 4e-4 in nine patches. In float64 nothing of it is left.
+    """
+
+    @cache
+    def load(**how: Any) -> VoxCPM2Runner:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(runner_module, "resolve_dtype", lambda *_: torch.float64)
+            return endless_runner(**how)
+
+    return load
+
+
 def close(one: Spoken, other: Spoken) -> None:
-    np.testing.assert_allclose(one.patches, other.patches, atol=2e-4)
+    np.testing.assert_allclose(one.patches, other.patches, atol=1e-5)
 
 
 def same(one: Spoken, other: Spoken) -> None:
@@ -39,7 +59,7 @@ def same(one: Spoken, other: Spoken) -> None:
 
 
 def test_a_batch_of_any_options_is_what_each_is_alone(
-    alone: VoxCPM2Runner, together: VoxCPM2Runner, prompter: VoxCPM2Prompter
+    alone: VoxCPM2Runner, in_doubles: Load, prompter: VoxCPM2Prompter
 ) -> None:
     prompts = {
         0: ask(prompter, "One.", 1, inference_timesteps=2, cfg_value=1.0),
@@ -47,11 +67,13 @@ def test_a_batch_of_any_options_is_what_each_is_alone(
         2: ask(prompter, "A third.", 3, inference_timesteps=13, cfg_value=4.0),
         3: ask(prompter, "More", 4, prompt_audio=continued(), prompt_text="Said."),
     }
-    crowd = speak(together, prompts, num_steps=NUM_FRAMES)
     exact = speak(alone, prompts, num_steps=NUM_FRAMES)
+    one_by_one = in_doubles()
+    crowd = speak(in_doubles(is_batched=True), prompts, num_steps=NUM_FRAMES)
     for slot, prompt in prompts.items():
         by_itself = speak(alone, {3 - slot: prompt}, num_steps=NUM_FRAMES)[3 - slot]
         same(by_itself, exact[slot])
+        by_itself = speak(one_by_one, {3 - slot: prompt}, num_steps=NUM_FRAMES)[3 - slot]
         close(by_itself, crowd[slot])
 
 
@@ -61,14 +83,14 @@ def test_a_request_goes_on_after_any_frame(
     num_before: int,
     is_continued: bool,
     alone: VoxCPM2Runner,
-    together: VoxCPM2Runner,
+    in_doubles: Load,
     prompter: VoxCPM2Prompter,
 ) -> None:
     spoken: dict[str, Any] = {}
     if is_continued:
         spoken = {"prompt_audio": continued(), "prompt_text": "Said."}
     prompt = ask(prompter, "It is interrupted.", 5, **spoken)
-    for runner, compare in ((alone, same), (together, close)):
+    for runner, compare in ((alone, same), (in_doubles(is_batched=True), close)):
         whole = speak(runner, {0: prompt}, num_steps=NUM_FRAMES)[0]
         before = {2: whole.frames[:num_before]}
         rest = speak(runner, {2: prompt}, num_steps=NUM_FRAMES - num_before, before=before)[2]

