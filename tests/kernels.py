@@ -1,8 +1,11 @@
 """Where kernels are tested: on a GPU, or on the CPU in Triton's interpreter."""
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -21,3 +24,24 @@ def why_not_here() -> str:
     if torch.cuda.is_available() or is_interpreted:
         return ""
     return "kernels need a GPU, or TRITON_INTERPRET=1 in the environment from the start"
+
+
+def hold_products_to_their_rows() -> None:
+    """Have the interpreter add products of float32 in float64.
+
+    On tensor cores a row of a tile is added up in one order wherever it stands in the tile. NumPy's
+    BLAS has an order for the first rows and another for the last, on some processors: a kernel
+    whose rows do not notice their company would seem to fail.
+    """
+    builder: Any = import_module("triton.runtime.interpreter").InterpreterBuilder
+    product = builder.create_dot
+
+    def create_dot(self: Any, left: Any, right: Any, added: Any, *how: Any) -> Any:
+        if added.data.dtype != np.float32 or 8 in {
+            each.dtype.primitive_bitwidth for each in (left, right)
+        }:
+            return product(self, left, right, added, *how)
+        total = np.matmul(left.data, right.data, dtype=np.float64) + added.data
+        return type(added)(total.astype(np.float32), added.dtype.scalar)
+
+    builder.create_dot = create_dot
