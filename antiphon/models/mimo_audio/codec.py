@@ -129,8 +129,16 @@ class AudioDecoder:
     overlap: Overlap
 
     @classmethod
-    def of(cls, weights: Weights, config: AudioTokenizerConfig) -> "AudioDecoder":
-        """Take the decoder out of a tokenizer's tensors, float32 and on one device."""
+    def of(
+        cls, weights: Weights, config: AudioTokenizerConfig, *, is_exact: bool = False
+    ) -> "AudioDecoder":
+        """Take the decoder out of a tokenizer's tensors, float32 and on one device.
+
+        Args:
+            weights: by name.
+            config: of the tokenizer.
+            is_exact: see `StreamingStack.of`.
+        """
         sizes = torch.tensor(config.code_sizes[: config.num_codes_used])
         tables = [
             weights[f"encoder.quantizer.vq.layers.{index}._codebook.embed"]
@@ -151,7 +159,11 @@ class AudioDecoder:
             stretch=stretch,
             stretch_norm=stretch_norm,
             decoder=StreamingStack.of(
-                weights, "decoder", config.decoder, PASS_GROUPS * config.group_positions
+                weights,
+                "decoder",
+                config.decoder,
+                PASS_GROUPS * config.group_positions,
+                is_exact=is_exact,
             ),
             norm=layer_norm(weights, "decoder.layer_norm"),
             mel_weight=weights["decoder.dconv2.conv.weight"],
@@ -159,7 +171,11 @@ class AudioDecoder:
             mel_norm=TimeNorm.of(weights, "decoder.dconv2.norm", config.norm_groups),
             embedding=Linear.of(weights, "decoder.vocoder.embeddings"),
             vocoder=StreamingStack.of(
-                weights, "decoder.vocoder", config.vocoder, PASS_GROUPS * config.group_mels
+                weights,
+                "decoder.vocoder",
+                config.vocoder,
+                PASS_GROUPS * config.group_mels,
+                is_exact=is_exact,
             ),
             vocoder_norm=layer_norm(weights, "decoder.vocoder.layer_norm"),
             head=Linear.of(weights, "decoder.vocoder.head.out"),

@@ -125,7 +125,7 @@ class StreamingStack:
         left: positions before its own that each sees.
         right: likewise, after it.
         num_positions: of a pass.
-        fused: the layers, where kernels run.
+        fused: the layers, where kernels run; they keep keys and values in half precision.
     """
 
     config: NetConfig
@@ -138,9 +138,23 @@ class StreamingStack:
 
     @classmethod
     def of(
-        cls, weights: Weights, name: str, config: NetConfig, num_positions: int
+        cls,
+        weights: Weights,
+        name: str,
+        config: NetConfig,
+        num_positions: int,
+        *,
+        is_exact: bool = False,
     ) -> "StreamingStack":
-        """Take the layers below ``name``, for passes of ``num_positions``."""
+        """Take the layers below ``name``, for passes of ``num_positions``.
+
+        Args:
+            weights: float32, on one device.
+            name: of what holds the layers.
+            config: of the layers.
+            num_positions: of a pass.
+            is_exact: whether all is float32 on a GPU too: then there are no kernels.
+        """
         assert config.left is not None, "its window is bounded"
         assert config.right is not None, "its window is bounded"
         layers = (
@@ -149,7 +163,7 @@ class StreamingStack:
         )
         like = weights[f"{name}.layers.0.fc1.weight"]
         turned, fused = frequencies(config, like.device), None
-        if kernels.run_on(like):
+        if kernels.run_on(like) and not is_exact:
             from antiphon.models.mimo_audio.codec_fused import FusedStack
 
             fused = FusedStack.of(layers, turned.halves, config.left, config.right)
@@ -167,8 +181,8 @@ class StreamingStack:
         like, config = self.frequencies.radians, self.config
         num_kept, num_waiting = self.left + self.right + self.num_positions, self.right
         num_waiting = num_waiting + self.num_positions if num_waiting else 0
-        # Half of the memory; what is computed stays in float32.
-        dtype = torch.float16 if like.is_cuda else like.dtype
+        # Kernels read halves: half of the memory. What is computed stays in float32.
+        dtype = like.dtype if self.fused is None else torch.float16
         return (
             like.new_zeros(
                 (config.num_layers, num_slots, num_kept, 2, config.num_heads, config.head_dim),

@@ -319,8 +319,8 @@ def load_codec(
 ) -> MiMoAudioCodec:
     """Load what turns groups of codes into audio.
 
-    It computes in float32, whatever ``context.dtype`` is, which is the language model's. On a GPU
-    keys and values are float16, and factors of its layers' products have 22 bits.
+    It computes in float32; but on a GPU, unless ``context.dtype`` asks for float32, its layers do
+    so by kernels: their keys and values are float16, and factors of their products have 22 bits.
 
     Args:
         context: where and how.
@@ -346,7 +346,7 @@ def load_codec(
     )
     with torch.inference_mode(), opened as weights:
         return MiMoAudioCodec(
-            AudioDecoder.of(weights, config),
+            AudioDecoder.of(weights, config, is_exact=context.dtype == "float32"),
             config,
             empty_id,
             is_batched=False if context.is_deterministic else is_batched,

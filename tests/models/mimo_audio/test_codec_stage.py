@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,6 +25,7 @@ from antiphon.models.mimo_audio.codec_stage import (
 from antiphon.models.mimo_audio.config import PASS_GROUPS
 from antiphon.models.mimo_audio.runner import load_language_model, load_runner
 from antiphon.models.spec import LoadContext
+from antiphon.nn import kernels
 from antiphon.types import Samples, Sampling
 from tests.asking import AskNothing, step_asking_nothing
 from tests.models.mimo_audio.oracle.record import random_codes
@@ -64,17 +66,38 @@ def test_a_pass_of_the_decoder_asks_nothing(checkpoint: Path) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="graphs need a GPU")
-def test_a_gpu_makes_the_same_audio(checkpoint: Path) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [("auto", 5e-3), ("float32", 2e-5)],  # in the first keys and values have 16 bits
+)
+def test_a_gpu_makes_the_same_audio(checkpoint: Path, dtype: str, tolerance: float) -> None:
     codes = groups_of(random_codes(SIZES, 60), 261)
     wanted = decode(load_codec(LoadContext(checkpoint, device="cpu")), codes)
-    codec = load_codec(LoadContext(checkpoint, device="cuda"))
+    codec = load_codec(LoadContext(checkpoint, device="cuda", dtype=dtype))
     made = decode(codec, codes)
-    np.testing.assert_allclose(made, wanted, atol=5e-3)  # keys and values have 16 bits there
+    np.testing.assert_allclose(made, wanted, atol=tolerance)
     np.testing.assert_array_equal(decode(codec, codes, (4,)), made)
     streams = streams_of((12, 40, 24))
     together = decode_together(codec, streams, codec.open(4))
     for stream, samples in zip(streams, together, strict=True):
-        np.testing.assert_allclose(samples, decode(codec, stream), atol=5e-3)
+        np.testing.assert_allclose(samples, decode(codec, stream), atol=tolerance)
+
+
+@pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed")
+@torch.inference_mode()
+def test_float32_that_is_asked_for_is_that_where_kernels_run(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = LoadContext(checkpoint, device="cpu")
+    codes = groups_of(random_codes(SIZES, 40), 261)
+    wanted = decode(load_codec(context), codes)
+    monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    halves = load_codec(context).open(1).codec
+    assert {halves.decoder[0].dtype, halves.vocoder[0].dtype} == {torch.float16}
+    codec = load_codec(replace(context, dtype="float32"))
+    kept = codec.open(1).codec
+    assert {each.dtype for each in (*kept.decoder, *kept.vocoder)} == {torch.float32}
+    np.testing.assert_array_equal(decode(codec, codes), wanted)
 
 
 def streams_of(counts: Sequence[int]) -> list[NDArray[np.int64]]:
