@@ -114,7 +114,7 @@ class SpeechClient:
         sent_s = time.monotonic()
         exchange = Exchange(str(fields.get("response_format")))
         await self.carry(request, exchange)
-        return record_of(index, text, (due_s, sent_s), exchange, self.target.tokens_header)
+        return record_of(index, text, (due_s, sent_s), exchange, self.target)
 
     async def carry(self, request: bytes, exchange: Exchange) -> None:
         """Send a request and wait for the end of its response, which ``exchange`` takes.
@@ -171,7 +171,7 @@ def request_bytes(target: Target, body: Mapping[str, Any]) -> bytes:
     content = json.dumps(body).encode()
     host = f"[{target.host}]" if ":" in target.host else target.host
     lines = [
-        f"POST {target.path} HTTP/1.1",
+        f"POST {target.path}{target.query} HTTP/1.1",
         f"Host: {host}:{target.port}",
         "Content-Type: application/json",
         f"Content-Length: {len(content)}",
@@ -186,7 +186,7 @@ def record_of(
     text: str,
     times_s: tuple[float, float],
     exchange: Exchange,
-    tokens_header: str | None = None,
+    target: Target,
 ) -> Record:
     """Return what became of a request that has ended.
 
@@ -195,14 +195,14 @@ def record_of(
         text: that it said.
         times_s: when it was due and when it was sent.
         exchange: what came back.
-        tokens_header: in which a server counts frames.
+        target: that was asked; its keys are told nowhere.
     """
     due_s, sent_s = times_s
     ended_s, status = exchange.ended_s, exchange.status
     outcome = outcome_of(status, is_complete=exchange.is_complete, fault=exchange.fault)
     num_tokens = exchange.body.num_tokens if exchange.body is not None else None
-    if num_tokens is None and tokens_header is not None:
-        told = exchange.headers.get(tokens_header, "")
+    if num_tokens is None and target.tokens_header is not None:
+        told = exchange.headers.get(target.tokens_header, "")
         num_tokens = int(told) if told.isascii() and told.isdecimal() else None
     return Record(
         index=index,
@@ -218,5 +218,5 @@ def record_of(
         first_sound_s=exchange.first_sound_s(),
         num_tokens=num_tokens,
         retry_after_s=retry_after_s(exchange.headers),
-        message="" if outcome == "ok" else exchange.told(),
+        message="" if outcome == "ok" else target.redaction.text(exchange.told()),
     )

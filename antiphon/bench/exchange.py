@@ -139,7 +139,8 @@ class Exchange:
         """Return what is wrong in words, and what the server said to it; "" if nothing is."""
         said = self.error.decode(errors="replace").strip()
         if not self.message and 300 <= self.status < 400:
-            self.message = f"It redirects to {self.headers.get('location', 'nowhere')}"
+            place = self.headers.get("location", "nowhere").partition("?")[0]  # no keys in queries
+            self.message = f"HTTP {self.status} redirects to {place}"
         elif not self.message and not said and self.status not in (0, 200):
             self.message = f"HTTP {self.status}"
         return ": ".join(filter(None, (self.message, said)))

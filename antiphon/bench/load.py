@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from antiphon.bench.adapters import TextStream
+from antiphon.bench.redaction import Redaction, redaction_of
 
 TIMEOUT_S = 600.0
 """Of an answer, unless said otherwise."""
@@ -20,6 +21,7 @@ class Target:
         host: name or address.
         port: of the server.
         path: of the endpoint.
+        query: behind it, with its question mark; "" is none.
         api_key: sent as a bearer token; ``None`` sends none.
         fields: members of each request's body beside its text.
         frames: fewest and most frames of an answer, by which each is cut at random; ``None`` lets
@@ -33,6 +35,7 @@ class Target:
     host: str
     port: int
     path: str = "/v1/audio/speech"
+    query: str = ""
     api_key: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     frames: tuple[int, int] | None = None
@@ -40,6 +43,11 @@ class Target:
     text_stream: TextStream | None = None
     pieces_per_s: float = 0.0
     timeout_s: float = TIMEOUT_S
+
+    @property
+    def redaction(self) -> Redaction:
+        """What must not be told of it."""
+        return redaction_of(self.query, self.api_key, self.fields)
 
     def lengths(self, index: int) -> dict[str, int]:
         """Return the members that say where request number ``index`` is cut."""

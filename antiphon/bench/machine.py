@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon import __version__
+from antiphon.bench.redaction import Redaction
 from antiphon.concurrency import num_usable_cores
 
 _PACKAGES = ("torch", "triton", "numpy", "uvicorn", "uvloop", "httptools")
@@ -18,10 +19,10 @@ _TIMEOUT_S = 20
 
 
 def provenance() -> dict[str, Any]:
-    """Return versions, command line, date and machine, ready for JSON."""
+    """Return versions, command line without keys, date and machine, ready for JSON."""
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["antiphon", *sys.argv[1:]],
+        "command": ["antiphon", *Redaction().command(sys.argv[1:])],
         "antiphon": __version__,
         "commit": commit(),
         "python": platform.python_version(),

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from antiphon.bench.driver import Runs, client_processes
 from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target
 from antiphon.bench.machine import provenance
+from antiphon.bench.redaction import Redaction
 from antiphon.bench.summary import HttpResult, summarize
 from antiphon.bench.texts import TEXTS
 from antiphon.concurrency import num_usable_cores
@@ -53,23 +54,37 @@ def target_of(
     Raises:
         SettingsError: it is no ``http://`` address, or audio whose length is not known.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise SettingsError(f"'{url}' is no http:// address.")
     if fields.get("response_format") not in ("pcm", "wav"):
         raise SettingsError(
             "Only pcm and wav can be measured: how long a piece plays must be known.",
         )
+    parts, port = _address(url)
     base = parts.path.rstrip("/").removesuffix("/v1")
     return Target(
-        host=parts.hostname,
-        port=parts.port or 80,
+        host=parts.hostname or "",
+        port=port,
         path=f"{base}/v1/audio/speech",
+        query=f"?{parts.query}" if parts.query else "",
         api_key=api_key,
         fields=fields,
         frames=frames,
         timeout_s=timeout_s,
     )
+
+
+def _address(url: str) -> tuple[SplitResult, int]:
+    """Return the parts of a server's address, and its port."""
+    told = Redaction().text(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise SettingsError(f"'{told}' is no address: {error}") from error
+    if parts.scheme != "http" or not parts.hostname:
+        raise SettingsError(f"'{told}' is no http:// address.")
+    if parts.username is not None or parts.password is not None:
+        raise SettingsError(f"'{told}': a key is given with --api-key, not in the address.")
+    return parts, port or 80
 
 
 def default_processes() -> int:
@@ -96,7 +111,7 @@ def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str
             )
             on_result(result)
             results.append(asdict(result))
-    return {
+    report = {
         **provenance(),
         "kind": "serve",
         "fields": dict(plan.target.fields),
@@ -108,6 +123,7 @@ def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str
         "loads": [asdict(load) for load in plan.loads],
         "results": results,
     }
+    return dict(plan.target.redaction.value(report))
 
 
 def warm_up(

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from antiphon.config.sources import process_environment
 from antiphon.errors import ModelLoadError
 
 HOST = "127.0.0.1"
@@ -19,11 +20,14 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 @contextmanager
-def own_server(arguments: Sequence[str], *, timeout_s: float = 900.0) -> Iterator[str]:
+def own_server(
+    arguments: Sequence[str], *, api_key: str | None = None, timeout_s: float = 900.0
+) -> Iterator[str]:
     """Run ``antiphon serve`` until the block ends; yield its URL once its models are warm.
 
     Args:
         arguments: the model and further flags; the address is chosen here.
+        api_key: that it asks for; ``None``: as its settings say.
         timeout_s: for loading and warming.
 
     Raises:
@@ -32,7 +36,10 @@ def own_server(arguments: Sequence[str], *, timeout_s: float = 900.0) -> Iterato
     port = _free_port()
     command = [sys.executable, "-m", "antiphon", "serve", *arguments]
     command += ["--host", HOST, "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    # Not as an argument: everybody on the machine can read those of a process.
+    key = {} if api_key is None else {"ANTIPHON_SERVER_API_KEYS": api_key}
+    environment = process_environment(key)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     url = f"http://{HOST}:{port}"
     try:
         _wait_until_ready(url, process, time.monotonic() + timeout_s)

@@ -129,13 +129,14 @@ def measure_spoken(
         if on_result is not None:
             on_result(result)
         results.append(asdict(result))
-    return {
+    report = {
         **provenance(),
         "kind": "spoken_chat",
         "fields": dict(target.fields),
         "loads": [asdict(load) for load in loads],
         "results": results,
     }
+    return dict(target.redaction.value(report))
 
 
 async def converse(target: Target, load: SpokenLoad, first_number: int = 0) -> list[SpokenAnswer]:

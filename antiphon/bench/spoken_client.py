@@ -101,5 +101,5 @@ class SpokenChatClient(SpeechClient):
         exchange = SpokenExchange()
         await self.carry(request, exchange)
         answer = exchange.answer
-        record = record_of(index, answer.text, (sent_s, sent_s), exchange)
+        record = record_of(index, answer.text, (sent_s, sent_s), exchange, self.target)
         return SpokenAnswer(record, answer.text, exchange.first_text_s)

@@ -162,7 +162,7 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         result_of(cell, found, plan, cpu_share)
         for cell, found, cpu_share in zip(plan.cells, rounds, cpu_shares, strict=True)
     ]
-    return {
+    report = {
         "kind": "suite",
         "schema": SCHEMA,
         **provenance(),
@@ -179,6 +179,7 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         **plan.notes,
         "cells": results,
     }
+    return dict(targets[0].redaction.value(report))
 
 
 def result_of(

@@ -46,7 +46,7 @@ class TextStreamClient:
             exchange.fail("timeout", told)
         except (OSError, WebSocketException) as broken:
             exchange.fail("broken", str(broken))
-        return record_of(index, text, (due_s, sent_s), exchange)
+        return record_of(index, text, (due_s, sent_s), exchange, self._target)
 
     async def _exchange(self, index: int, text: str, exchange: Exchange) -> None:
         async with connect(
@@ -81,7 +81,7 @@ class TextStreamClient:
 
     def _url(self) -> str:
         host = f"[{self._target.host}]" if ":" in self._target.host else self._target.host
-        return f"ws://{host}:{self._target.port}{self._target.path}"
+        return f"ws://{host}:{self._target.port}{self._target.path}{self._target.query}"
 
     def _headers(self) -> dict[str, str]:
         key = self._target.api_key

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
-from antiphon.cli.bench_serve import counts_of, fields_of, tell_errors, wide_console
+from antiphon.cli.bench_serve import ApiKey, counts_of, fields_of, tell_errors, wide_console
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 
@@ -57,7 +57,7 @@ class ChatBenchFlags:
         list[str] | None,
         flag("Of a server: further member KEY=VALUE of each request; VALUE may be JSON."),
     ] = None
-    api_key: Annotated[str | None, flag("Of a server.")] = None
+    api_key: ApiKey = None
     timeout_s: Annotated[
         float,
         flag("Of a server: an answer that is not complete by then has failed.", True, min=0.1),

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.bench_serve import ServeBenchFlags, fields_of, served
+from antiphon.cli.bench_serve import ApiKey, ServeBenchFlags, fields_of, served
 from antiphon.cli.flags import flag
 from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
     from antiphon.bench.quality.recording import SpeechRecording
+
+
+_echo = partial(typer.echo, err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class QualityFlags:
     ] = None
     voice: Annotated[str | None, flag("Who speaks.", "the server's default")] = None
     field: Annotated[list[str] | None, flag("Further member KEY=VALUE. Repeatable.")] = None
-    api_key: Annotated[str | None, flag("Of the server.")] = None
+    api_key: ApiKey = None
     reference: Annotated[
         Path | None, flag("A recording of who is to be heard, for cloned voices.")
     ] = None
@@ -62,7 +65,7 @@ def bench_quality(flags: QualityFlags) -> None:
             raise SettingsError(f"--metrics: '{each}' is unknown; there are {', '.join(METRICS)}.")
     reference = None if flags.reference is None else read_recording(flags.reference)
     recordings = _recordings(flags)
-    with shown_progress("judging", partial(typer.echo, err=True)) as progress:
+    with shown_progress("judging", _echo) as progress:
         report = judge(
             recordings, metrics, whisper=flags.whisper, reference=reference, told=progress
         )
@@ -75,8 +78,10 @@ def bench_quality(flags: QualityFlags) -> None:
 
 
 def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":
-    from antiphon.bench.quality.recording import read_recording, spoken_by
+    from antiphon.bench.quality.recording import read_recording
+    from antiphon.bench.quality.spoken import spoken_by
     from antiphon.bench.texts import read_texts
+    from antiphon.cli.progress import shown_progress
 
     sources = (bool(flags.files), flags.url is not None, flags.model is not None)
     if sum(sources) != 1:
@@ -92,8 +97,15 @@ def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":
         url=flags.url, model=flags.model, device=flags.device, api_key=flags.api_key
     )
     fields = fields_of(flags.field) | ({} if flags.voice is None else {"voice": flags.voice})
-    with served(serving, 0) as url:
-        return spoken_by(url, named, fields=fields, language=flags.language, api_key=flags.api_key)
+    with served(serving, 0) as url, shown_progress("asking for", _echo) as progress:
+        return spoken_by(
+            url,
+            named,
+            fields=fields,
+            language=flags.language,
+            api_key=flags.api_key,
+            told=progress,
+        )
 
 
 def _own_texts(language: str) -> dict[str, str]:

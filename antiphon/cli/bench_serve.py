@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from antiphon.bench.load import HttpLoad
     from antiphon.bench.serve import HttpPlan
 
+ApiKey: TypeAlias = Annotated[
+    str | None, flag("Of the server; no report has it.", envvar="ANTIPHON_API_KEY")
+]
 _REQUESTS_A_STREAM = 8
 _TABLE_WIDTH = 150
 _NO_ERRORS = ("ok", "refused")
@@ -68,7 +71,7 @@ class ServeBenchFlags:
     frames: Annotated[
         str | None, flag("Cut each answer at a random number of frames, FEWEST-MOST.")
     ] = None
-    api_key: Annotated[str | None, flag("Of the server.")] = None
+    api_key: ApiKey = None
     prebuffer_ms: Annotated[
         float, flag("Audio that a listener collects before playing.", True, min=0)
     ] = 0.0
@@ -193,7 +196,7 @@ def fields_of(given: Sequence[str] | None) -> dict[str, Any]:
 def _field(given: str) -> tuple[str, Any]:
     name, separator, value = given.partition("=")
     if not separator or not name:
-        raise SettingsError(f"--field: '{given}' is not KEY=VALUE.")
+        raise SettingsError("--field is not KEY=VALUE.")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -264,9 +267,7 @@ def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
         arguments = [source, "--device", flags.device]
         if slots := flags.max_slots or max_slots:
             arguments += ["--max-slots", str(slots)]
-        if flags.api_key is not None:
-            arguments += ["--api-key", flags.api_key]
-        with own_server(arguments) as url:
+        with own_server(arguments, api_key=flags.api_key) as url:
             yield url
 
 

@@ -11,6 +11,7 @@ import typer
 
 from antiphon.cli.bench_model import RandomDir, RandomFamily
 from antiphon.cli.bench_serve import (
+    ApiKey,
     ServeBenchFlags,
     counts_of,
     fields_of,
@@ -88,7 +89,7 @@ class SuiteFlags:
         float, flag("Words a second of text that streams in; 0: all at once.", True, min=0)
     ] = 20.0
     prebuffer_ms: Annotated[float, flag("A listener collects.", True, min=0)] = 0.0
-    api_key: Annotated[str | None, flag("Of the server.")] = None
+    api_key: ApiKey = None
     timeout_s: Annotated[
         float, flag("An answer that is not complete by then has failed.", True, min=0.1)
     ] = 600.0

@@ -22,7 +22,9 @@ ENVIRONMENT_PREFIX = "ANTIPHON_"
 CLUSTER_TOKEN = "ANTIPHON_CLUSTER_TOKEN"
 """The variable that holds what processes of one server prove themselves to each other with."""
 
-_NO_SETTINGS = ("ANTIPHON_CONFIG", CLUSTER_TOKEN)
+API_KEY = "ANTIPHON_API_KEY"
+"""Of a server that is asked for something, not of one that is started."""
+_NO_SETTINGS = ("ANTIPHON_CONFIG", API_KEY, CLUSTER_TOKEN)
 
 LIBRARY_DEFAULTS = {
     "CACHE_DIT_LOG_LEVEL": "WARNING",

@@ -1,13 +1,8 @@
-"""Speech to be judged: files, or what a server answers."""
+"""Speech to be judged, and how it is read out of files."""
 
-import json
-import urllib.error
-import urllib.request
 import wave
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +13,6 @@ from antiphon.errors import AntiphonError, SettingsError
 RATE_HZ = 24_000
 """At which files that are no WAV are judged."""
 _MAX_DURATION_S = 3600.0
-_TIMEOUT_S = 600.0
-_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,54 +76,3 @@ def _wav(file: Path) -> tuple[NDArray[np.float64], int] | None:
             return frames.mean(axis=1) / 32768, wav.getframerate()
     except (wave.Error, EOFError):
         return None
-
-
-def spoken_by(
-    url: str,
-    texts: Mapping[str, str],
-    *,
-    fields: Mapping[str, Any],
-    language: str = "en",
-    api_key: str | None = None,
-) -> list[SpeechRecording]:
-    """Ask a server for each text and return what it says, in the pieces in which it came.
-
-    Args:
-        url: of the server, with or without ``/v1``.
-        texts: by name.
-        fields: further members of each request.
-        language: of the texts.
-        api_key: of the server.
-
-    Raises:
-        SettingsError: the server cannot be reached, or refuses.
-    """
-    base = url.rstrip("/").removesuffix("/v1")
-    headers = {"Content-Type": "application/json"}
-    if api_key is not None:
-        headers["Authorization"] = f"Bearer {api_key}"
-    found = []
-    for name, text in texts.items():
-        body = json.dumps({"response_format": "pcm", **fields, "input": text}).encode()
-        request = urllib.request.Request(f"{base}/v1/audio/speech", body, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
-                rate_hz = int(response.headers.get("X-Sample-Rate", RATE_HZ))
-                pieces = list(iter(lambda: response.read1(_PIECE_BYTES), b""))
-        except urllib.error.HTTPError as error:
-            raise SettingsError(f"{url}: {error}: {error.read().decode()[:500]}") from error
-        except OSError as error:
-            raise SettingsError(f"{url}: {error}") from error
-        found.append(SpeechRecording(name, tuple(_samples(pieces)), rate_hz, text, language))
-    return found
-
-
-def _samples(pieces: Sequence[bytes]) -> list[NDArray[np.float64]]:
-    found, odd = [], b""
-    for piece in pieces:
-        data = odd + piece
-        even = len(data) // 2 * 2
-        odd = data[even:]
-        if even:
-            found.append(np.frombuffer(data[:even], "<i2") / 32768)
-    return found

@@ -8,8 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from antiphon.bench.quality import opinion, speaker_vectors
-from antiphon.bench.quality.recording import SpeechRecording, read_recording, spoken_by
+from antiphon.bench.quality.recording import SpeechRecording, read_recording
 from antiphon.bench.quality.report import judge, quality_markdown, summary
+from antiphon.bench.quality.spoken import spoken_by
 from antiphon.errors import SettingsError
 from tests.servers import TOY, start_server
 

@@ -1,0 +1,115 @@
+"""Speech to be judged that a server answers with, in the pieces in which it came."""
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.bench.bodies import BYTES_PER_SAMPLE, DEFAULT_SAMPLE_RATE_HZ, BodyError
+from antiphon.bench.body_kinds import media_type, open_body
+from antiphon.bench.quality.recording import SpeechRecording
+from antiphon.bench.redaction import redaction_of
+from antiphon.errors import SettingsError
+
+_TIMEOUT_S = 600.0
+_PIECE_BYTES = 1 << 20
+_MAX_ERROR_BYTES = 500
+
+
+def spoken_by(
+    url: str,
+    texts: Mapping[str, str],
+    *,
+    fields: Mapping[str, Any],
+    language: str = "en",
+    api_key: str | None = None,
+    told: Callable[[str, int, int], None] = lambda *_: None,
+) -> list[SpeechRecording]:
+    """Ask a server for each text and return what it says, in the pieces in which it came.
+
+    Args:
+        url: of the server, with or without ``/v1``.
+        texts: by name.
+        fields: further members of each request.
+        language: of the texts.
+        api_key: of the server.
+        told: is given what is done, how many texts of it are, and all of them.
+
+    Raises:
+        SettingsError: the server cannot be reached, refuses, or answers with something else than
+            whole bare samples. No key is in its message.
+    """
+    if fields.get("response_format", "pcm") != "pcm":
+        raise SettingsError("Bare samples are judged: response_format cannot be chosen.")
+    hide = redaction_of(url, api_key, fields).text
+    found = []
+    for number, (name, text) in enumerate(texts.items(), 1):
+        body = {"response_format": "pcm", **fields, "input": text}
+        try:
+            pieces, rate_hz = _asked(_endpoint(url), body, api_key)
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read(_MAX_ERROR_BYTES).decode(errors="replace")
+            raise SettingsError(hide(f"{url}: {name}: {error}: {said}")) from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise SettingsError(hide(f"{url}: {name}: {error}")) from None
+        except BodyError as error:
+            raise SettingsError(hide(f"{url}: {name}: {error.message}.")) from None
+        found.append(SpeechRecording(name, tuple(pieces), rate_hz, text, language))
+        told("texts", number, len(texts))
+    return found
+
+
+def _endpoint(url: str) -> str:
+    parts = urlsplit(url)
+    base = parts.path.rstrip("/").removesuffix("/v1")
+    return parts._replace(path=f"{base}/v1/audio/speech").geturl()
+
+
+def _asked(
+    url: str, body: Mapping[str, Any], api_key: str | None
+) -> tuple[list[NDArray[np.float64]], int]:
+    """Return the pieces of one answer, mono, and their rate in Hz."""
+    headers = {"Content-Type": "application/json"}
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key}"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+        said = response.headers
+        content_type = said.get("Content-Type", "")
+        _, parameters = media_type(content_type)
+        rate_hz = int(said.get("X-Sample-Rate", parameters.get("rate", DEFAULT_SAMPLE_RATE_HZ)))
+        channels = int(said.get("X-Channels", parameters.get("channels", 1)))
+        if rate_hz < 1 or channels < 1:
+            raise BodyError(f"A rate of {rate_hz} Hz and {channels} channels make no audio")
+        judged = open_body("pcm", content_type, channels)
+        if content_type.startswith("text/event-stream"):
+            raise BodyError("Events came in the place of bare samples")
+        pieces = []
+        for piece in iter(lambda: response.read1(_PIECE_BYTES), b""):
+            judged.feed(piece)
+            pieces.append(piece)
+        judged.end()
+    length = said.get("Content-Length")
+    if length is not None and sum(map(len, pieces)) < int(length):
+        raise BodyError("The connection ended before the answer did")
+    return _samples(pieces, channels), rate_hz
+
+
+def _samples(pieces: Sequence[bytes], channels: int) -> list[NDArray[np.float64]]:
+    """Return pieces as mono samples in [-1, 1]; what is cut within one goes to the next piece."""
+    found, odd, size = [], b"", BYTES_PER_SAMPLE * channels
+    for piece in pieces:
+        data = odd + piece
+        whole = len(data) // size * size
+        odd = data[whole:]
+        if whole:
+            moments = np.frombuffer(data[:whole], "<i2").reshape(-1, channels)
+            found.append(moments.mean(axis=1) / 32768)
+    return found
