@@ -2,7 +2,8 @@
 
 Products and attention are of float16 with sums of float32: their ten bits of fraction are those of
 TF32. What blocks add up, norms and the solver's steps are float32. What norms and attention give to
-products is bounded by float16's largest number; sums of products are not.
+products is bounded by float16's largest number; so is, by factors of two that gates take back, what
+products add to the states.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from antiphon.nn.layers import Linear
 from antiphon.nn.stream_conv import StreamConv, StreamState
 
 PRODUCT_DTYPE = torch.float16
+_ATTENTION_GATE, _FEED_FORWARD_GATE = 2, 5
+"""Of what blocks are told of a step's time."""
 _MIN_GROUP = 16  # channels that a matrix instruction wants
 
 
@@ -66,8 +69,15 @@ class FusedBlocks:
         cls, layers: list[tuple[Linear, ...]], times: Tensor, last_times: Tensor, epsilon: float
     ) -> "FusedBlocks":
         """Take the products of each block, as `_Block` has them."""
-        blocks = tuple(_Block(*map(narrowed, block)) for block in layers)
-        return cls(blocks, times.contiguous(), last_times.contiguous(), epsilon)
+        blocks, times = [], times.clone()
+        for number, (query_key_value, output, widen, narrow) in enumerate(layers):
+            output, out_shares = with_room(output)
+            narrow, narrow_shares = with_room(narrow)
+            times[:, number, _ATTENTION_GATE] /= out_shares
+            times[:, number, _FEED_FORWARD_GATE] /= narrow_shares
+            products = (query_key_value, output, widen, narrow)
+            blocks.append(_Block(*map(narrowed, products)))
+        return cls(tuple(blocks), times, last_times.contiguous(), epsilon)
 
     def __call__(self, step: int, states: Tensor, context: Tensor, where: FusedPass) -> Tensor:
         """Return what comes out of the last norm, f32 ``[num_tokens, hidden_size]``.
@@ -149,6 +159,23 @@ class FusedPosition:
             is_last = number + 1 == len(self.layers)
             columns = grouped_mish(joined, weight, bias, states if is_last else None)
         return columns
+
+
+def with_room(layer: Linear) -> tuple[Linear, Tensor]:
+    """Return a layer whose results float16 can hold, whatever numbers of float16 it is given.
+
+    Returns:
+        The layer, and the share of each of its results that is left, f32 ``[num_outputs]``: a power
+        of two, at most 1, which rounds nothing itself.
+    """
+    # A result is at most the norm of a row times that of inputs, each at most the largest number.
+    times_largest = layer.weight.float().norm(dim=1) * layer.weight.shape[1] ** 0.5
+    if layer.bias is not None:
+        times_largest += layer.bias.float().abs() / torch.finfo(PRODUCT_DTYPE).max
+    exponents = torch.frexp(times_largest).exponent.clamp(min=0)
+    shares = torch.ldexp(torch.ones_like(times_largest), -exponents)
+    bias = None if layer.bias is None else layer.bias * shares
+    return Linear(layer.weight * shares[:, None], bias), shares
 
 
 def narrowed(layer: Linear) -> Linear:
