@@ -15,7 +15,7 @@ from antiphon.audio.decode import (
     too_long,
     too_short,
 )
-from antiphon.audio.resample import Resampler
+from antiphon.audio.resample import resampled
 from antiphon.errors import InvalidRequestError
 from antiphon.types import Samples
 
@@ -52,7 +52,7 @@ def read_recording(
             raise too_short(duration_s, min_duration_s)
         if duration_s > max_duration_s:
             raise too_long(f"{duration_s:.1f}", max_duration_s)
-        return _resampled(mono, source_hz, sample_rate_hz)
+        return resampled(mono, source_hz, sample_rate_hz)
     data = recording if isinstance(recording, bytes) else file_content(Path(recording))
     return decode_audio(
         data,
@@ -89,10 +89,3 @@ def _mono(samples: NDArray[Any]) -> Samples:
     if not np.isfinite(mean).all():
         raise refusal("it has samples that are not finite numbers")
     return np.clip(mean, -1.0, 1.0).astype(np.float32)
-
-
-def _resampled(samples: Samples, source_hz: int, target_hz: int) -> Samples:
-    if source_hz == target_hz:
-        return samples
-    resampler = Resampler(source_hz, target_hz)
-    return np.concatenate((resampler.push(samples), resampler.flush()))

@@ -1,10 +1,18 @@
-"""Changes the sample rate of a stream, high quality, sample for sample the same at any cut."""
+"""Changes sample rates, high quality; of a stream sample for sample the same at any cut."""
 
 import numpy as np
 import soxr
 
 from antiphon.audio.wav import silence
 from antiphon.types import Samples
+
+
+def resampled(samples: Samples, source_hz: int, target_hz: int) -> Samples:
+    """Return a whole recording, ``[num_samples]``, at another rate; the same if it is that."""
+    if source_hz == target_hz:
+        return samples
+    resampler = Resampler(source_hz, target_hz)
+    return np.concatenate((resampler.push(samples), resampler.flush()))
 
 
 class Resampler:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.audio.chain import Chain, Transform
-from antiphon.audio.resample import Resampler
+from antiphon.audio.resample import Resampler, resampled
 from antiphon.audio.stretch import Stretcher
 from antiphon.types import Samples
 
@@ -90,20 +90,28 @@ def test_samples_are_float32_in_one_dimension_even_if_there_are_none(name: str) 
     num_samples=st.integers(0, 3000),
 )
 def test_resampling_keeps_the_duration(source_hz: int, target_hz: int, num_samples: int) -> None:
-    resampled = whole(Resampler(source_hz, target_hz), voice_like(source_hz, num_samples))
-    assert abs(len(resampled) - num_samples * target_hz / source_hz) <= 1
+    made = whole(Resampler(source_hz, target_hz), voice_like(source_hz, num_samples))
+    assert abs(len(made) - num_samples * target_hz / source_hz) <= 1
+
+
+@pytest.mark.parametrize("source_hz", [8000, 11025, 24000, 44100])
+def test_a_whole_recording_is_resampled_as_a_stream(source_hz: int) -> None:
+    samples = voice_like(source_hz, 5000)
+    made = resampled(samples, source_hz, 24000)
+    wanted = whole(Resampler(source_hz, 24000), samples) if source_hz != 24000 else samples
+    np.testing.assert_array_equal(made, wanted)
 
 
 @pytest.mark.parametrize("target_hz", [8000, 16000, 22050, 44100, 48000])
 def test_resampling_keeps_each_moment_in_its_place(target_hz: int) -> None:
-    resampled = whole(Resampler(24000, target_hz), tone(440, 24000, 0.5))
+    made = whole(Resampler(24000, target_hz), tone(440, 24000, 0.5))
     middle = slice(target_hz // 10, target_hz * 4 // 10)
-    np.testing.assert_allclose(resampled[middle], tone(440, target_hz, 0.5)[middle], atol=1e-3)
+    np.testing.assert_allclose(made[middle], tone(440, target_hz, 0.5)[middle], atol=1e-3)
 
 
 def test_resampling_leaves_out_what_the_target_cannot_hold() -> None:
-    resampled = whole(Resampler(24000, 8000), tone(5000, 24000, 0.5))
-    assert np.abs(resampled[800:-800]).max() < 1e-3
+    made = whole(Resampler(24000, 8000), tone(5000, 24000, 0.5))
+    assert np.abs(made[800:-800]).max() < 1e-3
 
 
 @settings(max_examples=40, deadline=None)

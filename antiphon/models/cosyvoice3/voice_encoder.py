@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from antiphon.audio.resample import Resampler
+from antiphon.audio.resample import resampled
 from antiphon.errors import EngineError, InvalidRequestError, ModelLoadError
 from antiphon.models.base import Prompt
 from antiphon.models.cosyvoice3.bounds import MAX_RECORDING_S, MIN_RECORDING_S
@@ -68,7 +68,7 @@ class CosyVoice3VoiceEncoder:
             )
         if recording.wanted == "mel":
             return Latents(decoder_mel(samples, config.flow.num_mels, config.sample_rate_hz))
-        speech = _resampled(samples, config.sample_rate_hz)
+        speech = resampled(samples, config.sample_rate_hz, SPEECH_RATE_HZ)
         if recording.wanted == "speaker":
             return Latents(self._speaker_of(speech))
         return Latents(self._tokens_of(speech))
@@ -119,8 +119,3 @@ def _run(session: Any, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
     except ONNX_ERRORS as error:
         raise EngineError(f"A network that hears recordings failed: {error}") from error
     return outputs[:1]
-
-
-def _resampled(samples: Samples, rate_hz: int) -> Samples:
-    resampler = Resampler(rate_hz, SPEECH_RATE_HZ)
-    return np.concatenate((resampler.push(samples), resampler.flush()))

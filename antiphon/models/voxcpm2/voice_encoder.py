@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from antiphon.audio.resample import Resampler
+from antiphon.audio.resample import resampled
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import EncodingBatch
 from antiphon.models.spec import LoadContext
@@ -103,16 +103,9 @@ class VAEVoiceEncoder:
     def _filled(self, recording: RecordedVoice) -> Samples:
         """Return samples at the encoder's rate that are whole patches."""
         config = self._config.vae
-        samples = _resampled(recording.samples, config.out_sample_rate, config.sample_rate)
+        samples = resampled(recording.samples, config.out_sample_rate, config.sample_rate)
         missing = -len(samples) % self._config.encoded_samples_per_frame
         return np.pad(samples, (missing, 0) if recording.is_continued else (0, missing))
 
     def close(self) -> None:
         """Nothing to free that does not go with it."""
-
-
-def _resampled(samples: Samples, source_hz: int, target_hz: int) -> Samples:
-    if source_hz == target_hz:
-        return samples
-    resampler = Resampler(source_hz, target_hz)
-    return np.concatenate((resampler.push(samples), resampler.flush()))
