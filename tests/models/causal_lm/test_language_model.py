@@ -1,7 +1,5 @@
 """Greedy answers against transformers, and what the engine promises beyond it."""
 
-import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from antiphon.chat_types import ChatSampling
 from antiphon.models.causal_lm.prompt import CausalLMPrompter
@@ -19,41 +16,10 @@ from antiphon.models.causal_lm.runner import CausalLMRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.models.token_frame import TokenFrame
 from tests.models.causal_lm.answers import GREEDY, answers, ask, frames_of, greedy, ids_of
+from tests.models.causal_lm.official import official_thinker
 
 MAX_TOKENS = 24
 QUESTIONS = [f"Question {number}: " + "why? " * (number % 7) for number in range(50)]
-
-
-def official_thinker(path: Path) -> Any:
-    """Return transformers' thinker with ears and eyes that are small, and not in the checkpoint."""
-    from transformers import (
-        Qwen2_5OmniThinkerConfig,
-        Qwen2_5OmniThinkerForConditionalGeneration,
-    )
-
-    config = json.loads((path / "config.json").read_text())
-    text = config.get("thinker_config", config)["text_config"]
-    kind: Any = Qwen2_5OmniThinkerConfig
-    made = kind(
-        text_config=text,
-        vision_start_token_id=151652,
-        audio_start_token_id=151647,
-        audio_config={"d_model": 16, "encoder_layers": 1, "encoder_ffn_dim": 16, "output_dim": 96}
-        | {"encoder_attention_heads": 2},
-        vision_config={"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2}
-        | {"out_hidden_size": 96},
-    )
-    official: Any = Qwen2_5OmniThinkerForConditionalGeneration(made).eval()
-    weights = {
-        re.sub(r"^model\.", "model.language_model.", name.removeprefix("thinker.")): tensor
-        for file in path.glob("*.safetensors")
-        for name, tensor in load_file(file).items()
-        if not name.startswith(("talker.", "token2wav."))
-    }
-    missing, unknown = official.load_state_dict(weights, strict=False)
-    assert not unknown
-    assert all(name.startswith(("model.audio_tower.", "model.visual.")) for name in missing)
-    return official
 
 
 def official_of(path: Path, layout: Layout) -> Any:

@@ -8,8 +8,9 @@ Of a CONFIG.json instead of a checkpoint's directory it writes names and shapes 
 
     pip install --no-deps --target DIRECTORY voxcpm==2.0.3 einops==0.8.2
 
-It runs in an environment with transformers. Of what else it imports, nothing is used here but
-librosa's reading of a file, in whose place is its resampler.
+Without VOXCPM_ORACLE they are found beside us. It runs in an environment with transformers. Of what
+else it imports, nothing is used here but librosa's reading of a file, in whose place is its
+resampler.
 """
 
 import json
@@ -47,7 +48,8 @@ def official_module() -> Any:
     """Return the official package's module of the model."""
     import_module("transformers")  # before modules are replaced that it looks for
 
-    sys.path.insert(0, os.environ["VOXCPM_ORACLE"])
+    if directory := os.environ.get("VOXCPM_ORACLE"):
+        sys.path.insert(0, directory)
     _stand_in("librosa", load=_load)
     _stand_in("torchaudio")
     return import_module("voxcpm.model.voxcpm2")

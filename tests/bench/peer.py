@@ -1,0 +1,53 @@
+"""What measurements of other people's programs share: random weights that we measure, too."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from antiphon.bench.kept_model import kept_checkpoint
+from antiphon.bench.machine import provenance
+
+
+def peer_flags(description: str, size: str) -> argparse.ArgumentParser:
+    """Return a parser of the flags that all have; ``size`` is the default one."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--size", default=size, help="of the random weights")
+    parser.add_argument("--random-dir", type=Path, required=True, help="where they are kept")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    parser.add_argument("--json", type=Path, help="write everything here")
+    return parser
+
+
+def device_of(wanted: str) -> str:
+    """Return a device's name for PyTorch."""
+    import torch
+
+    if wanted != "auto":
+        return wanted
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def weights_of(given: argparse.Namespace, family: str, task: str) -> Path:
+    """Return the checkpoint; it is made if it is not there."""
+
+    def untold(part: str, num_done: int, num_all: int) -> None:
+        pass
+
+    return kept_checkpoint(given.random_dir, given.size, task, progress=untold, of_family=family)
+
+
+def report(given: argparse.Namespace, package: str, results: Sequence[dict[str, Any]]) -> None:
+    """Print results, and write them with what they were measured on, if that is asked for."""
+    content = provenance()
+    try:
+        content["packages"] |= {package: version(package)}
+    except PackageNotFoundError:
+        content["packages"] |= {package: None}  # a folder that pip does not know
+    content |= {"command": ["python", *sys.argv], "kind": f"peer {package}", "results": [*results]}
+    if given.json is not None:
+        given.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    sys.stdout.writelines(f"{json.dumps(each)}\n" for each in results)
