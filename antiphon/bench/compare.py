@@ -6,10 +6,8 @@ compared, so the interval is wide: 99 % unless said otherwise. Requests of a rou
 independently; with three rounds and more, whole rounds are drawn, and the answer is worth more.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from antiphon.bench.bootstrap import (
@@ -28,6 +26,7 @@ Verdict: TypeAlias = Literal["better", "worse", "same", "unknown"]
 _DIFFERENCES = {"continuity", "underrun_s", "success"}
 """Compared by what they differ, since they may be zero or have a bound."""
 _SHARE_FLOOR = 0.01
+_FEWEST_FOR_RATES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,8 @@ class Change:
         figure: with its statistic, as ``"first_audio_ms p50"``.
         before: its value.
         after: its value.
-        between: of ``after / before``, or of the difference; ``None``: too few requests.
+        between: of ``after / before``, or of the difference, as where before may be zero; ``None``:
+            of too few requests, or none is needed.
         is_ratio: whether ``between`` is of the ratio.
         verdict: whether it has changed.
     """
@@ -51,17 +51,6 @@ class Change:
     between: Interval | None
     is_ratio: bool
     verdict: Verdict
-
-
-def read_report(file: Path) -> dict[str, Any]:
-    """Read a suite's JSON; raises SettingsError if it is none."""
-    try:
-        report = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(report, dict) or report.get("kind") != "suite":
-        raise SettingsError(f"{file}: is no report of `antiphon bench suite`.")
-    return report
 
 
 def compare(
@@ -87,29 +76,64 @@ def compare(
     common = [name for name in old if name in new]
     if not common:
         raise SettingsError("The reports have no cell in common.")
-    found = []
+    found: list[Change] = []
+    prebuffers_s = before.get("prebuffer_s", 0.0), after.get("prebuffer_s", 0.0)
     for name in common:
         rounds = _rounds(old[name]), _rounds(new[name])
-        for metric, values in _values(rounds).items():
+        found += _new_errors(name, *rounds)
+        for metric, values in _values(rounds, prebuffers_s).items():
             found += _changes(name, metric, values, confidence, threshold)
     return found
 
 
+def _new_errors(
+    cell: str, before: Sequence[Sequence[Record]], after: Sequence[Sequence[Record]]
+) -> Iterator[Change]:
+    """Yield a change if requests fail where none did: chance fails none of a sound server.
+
+    Refusals are left to the share of success: how many there are is a matter of the load.
+    """
+    shares = []
+    for rounds in (before, after):
+        outcomes = [each.outcome for records in rounds for each in records]
+        failed = [each for each in outcomes if each not in ("ok", "refused")]
+        shares.append(len(failed) / max(1, len(outcomes)))
+    if shares[1] and not shares[0]:
+        yield Change(cell, "errors", shares[0], shares[1], None, False, "worse")
+
+
 def _values(
-    rounds: tuple[list[list[Record]], list[list[Record]]],
+    rounds: tuple[list[list[Record]], list[list[Record]]], prebuffers_s: tuple[float, float]
 ) -> dict[str, tuple[Rounds, Rounds]]:
     """Return what is compared: values by round, before and after."""
     first, second = rounds
     found: dict[str, tuple[Rounds, Rounds]] = {
-        name: (values_of(name, first), values_of(name, second))
+        name: (
+            values_of(name, first, prebuffers_s[0]),
+            values_of(name, second, prebuffers_s[1]),
+        )
         for name, metric in METRICS.items()
         if metric.compared
     }
     found["success"] = _success(first), _success(second)
-    rates = rates_of(first), rates_of(second)
+    rates = _rates(first), _rates(second)
     for name in ("audio_s_per_s", "requests_per_s"):
         found[name] = rates[0].get(name, []), rates[1].get(name, [])
     return found
+
+
+def _rates(rounds: Sequence[Sequence[Record]]) -> dict[str, list[list[float]]]:
+    """Return throughput in parts of the rounds; of few requests, parts are empty or full by chance,
+    so that only the mean is told, which says nothing of others.
+    """
+    found = rates_of(rounds)
+    num_whole = sum(each.outcome == "ok" for records in rounds for each in records)
+    if num_whole >= _FEWEST_FOR_RATES:
+        return found
+    return {
+        name: [[statistic([value for row in values for value in row], "mean")]]
+        for name, values in found.items()
+    }
 
 
 def _success(rounds: Sequence[Sequence[Record]]) -> list[list[float]]:
@@ -129,17 +153,21 @@ def _changes(
     found: list[Change] = []
     if not all(any(rounds) for rounds in values):
         return found
-    is_ratio = name not in _DIFFERENCES
-    intervals = change_intervals(*values, statistics, is_ratio=is_ratio, confidence=confidence)
+    is_relative = name not in _DIFFERENCES
+    ratios: dict[Statistic, Interval] = {}
+    if is_relative:
+        ratios = change_intervals(*values, statistics, is_ratio=True, confidence=confidence)
+    by_difference = [each for each in statistics if each not in ratios]
+    apart = change_intervals(*values, by_difference, is_ratio=False, confidence=confidence)
     for each in statistics:
         old, new = (statistic([v for row in rounds for v in row], each) for rounds in values)
-        between = intervals.get(each)
+        between, is_ratio = ratios.get(each, apart.get(each)), each in ratios
         verdict: Verdict = "unknown"
         if between is not None:
             unchanged = 1.0 if is_ratio else 0.0
             is_sure = not between.low <= unchanged <= between.high
-            least = max(floor, threshold * abs(old)) if is_ratio else max(floor, _SHARE_FLOOR)
-            is_noticed = abs(new - old) > least
+            least = threshold * abs(old) if is_relative else _SHARE_FLOOR
+            is_noticed = abs(new - old) > max(floor, least)
             is_better = (new < old) == is_lower_better
             verdict = "same" if not (is_sure and is_noticed) else "better" if is_better else "worse"
         found.append(Change(cell, f"{name} {each}", old, new, between, is_ratio, verdict))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from antiphon.bench.compare import Change
 
 
+_NOT_COMPARED = 2
+
+
 @dataclass(frozen=True, slots=True)
 class CompareFlags:
     """The flags of ``antiphon bench compare``."""
@@ -27,17 +30,25 @@ class CompareFlags:
 
 
 def bench_compare(flags: CompareFlags) -> None:
-    """Compare two reports; exit with 1 if a figure has become worse than noise explains."""
-    from antiphon.bench.compare import compare, read_report
-    from antiphon.cli.bench_serve import wide_console
+    """Compare two reports; exit with 1 if a figure has become worse than noise explains.
 
-    before, after = read_report(flags.before), read_report(flags.after)
-    changes = compare(before, after, confidence=flags.confidence, threshold=flags.threshold)
-    shown = [each for each in changes if flags.all or each.verdict in ("better", "worse")]
+    2: the reports cannot be compared, or have too few requests for any figure.
+    """
+    from antiphon.bench.compare import compare
+    from antiphon.bench.report_file import differences, read_report
+    from antiphon.cli.bench_serve import wide_console
+    from antiphon.errors import SettingsError
+
+    try:
+        before, after = read_report(flags.before), read_report(flags.after)
+        changes = compare(before, after, confidence=flags.confidence, threshold=flags.threshold)
+    except SettingsError as error:
+        typer.echo(f"antiphon: {error.message}", err=True)
+        raise typer.Exit(_NOT_COMPARED) from error
     console = wide_console()
-    for name in ("cpu", "cores", "gpus"):
-        if before[name] != after[name]:
-            console.print(f"Other hardware: {name}: {before[name]} and {after[name]}")
+    for each in differences(before, after):
+        console.print(each, markup=False, highlight=False)
+    shown = [each for each in changes if flags.all or each.verdict in ("better", "worse")]
     if shown:
         _show(shown)
     counts = {
@@ -50,6 +61,9 @@ def bench_compare(flags: CompareFlags) -> None:
     )
     if counts["worse"]:
         raise typer.Exit(1)
+    if counts["unknown"] == len(changes):
+        typer.echo("antiphon: There is no figure of enough requests in both reports.", err=True)
+        raise typer.Exit(_NOT_COMPARED)
 
 
 def _show(changes: "Sequence[Change]") -> None:

@@ -1,7 +1,9 @@
 """A change is told, noise is not, and what was measured too little is called unknown."""
 
 import json
+import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,10 @@ from typing import Any
 import pytest
 
 from antiphon.bench.adapters import adapter
-from antiphon.bench.compare import compare, read_report
+from antiphon.bench.compare import compare
 from antiphon.bench.load import HttpLoad
 from antiphon.bench.record import Record
+from antiphon.bench.report_file import differences, read_report
 from antiphon.bench.suite import Cell, SuitePlan, raw, record_from, result_of
 from antiphon.errors import SettingsError
 
@@ -50,6 +53,12 @@ def report(seed: int, *, slower: float = 1.0, halt_s: float = 0.0, num: int = 60
         for _ in range(3)
     ]
     return {"kind": "suite", "cells": [result_of(CELL, rounds, PLAN)]}
+
+
+def first(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a report's first request."""
+    request: dict[str, Any] = found["cells"][0]["records"][0][0]
+    return request
 
 
 def verdicts(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
@@ -100,6 +109,84 @@ def test_reports_are_read_as_they_were_written(tmp_path: Path) -> None:
         file.write_text(text, encoding="utf-8")
         with pytest.raises(SettingsError):
             read_report(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda found: found.update(kind="serve"), "but of `antiphon bench serve`"),
+        (lambda found: found.update(kind=["suite"]), "is no report"),
+        (lambda found: found.update(schema=99), "schema 99"),
+        (lambda found: found.pop("cells"), "cells: Field required"),
+        (lambda found: found.update(cells={}), "cells: "),
+        (lambda found: first(found).pop("arrivals_s"), "records.0.0.arrivals_s"),
+        (lambda found: first(found).update(ended_s=math.nan), "records.0.0.ended_s"),
+        (lambda found: first(found).update(durations_s=[math.inf, 1]), "durations_s.0"),
+        (lambda found: first(found).update(durations_s=[1]), "not as many"),
+        (lambda found: first(found).update(outcome="splendid"), "outcome"),
+        (lambda found: found.update(prebuffer_s="long"), "prebuffer_s"),
+    ],
+)
+def test_a_report_with_something_wrong_is_refused_with_its_place(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], told: str
+) -> None:
+    file, found = tmp_path / "report.json", report(1, num=2)
+    change(found)
+    file.write_text(json.dumps(found), encoding="utf-8")
+    with pytest.raises(SettingsError) as refused:
+        read_report(file)
+    assert told in str(refused.value)
+
+
+def test_requests_that_fail_where_none_did_are_a_regression_however_few() -> None:
+    failing = report(3)
+    first(failing)["outcome"] = "broken"
+    assert verdicts(report(1), failing)["errors"] == "worse"
+    assert "errors" not in verdicts(failing, report(1))
+    assert "errors" not in verdicts(failing, failing)
+    first(failing)["outcome"] = "refused"
+    assert "errors" not in verdicts(report(1), failing)
+    only = report(1, num=1)
+    for records in only["cells"][0]["records"]:
+        records[0].update(outcome="timeout", arrivals_s=[], durations_s=[], first_sound_s=None)
+    assert verdicts(report(1, num=1), only)["errors"] == "worse"
+    assert set(verdicts(only, only).values()) == {"same"}
+
+
+def test_figures_that_were_zero_are_compared_by_their_difference() -> None:
+    together = report(1)
+    for records in together["cells"][0]["records"]:
+        for each in records:
+            each["arrivals_s"] = [each["arrivals_s"][0]] * 2
+    found = verdicts(together, report(2))
+    assert found["chunk_gap_ms p99"] == "worse"
+    assert verdicts(report(2), together)["chunk_gap_ms p99"] == "better"
+    assert verdicts(together, together)["chunk_gap_ms p99"] == "same"
+
+
+def test_a_listener_who_collects_audio_is_asked_as_in_the_report() -> None:
+    halting = report(2, halt_s=0.2)
+    assert verdicts(report(1), halting)["continuity mean"] == "worse"
+    patient = {**halting, "prebuffer_s": 1.0}
+    assert verdicts({**report(1), "prebuffer_s": 1.0}, patient)["continuity mean"] == "same"
+
+
+def test_what_two_reports_do_not_share_is_told() -> None:
+    before = {**report(1, num=2), "cpu": "A", "voice": "x", "rounds": 3, "gpus": []}
+    after = {**report(1, num=3), "cpu": "B", "voice": "y", "rounds": 3}
+    after["cells"].append({**after["cells"][0], "cell": "another"})
+    told = list(differences(before, after))
+    assert told == [
+        "Other hardware: cpu: A and B",
+        "Other settings: voice: x and y",
+        "Only in the second: another",
+        f"{CELL.name}: 6 and 9 requests",
+    ]
+    for records in after["cells"][0]["records"]:
+        for each in records:
+            each["outcome"] = "failed"
+    assert f"{CELL.name}: no request of the second was answered whole" in differences(before, after)
+    assert list(differences(before, before)) == []
 
 
 def test_reports_need_a_cell_in_common() -> None:

@@ -185,6 +185,16 @@ def test_a_suite_is_measured_and_compared(run: Run, tmp_path: Path) -> None:
     worse = run("bench", "compare", str(files[0]), str(files[1]))
     assert worse.exit_code == 1
     assert "first_audio_ms p50" in worse.output
+    report["cells"][0]["records"][0][:] = report["cells"][0]["records"][0][:1]
+    files[1].write_text(json.dumps(report), encoding="utf-8")
+    unsure = run("bench", "compare", str(files[1]), str(files[1]))
+    assert unsure.exit_code == 2
+    assert "no figure of enough requests" in unsure.stderr
+    for wrong in ({}, {"kind": "engine"}, {**report, "cells": []}):
+        files[1].write_text(json.dumps(wrong), encoding="utf-8")
+        refused = run("bench", "compare", str(files[0]), str(files[1]))
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert refused.stderr.startswith("antiphon: ")
 
 
 @pytest.mark.parametrize(
