@@ -58,10 +58,11 @@ class VAEVoiceEncoder:
         """Return which others a recording is encoded with: those of about its length.
 
         Raises:
-            InvalidRequestError: the recording is too long, or has no samples.
+            InvalidRequestError: the recording is too long, or has no sample at the encoder's rate.
         """
-        rate_hz = self._config.vae.out_sample_rate
-        if not 0 < len(data.samples) <= MAX_RECORDING_S * rate_hz:
+        config, num_samples = self._config.vae, len(data.samples)
+        has_sound = num_samples * config.sample_rate >= config.out_sample_rate
+        if not has_sound or num_samples > MAX_RECORDING_S * config.out_sample_rate:
             raise InvalidRequestError(
                 f"Invalid '{data.param}': it must have sound, and at most"
                 f" {MAX_RECORDING_S} seconds of it.",

@@ -42,8 +42,10 @@ def test_in_a_batch_recordings_are_as_alone_on_a_gpu(
 
 
 def test_what_will_not_do_is_refused_before_it_joins_a_batch(encoder: VAEVoiceEncoder) -> None:
-    with pytest.raises(InvalidRequestError, match="sound"):
-        encoder.batch_of(recording(0))
+    for num_samples in (0, 1, 2):  # of 48 kHz; there is one of 16 kHz in three
+        with pytest.raises(InvalidRequestError, match="sound"):
+            encoder.batch_of(recording(num_samples))
+    assert len(encoder.encode(recording(3)).data) == 1
     with pytest.raises(InvalidRequestError, match="60 seconds") as caught:
         encoder.batch_of(RecordedVoice(np.zeros(3_000_000, np.float32), False, "prompt_audio"))
     assert caught.value.param == "prompt_audio"
