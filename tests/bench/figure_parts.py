@@ -40,6 +40,8 @@ def all_parts(options: Options) -> list[Part]:
         _suite(options),
         _rate(options),
         *_peers(options),
+        *_sizes(options),
+        _drawing(options),
     ]
 
 
@@ -57,10 +59,17 @@ def _tests() -> list[Part]:
     ]
 
 
-def _speech(options: Options, name: str, group: str, command: Command, expected_s: float) -> Part:
-    """Return a part that measures the usual model."""
-    model = f"qwen3_tts-{options.size('1.7b')}-custom_voice"
-    return Part(name, group, (command,), expected_s, first_s=120, model=model)
+def _speech(
+    options: Options,
+    name: str,
+    group: str,
+    command: Command,
+    expected_s: float,
+    model: tuple[str, str] = ("1.7b", "custom_voice"),
+) -> Part:
+    """Return a part that measures the usual model, of a size and a task."""
+    kept = f"qwen3_tts-{options.size(model[0])}-{model[1]}"
+    return Part(name, group, (command,), expected_s, first_s=120, model=kept)
 
 
 def _engine(options: Options) -> list[Part]:
@@ -139,7 +148,7 @@ def _rate(options: Options) -> Part:
     load = ("--rate", options.count(100), "--duration-s", load_s, *_cut(options))
     slots = ("--max-slots", options.count(256), *options.json("rate"))
     command = options.bench("serve", "1.7b", *load, *slots)
-    expected_s = 50 + (SHORTEST_LOAD_S if options.rate_s is None else options.rate_s)
+    expected_s = 60 + (SHORTEST_LOAD_S if options.rate_s is None else options.rate_s)
     part = _speech(options, "rate", "rate", command, expected_s)
     return replace(part, is_elastic=options.rate_s is None)
 
@@ -166,3 +175,24 @@ def _peers(options: Options) -> list[Part]:
         Part("transformers", "peers", (transformers,), 100, 30, thinker, ("transformers",)),
         Part("voxcpm", "peers", (voxcpm,), 150, 20, voxcpm2, ("transformers", *official)),
     ]
+
+
+def _sizes(options: Options) -> list[Part]:
+    """Return parts of the usual model's smaller size, and of voices that are cloned."""
+    small = _frames(options, "engine-0.6b", "0.6b", (1, 8, 64, 256), 100)
+    cloned = _frames(options, "engine-base", "1.7b", (1, 64), 100, "--task", "base")
+    return [
+        _speech(options, "engine-0.6b", "sizes", small, 60, ("0.6b", "custom_voice")),
+        _speech(options, "engine-base", "sizes", cloned, 50, ("1.7b", "base")),
+    ]
+
+
+def _drawing(options: Options) -> Part:
+    """Return denoising steps, whose program has rows and a budget of its own."""
+    device = "cuda" if options.device == "auto" else options.device
+    tiny = ("--tiny", "--only", "wan:eager") if options.is_tiny else ()
+    command = (
+        *(sys.executable, "-m", "tests.diffusion.step_cost", "--device", device),
+        *("--budget-s", "280", *tiny, *options.json("drawing")),
+    )
+    return Part("drawing", "drawing", (command,), 300, needs=("diffusers",))
