@@ -6,12 +6,14 @@ Processes share one clock and one start; each works on its own part of the load.
 import asyncio
 import itertools
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from multiprocessing.synchronize import Barrier, Event
 from typing import TypeAlias
 
 from antiphon.bench.connection import SpeechClient
@@ -58,14 +60,30 @@ class PartResult:
 Runs: TypeAlias = Callable[[HttpLoad, Target, Sequence[str]], list[PartResult]]
 """Makes a load of a server happen, once, with texts to choose from."""
 Client: TypeAlias = SpeechClient | TextStreamClient
+_LOOK_S = 0.2
+_STOPS: list[Event] = []
+"""In a process of clients: what is set when they are to stop."""
+
+
+class LoadInterrupted(KeyboardInterrupt):
+    """Somebody pressed Ctrl-C while a load was made.
+
+    Attributes:
+        parts: what had been answered by then.
+    """
+
+    def __init__(self, parts: list[PartResult]) -> None:
+        super().__init__()
+        self.parts = parts
 
 
 @contextmanager
 def client_processes(num_processes: int) -> Iterator[Runs]:
     """Start processes that make loads happen, one load at a time, until the block ends."""
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(num_processes)
-    with ProcessPoolExecutor(num_processes, context, barrier.wait, (_START_TIMEOUT_S,)) as pool:
+    stop = context.Event()
+    given = context.Barrier(num_processes), stop
+    with ProcessPoolExecutor(num_processes, context, _begin, given) as pool:
 
         def run(load: HttpLoad, target: Target, texts: Sequence[str]) -> list[PartResult]:
             starts_s = time.monotonic() + _SECONDS_TO_START
@@ -73,43 +91,91 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
                 LoadShare(load=each, target=target, texts=texts, starts_s=starts_s)
                 for each in load.split(num_processes)
             ]
-            return list(pool.map(run_part, parts))
+            calls = [pool.submit(run_part, part) for part in parts]
+            try:
+                return [call.result() for call in calls]
+            except KeyboardInterrupt:
+                stop.set()
+                raise LoadInterrupted([call.result() for call in calls]) from None
 
         # A pool starts its processes when they are wanted; the barrier lets none begin alone.
         list(pool.map(time.sleep, [0.01] * num_processes))
         yield run
 
 
+def run_or_cut(
+    run: Runs, load: HttpLoad, target: Target, texts: Sequence[str]
+) -> tuple[list[PartResult], bool]:
+    """Make a load happen; return what came of it, and whether it was interrupted."""
+    try:
+        return run(load, target, texts), False
+    except LoadInterrupted as interrupted:
+        return interrupted.parts, True
+
+
+def _begin(barrier: Barrier, stop: Event) -> None:
+    """Begin a process, which only its parent stops: Ctrl-C reaches both."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _STOPS.append(stop)
+    barrier.wait(_START_TIMEOUT_S)
+
+
 def run_part(part: LoadShare) -> PartResult:
     """Do one process's work."""
     started_s, started_cpu_s = time.monotonic(), time.process_time()
+    stop = _STOPS[0] if _STOPS else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        records = runner.run(drive(part))
+        records = runner.run(drive(part, stop))
     wall_s = time.monotonic() - started_s
     return PartResult(records, (time.process_time() - started_cpu_s) / wall_s)
 
 
-async def drive(part: LoadShare) -> list[Record]:
-    """Send all requests of a part and wait until each has been answered or has failed."""
+async def drive(part: LoadShare, stop: Event | None = None) -> list[Record]:
+    """Send all requests of a part and wait until each has been answered or has failed.
+
+    Args:
+        part: of a load.
+        stop: ends it when it is set; requests under way are then left out.
+    """
     is_text_stream = part.target.text_stream is not None
     client = (TextStreamClient if is_text_stream else SpeechClient)(part.target)
+    records: list[Record] = []
+    work = asyncio.create_task(_sent(part, client, records))
     try:
-        await asyncio.sleep(part.starts_s - time.monotonic())
-        if part.load.is_open:
-            return await _strangers(part, client)
-        indices = itertools.count(part.load.first_index, part.load.stride)
-        numbers = itertools.islice(indices, part.load.num_requests)
-        streams = (_stream(part, client, numbers, each) for each in begins_s(part.load))
-        return list(itertools.chain.from_iterable(await asyncio.gather(*streams)))
+        while not work.done():
+            await asyncio.wait([work], timeout=None if stop is None else _LOOK_S)
+            if stop is not None and stop.is_set():
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+        if not work.cancelled():
+            work.result()
     finally:
+        work.cancel()
         client.close()
+    return records
+
+
+async def _sent(part: LoadShare, client: Client, records: list[Record]) -> None:
+    """Send all requests; what became of each is added to ``records``."""
+    await asyncio.sleep(part.starts_s - time.monotonic())
+    if part.load.is_open:
+        await _strangers(part, client, records)
+        return
+    indices = itertools.count(part.load.first_index, part.load.stride)
+    numbers = itertools.islice(indices, part.load.num_requests)
+    streams = (_stream(part, client, numbers, each, records) for each in begins_s(part.load))
+    await asyncio.gather(*streams)
 
 
 async def _stream(
-    part: LoadShare, client: Client, numbers: Iterator[int], begin_s: float
-) -> list[Record]:
+    part: LoadShare,
+    client: Client,
+    numbers: Iterator[int],
+    begin_s: float,
+    records: list[Record],
+) -> None:
     """Send one request after another while there are numbers and time."""
-    load, records, pause_s = part.load, list[Record](), 0.0
+    load, pause_s = part.load, 0.0
     await asyncio.sleep(part.starts_s + begin_s - time.monotonic())
     for number in numbers:
         await asyncio.sleep(pause_s)
@@ -121,18 +187,20 @@ async def _stream(
         # A client that is turned away does not come back at once.
         wanted_s = record.retry_after_s or _WAIT_AFTER_REFUSAL_S
         pause_s = 0.0 if record.outcome == "ok" else min(wanted_s, _WAIT_AFTER_REFUSAL_S)
-    return records
 
 
-async def _strangers(part: LoadShare, client: Client) -> list[Record]:
+async def _strangers(part: LoadShare, client: Client, records: list[Record]) -> None:
     """Send each request when it is due, whatever became of those before it."""
-    load, calls = part.load, list[asyncio.Task[Record]]()
-    for order, arrival_s in enumerate(arrivals_s(load)):
-        due_s = part.starts_s + arrival_s
-        await asyncio.sleep(due_s - time.monotonic())
-        number = load.first_index + order * load.stride
-        calls.append(asyncio.create_task(client.speak(number, _text(part, number), due_s)))
-    return list(await asyncio.gather(*calls))
+
+    async def speak(number: int, due_s: float) -> None:
+        records.append(await client.speak(number, _text(part, number), due_s))
+
+    async with asyncio.TaskGroup() as calls:
+        for order, arrival_s in enumerate(arrivals_s(part.load)):
+            due_s = part.starts_s + arrival_s
+            await asyncio.sleep(due_s - time.monotonic())
+            number = part.load.first_index + order * part.load.stride
+            calls.create_task(speak(number, due_s))
 
 
 def _text(part: LoadShare, number: int) -> str:

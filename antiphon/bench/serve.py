@@ -5,14 +5,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from antiphon.bench.driver import Runs, client_processes
-from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target
+from antiphon.bench.driver import Runs, client_processes, run_or_cut
+from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target, arrivals_s
 from antiphon.bench.machine import provenance
 from antiphon.bench.redaction import Redaction
 from antiphon.bench.summary import HttpResult, summarize
 from antiphon.bench.texts import TEXTS
 from antiphon.concurrency import num_usable_cores
 from antiphon.errors import SettingsError
+from antiphon.types import LoadProgress
 
 _MOST_PROCESSES = 4
 _CORES_PER_PROCESS = 4
@@ -92,25 +93,40 @@ def default_processes() -> int:
     return max(1, min(_MOST_PROCESSES, num_usable_cores() // _CORES_PER_PROCESS))
 
 
-def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str, Any]:
-    """Run all loads, each result to ``on_result``; return results and machine for JSON."""
-    results = []
+def measure(
+    plan: HttpPlan,
+    on_result: Callable[[HttpResult], None],
+    told: LoadProgress = lambda *_: None,
+) -> dict[str, Any]:
+    """Run all loads, each result to ``on_result``; return results and machine for JSON.
+
+    An interrupt ends it: the report then has what was measured, of the last load the requests that
+    had been answered. ``told`` is told how many loads are done.
+
+    Raises:
+        SettingsError: a load has no request.
+        KeyboardInterrupt: nothing had been measured.
+    """
+    refuse_empty(plan.loads)
+    results: list[dict[str, Any]] = []
     num_processes = plan.num_processes or default_processes()
-    with client_processes(num_processes) as run:
-        for load in plan.loads:
-            warm_up(run, plan.target, plan.texts, load, plan.warm_up_requests)
-            parts = run(load, plan.target, plan.texts)
-            records = [record for part in parts for record in part.records]
-            if not records:
-                raise SettingsError("The load is so short that it has no request.")
-            result = summarize(
-                load,
-                records,
-                prebuffer_s=plan.prebuffer_s,
-                client_cpu_share=max(part.cpu_share for part in parts),
-            )
-            on_result(result)
-            results.append(asdict(result))
+    is_interrupted = False
+    try:
+        with client_processes(num_processes) as run:
+            for number, load in enumerate(plan.loads):
+                told("loads", number, len(plan.loads))
+                result, is_interrupted = _measured(run, plan, load)
+                if result is not None:
+                    on_result(result)
+                    results.append(asdict(result))
+                if is_interrupted:
+                    break
+            else:
+                told("loads", len(plan.loads), len(plan.loads))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    if is_interrupted and not results:
+        raise KeyboardInterrupt
     report = {
         **provenance(),
         "kind": "serve",
@@ -120,10 +136,33 @@ def measure(plan: HttpPlan, on_result: Callable[[HttpResult], None]) -> dict[str
         "prebuffer_s": plan.prebuffer_s,
         "client_processes": num_processes,
         **plan.notes,
-        "loads": [asdict(load) for load in plan.loads],
+        "loads": [asdict(load) for load in plan.loads[: len(results)]],
+        "interrupted": is_interrupted,
         "results": results,
     }
     return dict(plan.target.redaction.value(report))
+
+
+def refuse_empty(loads: Sequence[HttpLoad]) -> None:
+    """Raise SettingsError if an open load is so short that it has no request."""
+    if any(load.is_open and not arrivals_s(load) for load in loads):
+        raise SettingsError("The load is so short that it has no request.")
+
+
+def _measured(run: Runs, plan: HttpPlan, load: HttpLoad) -> tuple[HttpResult | None, bool]:
+    """Return what a load gave, if it had a request, and whether it was interrupted."""
+    warm_up(run, plan.target, plan.texts, load, plan.warm_up_requests)
+    parts, is_interrupted = run_or_cut(run, load, plan.target, plan.texts)
+    records = [record for part in parts for record in part.records]
+    if not records:
+        return None, is_interrupted
+    result = summarize(
+        load,
+        records,
+        prebuffer_s=plan.prebuffer_s,
+        client_cpu_share=max(part.cpu_share for part in parts),
+    )
+    return result, is_interrupted
 
 
 def warm_up(

@@ -39,7 +39,10 @@ def own_server(
     # Not as an argument: everybody on the machine can read those of a process.
     key = {} if api_key is None else {"ANTIPHON_SERVER_API_KEYS": api_key}
     environment = process_environment(key)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+    # In a session of its own: Ctrl-C is for us, and we stop it when all has been said.
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, env=environment, start_new_session=True
+    )
     url = f"http://{HOST}:{port}"
     try:
         _wait_until_ready(url, process, time.monotonic() + timeout_s)

@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 
 from antiphon.bench.adapters import Mode, ServerAdapter, TaskName
 from antiphon.bench.corpus import texts_of
-from antiphon.bench.driver import Runs, client_processes
+from antiphon.bench.driver import PartResult, Runs, client_processes, run_or_cut
 from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target
 from antiphon.bench.machine import provenance
 from antiphon.bench.metrics import figures, throughput
 from antiphon.bench.omni_names import omni_figures
 from antiphon.bench.random_model import shortened
 from antiphon.bench.record import Record
-from antiphon.bench.serve import default_processes, target_of, warm_up
+from antiphon.bench.serve import default_processes, refuse_empty, target_of, warm_up
 from antiphon.bench.trace import Trace
 from antiphon.errors import SettingsError
 
@@ -140,27 +140,43 @@ def target_for(plan: SuitePlan, cell: Cell) -> Target:
 def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
     """Measure all cells, round by round, and return the report for JSON.
 
+    An interrupt ends it: the report then has what was measured, of the last cell the requests that
+    had been answered, and leaves cells out of which nothing is known.
+
     Raises:
         SettingsError: the server cannot be asked for a cell; nothing has been measured then.
+        KeyboardInterrupt: nothing had been measured.
     """
     targets = [target_for(plan, cell) for cell in plan.cells]
     if not plan.cells:
         raise SettingsError("There is nothing to measure.")
+    refuse_empty([cell.load for cell in plan.cells])
     rounds: list[list[list[Record]]] = [[] for _ in plan.cells]
     cpu_shares = [0.0] * len(plan.cells)
     num_processes = plan.num_processes or default_processes()
-    num_all = plan.rounds * len(plan.cells)
-    with client_processes(num_processes) as run:
-        for number in range(plan.rounds):
-            for index, cell in enumerate(plan.cells):
-                told(cell.name, number * len(plan.cells) + index, num_all)
-                records, cpu_share = _measured(run, plan, cell, targets[index], number)
-                rounds[index].append(records)
-                cpu_shares[index] = max(cpu_shares[index], cpu_share)
-        told("all", num_all, num_all)
+    steps = [(number, index) for number in range(plan.rounds) for index in range(len(plan.cells))]
+    is_interrupted = False
+    try:
+        with client_processes(num_processes) as run:
+            for step, (number, index) in enumerate(steps):
+                told(plan.cells[index].name, step, len(steps))
+                parts, is_interrupted = _measured(run, plan, index, targets[index], number)
+                if records := _in_order(parts):
+                    rounds[index].append(records)
+                    busiest = max(part.cpu_share for part in parts)
+                    cpu_shares[index] = max(cpu_shares[index], busiest)
+                if is_interrupted:
+                    break
+            else:
+                told("all", len(steps), len(steps))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    if is_interrupted and not any(rounds):
+        raise KeyboardInterrupt
     results = [
         result_of(cell, found, plan, cpu_share)
         for cell, found, cpu_share in zip(plan.cells, rounds, cpu_shares, strict=True)
+        if found
     ]
     report = {
         "kind": "suite",
@@ -177,6 +193,7 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         "frame_rate_hz": plan.frame_rate_hz,
         "client_processes": num_processes,
         **plan.notes,
+        "interrupted": is_interrupted,
         "cells": results,
     }
     return dict(targets[0].redaction.value(report))
@@ -233,18 +250,20 @@ _OTHERS = ("index", "outcome", "status", "num_characters", "num_tokens")
 
 
 def _measured(
-    run: Runs, plan: SuitePlan, cell: Cell, target: Target, number: int
-) -> tuple[list[Record], float]:
+    run: Runs, plan: SuitePlan, index: int, target: Target, number: int
+) -> tuple[list[PartResult], bool]:
+    """Return what a cell's round gave, and whether it was interrupted."""
+    cell = plan.cells[index]
     load = replace(cell.load, seed=cell.load.seed + number)
     is_told = plan.trace is not None and bool(plan.trace.texts)
     texts = plan.trace.texts if plan.trace and is_told else texts_of(cell.language, cell.length)
     if plan.has_random_weights:
         texts = tuple(shortened(text) for text in texts)
     warm_up(run, target, texts, load, plan.warm_up_requests)
-    parts = run(load, target, texts)
-    records = sorted(
+    return run_or_cut(run, load, target, texts)
+
+
+def _in_order(parts: Sequence[PartResult]) -> list[Record]:
+    return sorted(
         (record for part in parts for record in part.records), key=lambda each: each.index
     )
-    if not records:
-        raise SettingsError(f"{cell.name}: the load is so short that it has no request.")
-    return records, max(part.cpu_share for part in parts)

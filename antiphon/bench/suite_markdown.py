@@ -48,6 +48,7 @@ def told(report: Mapping[str, Any]) -> list[str]:
         f"Python {report['python']}, {packages}",
         f"`{join(report['command'])}`",
         f"{report['rounds']} rounds, prebuffer {report['prebuffer_s'] * 1000:.0f} ms",
+        *(["Interrupted: what is missing was not measured"] if report["interrupted"] else ()),
     ]
 
 

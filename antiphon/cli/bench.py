@@ -16,9 +16,12 @@ from antiphon.cli.bench_quality import QualityFlags, bench_quality
 from antiphon.cli.bench_serve import ServeBenchFlags, bench_serve, counts_of, wide_console
 from antiphon.cli.bench_suite import SuiteFlags, bench_suite
 from antiphon.cli.flags import add_command, flag
+from antiphon.cli.outputs import interruptible, refuse_unwritable, write
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from antiphon.bench.engine import Result
 
 app = typer.Typer(help="Measure speed, and how speech sounds.", no_args_is_help=True)
 
@@ -62,6 +65,7 @@ def bench_engine(flags: EngineBenchFlags) -> None:
     from antiphon.bench.engine import Load, run
     from antiphon.config.sources import load_settings
 
+    refuse_unwritable(flags.json_file)
     text = _text(flags)
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [Load(each, flags.frames, text) for each in counts]
@@ -75,16 +79,21 @@ def bench_engine(flags: EngineBenchFlags) -> None:
             "model.dtype": flags.dtype,
             "model.max_slots": max(load.concurrency for load in loads),
         }
-        report = asyncio.run(run(load_settings(given).model, loads))
+        report = asyncio.run(run(load_settings(given).model, loads, _tell))
     if flags.random is not None:  # where it was for a while says nothing
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
-    if flags.json_file is not None:
-        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     console = wide_console()
     console.print(_table(report["results"]))
     if report["bound"] is not None:
         console.print(_bound_table(report["bound"]))
+    write(flags.json_file, json.dumps(report, indent=2) + "\n")
+
+
+def _tell(result: "Result") -> None:
+    """Write what a load gave as soon as it is known."""
+    told = f"{result.concurrency} streams: {result.audio_s_per_s:.1f} audio-s/s"
+    typer.echo(f"{told}, {result.frame_ms:.2f} ms a frame", err=True)
 
 
 def _text(flags: EngineBenchFlags) -> str:
@@ -136,10 +145,10 @@ def _bound_table(bound: Mapping[str, Any]) -> "Table":
     return table
 
 
-add_command(app, "chat", ChatBenchFlags, bench_chat)
+add_command(app, "chat", ChatBenchFlags, interruptible(bench_chat))
 add_command(app, "compare", CompareFlags, bench_compare)
-add_command(app, "engine", EngineBenchFlags, bench_engine)
-add_command(app, "fabric", FabricBenchFlags, bench_fabric)
-add_command(app, "quality", QualityFlags, bench_quality)
-add_command(app, "serve", ServeBenchFlags, bench_serve)
-add_command(app, "suite", SuiteFlags, bench_suite)
+add_command(app, "engine", EngineBenchFlags, interruptible(bench_engine))
+add_command(app, "fabric", FabricBenchFlags, interruptible(bench_fabric))
+add_command(app, "quality", QualityFlags, interruptible(bench_quality))
+add_command(app, "serve", ServeBenchFlags, interruptible(bench_serve))
+add_command(app, "suite", SuiteFlags, interruptible(bench_suite))

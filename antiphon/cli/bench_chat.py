@@ -7,13 +7,19 @@ from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from antiphon.cli.bench_model import RandomDir, RandomFamily, model_to_measure
 from antiphon.cli.bench_serve import ApiKey, counts_of, fields_of, tell_errors, wide_console
 from antiphon.cli.flags import flag
+from antiphon.cli.outputs import refuse_unwritable, write
 from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from antiphon.bench.chat import ChatResult
+    from antiphon.bench.spoken_chat import SpokenResult
 
 
 _TIMES = ("first_text", "audio_after_text", "first_audio")
@@ -82,9 +88,9 @@ def bench_chat(flags: ChatBenchFlags) -> None:
     that would end an answer. On a GPU it also measures what bounds them: copying memory, and a
     token's bare matrix products.
     """
+    refuse_unwritable(flags.json_file)
     report = _without_server(flags) if flags.url is None else _with_server(flags, flags.url)
-    if flags.json_file is not None:
-        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write(flags.json_file, json.dumps(report, indent=2) + "\n")
 
 
 def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
@@ -102,7 +108,7 @@ def _with_server(flags: ChatBenchFlags, url: str) -> dict[str, Any]:
     counts = counts_of(flags.concurrency, "concurrency")
     loads = [SpokenLoad(each, flags.turns, flags.ramp_s) for each in counts]
     target = spoken_target(url, flags.fields(), flags.api_key, flags.timeout_s)
-    report = measure_spoken(target, loads)
+    report = measure_spoken(target, loads, _tell_spoken)
     wide_console().print(_spoken_table(report["results"]))
     tell_errors(report["results"])
     return report
@@ -133,7 +139,7 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
             "model.dtype": flags.dtype,
             "model.max_slots": flags.max_slots or max(counts),
         }
-        report = asyncio.run(run_chat(load_settings(values).model, loads))
+        report = asyncio.run(run_chat(load_settings(values).model, loads, _tell))
     if flags.random is not None:  # where it was for a while says nothing
         named = [flags.family, flags.random, flags.task]
         report["model"] |= {"source": " ".join(["random", *filter(None, named)])}
@@ -145,6 +151,17 @@ def _without_server(flags: ChatBenchFlags) -> dict[str, Any]:
             f" {bound['copy_gb_per_s']:.0f} GB/s copied: {bound['weights_ms']:.2f} ms at least"
         )
     return report
+
+
+def _tell(result: "ChatResult") -> None:
+    """Write what a load gave as soon as it is known."""
+    told = f"{result.concurrency} conversations: {result.tokens_per_s:.0f} tokens/s"
+    typer.echo(f"{told}, {result.step_ms:.3f} ms a step", err=True)
+
+
+def _tell_spoken(result: "SpokenResult") -> None:
+    told = f"{result.concurrency} conversations: {result.audio_s_per_s:.1f} audio-s/s"
+    typer.echo(f"{told}, {result.outcomes}", err=True)
 
 
 def _table(results: Sequence[Mapping[str, Any]], bound: Mapping[str, Any] | None) -> "Table":

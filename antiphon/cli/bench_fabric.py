@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from antiphon.cli.bench_serve import counts_of, wide_console
 from antiphon.cli.flags import flag
+from antiphon.cli.outputs import refuse_unwritable, write
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,11 +43,11 @@ def bench_fabric(flags: FabricBenchFlags) -> None:
         )
         for each in counts_of(flags.concurrency, "concurrency")
     ]
+    refuse_unwritable(flags.json_file)
     fabrics = [name.strip() for name in flags.fabrics.split(",")]
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         report = runner.run(run(loads, fabrics))
-    if flags.json_file is not None:
-        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write(flags.json_file, json.dumps(report, indent=2) + "\n")
     wide_console().print(_table(report["results"]))
 
 

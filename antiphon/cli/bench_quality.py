@@ -10,6 +10,7 @@ import typer
 
 from antiphon.cli.bench_serve import ApiKey, ServeBenchFlags, fields_of, served
 from antiphon.cli.flags import flag
+from antiphon.cli.outputs import refuse_unwritable, write
 from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def bench_quality(flags: QualityFlags) -> None:
     for each in metrics:
         if each not in METRICS:
             raise SettingsError(f"--metrics: '{each}' is unknown; there are {', '.join(METRICS)}.")
+    refuse_unwritable(flags.json_file, flags.markdown)
     reference = None if flags.reference is None else read_recording(flags.reference)
     recordings = _recordings(flags)
     with shown_progress("judging", _echo) as progress:
@@ -70,11 +72,9 @@ def bench_quality(flags: QualityFlags) -> None:
             recordings, metrics, whisper=flags.whisper, reference=reference, told=progress
         )
     card = quality_markdown(report, flags.title)
-    if flags.json_file is not None:
-        flags.json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if flags.markdown is not None:
-        flags.markdown.write_text(card, encoding="utf-8")
     typer.echo(card)
+    write(flags.json_file, json.dumps(report, indent=1) + "\n")
+    write(flags.markdown, card)
 
 
 def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -16,6 +17,7 @@ from antiphon.cli.bench_model import (
     refuse_without_random,
 )
 from antiphon.cli.flags import flag
+from antiphon.cli.outputs import exit_if_interrupted, refuse_unwritable, write
 from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 ApiKey: TypeAlias = Annotated[
     str | None, flag("Of the server; no report has it.", envvar="ANTIPHON_API_KEY")
 ]
+_ANY_URL = "http://127.0.0.1"
 _REQUESTS_A_STREAM = 8
 _TABLE_WIDTH = 150
 _NO_ERRORS = ("ok", "refused")
@@ -98,18 +101,23 @@ def bench_serve(flags: ServeBenchFlags) -> None:
     """Measure a server over HTTP: one that runs (--url), or one of our own (--model, --random)."""
     from antiphon.bench.plot import panels_of, svg
     from antiphon.bench.serve import measure
+    from antiphon.cli.progress import shown_progress
 
     loads = loads_of(flags)
+    refuse_unwritable(flags.json_file, flags.plot)
+    _plan(
+        flags, flags.url or _ANY_URL, loads
+    )  # what makes no sense is told before a model is loaded
     with served(flags, max((load.concurrency for load in loads), default=0)) as url:
         plan = _plan(flags, url, loads)
-        report = measure(plan, lambda result: typer.echo(_line(result), err=True))
-    if flags.json_file is not None:
-        flags.json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    if flags.plot is not None:
-        caption = f"{report['measured_at']}, {', '.join(report['gpus']) or report['machine']}"
-        flags.plot.write_text(svg(panels_of(report), caption), encoding="utf-8")
+        with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
+            report = measure(plan, lambda each: typer.echo(_line(each), err=True), progress)
     wide_console().print(_table(report["results"]))
     tell_errors(report["results"])
+    write(flags.json_file, json.dumps(report, indent=2) + "\n")
+    caption = f"{report['measured_at']}, {', '.join(report['gpus']) or report['machine']}"
+    write(flags.plot, svg(panels_of(report), caption))
+    exit_if_interrupted(report["interrupted"])
 
 
 def tell_errors(results: Sequence[Mapping[str, Any]]) -> None:

@@ -20,6 +20,7 @@ from antiphon.cli.bench_serve import (
     served,
 )
 from antiphon.cli.flags import flag
+from antiphon.cli.outputs import exit_if_interrupted, make_folder, refuse_unwritable, write
 from antiphon.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from antiphon.bench.trace import Trace
 
 _REQUESTS_A_STREAM = 8
+_ANY_URL = "http://127.0.0.1"
 _FEWEST_REQUESTS = 20
 _BURSTS = 4
 _REPORTS = ("report.json", "report.md", "report.html")
@@ -101,7 +103,7 @@ class SuiteFlags:
 
 def bench_suite(flags: SuiteFlags) -> None:
     """Measure a server in many ways and write a report: JSON, Markdown, and HTML with diagrams."""
-    from antiphon.bench.suite import run_suite
+    from antiphon.bench.suite import run_suite, target_for
     from antiphon.bench.suite_html import suite_html
     from antiphon.bench.suite_markdown import suite_markdown
     from antiphon.cli.progress import shown_progress
@@ -121,15 +123,21 @@ def bench_suite(flags: SuiteFlags) -> None:
         device=flags.device,
         api_key=flags.api_key,
     )
+    make_folder(flags.out)
+    files = [flags.out / name for name in _REPORTS]
+    refuse_unwritable(*files)
+    plan = _plan(flags, flags.url or _ANY_URL, cells, trace)
+    for cell in cells:
+        target_for(plan, cell)  # what makes no sense is told before a model is loaded
     with served(serving, max(cell.load.concurrency for cell in cells)) as url:
-        plan = _plan(flags, url, cells, trace)
+        plan = replace(plan, url=url)
         with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
             report = run_suite(plan, lambda _, done, all: progress("cells", done, all))
-    flags.out.mkdir(parents=True, exist_ok=True)
     texts = (json.dumps(report) + "\n", suite_markdown(report), suite_html(report))
-    for name, text in zip(_REPORTS, texts, strict=True):
-        (flags.out / name).write_text(text, encoding="utf-8")
     typer.echo(texts[1])
+    for file, text in zip(files, texts, strict=True):
+        write(file, text)
+    exit_if_interrupted(report["interrupted"])
 
 
 def cells_of(flags: SuiteFlags, trace: "Trace | None") -> "list[Cell]":
