@@ -1,15 +1,13 @@
-"""Text pushed in pieces: the same audio as in one piece, in order, and free when it is dropped."""
+"""Text pushed in pieces: cut and joined as a whole one, bounded, and timed from its beginning."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.audio.joining import Joiner
@@ -20,82 +18,26 @@ from antiphon.errors import (
     UnspeakableTextError,
 )
 from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.models.base import LateText
-from antiphon.models.registry import families
-from antiphon.pipeline.speech.model import SPEECH
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.text import Boundary, boundary_after, segment_seed
-from antiphon.pipeline.speech.text_stream import SpeechSession, Utterance
+from antiphon.pipeline.speech.text_stream import SpeechSession
 from antiphon.pipeline.speech.track import PAUSE_S
 from antiphon.types import (
     AudioChunk,
     Ended,
     Samples,
-    Sampling,
     SpeechRequest,
     WordTime,
 )
-from tests.speeches import MAX_CHARACTERS, KeptSpeech, kept, on
+from tests.pipeline.speech.text_streams import LONG_SEED, TEXT, ask, heard, said, until
+from tests.speeches import MAX_CHARACTERS, KeptSpeech, on
 
-TEXT = (
-    "Hello there, this is a clause of some length, and it goes on. I met Dr. Smith today!"
-    ' "Really?" she asked. Yes. It cost 3.50 dollars; that is a lot, e.g. for me.'
-)
-MAX_FRAMES = 30
 SEGMENTS = [
     "Hello there, this is a clause of some length,",
     "and it goes on. I met Dr. Smith today!",
     '"Really?" she asked. Yes.',
     "It cost 3.50 dollars; that is a lot, e.g. for me.",
 ]
-
-
-@pytest.fixture(scope="module")
-def late(checkpoint: Callable[..., Path]) -> Iterator[KeptSpeech]:
-    """A checkpoint, whose text may arrive late."""
-    with kept(str(checkpoint("tiny", "custom_voice"))) as speech:
-        yield speech
-
-
-@pytest.fixture(scope="module")
-def toy() -> Iterator[KeptSpeech]:
-    """The toy family."""
-    with kept("toy") as speech:
-        yield speech
-
-
-LONG_SEED, SHORT_SEED = 0, 1
-"""With the random checkpoint, the one speaks for long, the other ends after a few frames."""
-
-
-def ask(*, seed: int = LONG_SEED, **more: Any) -> SpeechRequest:
-    return SpeechRequest("", seed=seed, sampling=Sampling(max_frames=MAX_FRAMES), **more)
-
-
-async def heard(utterance: Utterance) -> tuple[Samples, Ended]:
-    chunks: list[Samples] = []
-    async with aclosing(utterance.events()) as events:
-        async for event in events:
-            if isinstance(event, Ended):
-                return np.concatenate(chunks), event
-            chunks.append(event.samples)
-    raise AssertionError("a stream ends with its end")
-
-
-async def said(speech: Speech, pieces: Iterable[str], **more: Any) -> tuple[Samples, Ended]:
-    """Push pieces while listening."""
-    session = SpeechSession(speech)
-    utterance = session.open(ask(**more))
-
-    async def push() -> None:
-        for piece in pieces:
-            utterance.push(piece)
-            await asyncio.sleep(0)
-        utterance.complete()
-
-    _, result = await asyncio.gather(push(), heard(utterance))
-    await session.end(utterance)
-    return result
 
 
 async def joined(speech: Speech, segments: Sequence[str], **more: Any) -> Samples:
@@ -223,148 +165,6 @@ def test_a_stage_is_told_which_utterance_a_segment_belongs_to(
     on("toy", body)
 
 
-# Slow: the same work once more, through the transforms.
-MORE = [{}, pytest.param({"speed": 1.5, "sample_rate_hz": 16_000}, marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("more", MORE, ids=str)
-@pytest.mark.parametrize("kind", ["toy", "late"])
-def test_any_split_gives_the_same_audio(
-    kind: str, more: dict[str, Any], request: pytest.FixtureRequest
-) -> None:
-    speech_of_kind: KeptSpeech = request.getfixturevalue(kind)
-
-    async def body(speech: Speech) -> None:
-        whole, ended = await said(speech, [TEXT], **more)
-        assert ended.usage.output_tokens >= MAX_FRAMES
-        for size in (1, 7, 50):
-            pieces = [TEXT[start : start + size] for start in range(0, len(TEXT), size)]
-            samples, end = await said(speech, pieces, **more)
-            np.testing.assert_array_equal(samples, whole)
-            assert end == ended
-
-    speech_of_kind.run(body)
-
-
-def test_late_text_is_spoken_before_it_is_complete(late: KeptSpeech) -> None:
-    async def body(speech: Speech) -> None:
-        session = SpeechSession(speech)
-        utterance = session.open(ask())
-        async with aclosing(utterance.events()) as events:
-            utterance.push("Hello there, my ")
-            assert isinstance(await anext(events), AudioChunk)
-            utterance.push("friends.")
-            utterance.complete()
-            *_, last = [event async for event in events]
-            assert isinstance(last, Ended)
-        await session.end(utterance)
-
-    late.run(body)
-
-
-async def whole_text(speech: Speech, text: str, seed: int) -> tuple[Samples, Ended]:
-    """Speak a text that is there from the beginning, read beside the frames as late text is."""
-    request = replace(ask(seed=seed), input=text, options={"non_streaming_mode": False})
-    chunks: list[Samples] = []
-    async with aclosing(speech.stream(request)) as events:
-        async for event in events:
-            if isinstance(event, Ended):
-                return np.concatenate(chunks), event
-            chunks.append(event.samples)
-    raise AssertionError("a stream ends with its end")
-
-
-def test_speech_that_ends_before_its_text_has_ended_whenever_the_rest_comes(
-    late: KeptSpeech,
-) -> None:
-    """What comes of the segment after its end is silent; what comes after the segment is not."""
-
-    async def body(speech: Speech) -> None:
-        session, fabric = SpeechSession(speech), speech.model(None).fabric
-        whole, expected = await whole_text(speech, TEXT, SHORT_SEED)
-        assert expected.reason == "stop"
-        assert 0 < expected.usage.output_tokens < expected.usage.input_tokens // 2
-        for rest in (TEXT[60:], TEXT[60:] + " And on it goes." * 25):
-            utterance = session.open(ask(seed=SHORT_SEED))
-            utterance.push(TEXT[:60])
-            listening = asyncio.create_task(heard(utterance))
-            await until(lambda: fabric.num_open > 0)
-            await until(lambda: fabric.num_open == 0)
-            utterance.push(rest)
-            utterance.complete()
-            samples, ended = await listening
-            all_of_it, expected = await whole_text(speech, TEXT[:60] + rest, SHORT_SEED)
-            np.testing.assert_array_equal(samples, all_of_it)
-            assert ended == expected
-            is_one_segment = rest == TEXT[60:]
-            assert (len(samples) > len(whole)) != is_one_segment, "the next segment is spoken"
-            await session.end(utterance)
-
-    late.run(body)
-
-
-@pytest.mark.slow  # a dozen texts, spoken by a checkpoint twice each
-@settings(max_examples=12, deadline=None)
-@example(  # a space at the end of a piece ends a word, which is then read
-    cuts=[1, 15, 16, 30, 32, 93],
-    waits=[True, False, False, True, True, True, False],
-    seed=LONG_SEED,
-)
-@given(
-    cuts=st.lists(st.integers(1, len(TEXT) - 1), min_size=1, max_size=6, unique=True).map(sorted),
-    waits=st.lists(st.booleans(), min_size=7, max_size=7),
-    seed=st.sampled_from([LONG_SEED, SHORT_SEED, 3, 5]),
-)
-def test_however_text_arrives_it_sounds_as_if_it_had_been_there(
-    late: KeptSpeech, cuts: list[int], waits: list[bool], seed: int
-) -> None:
-    """Some pieces come when the model has made all that it can of those before."""
-    speech = late.speech
-    prompter, fabric = speech.model(None).prompter, speech.model(None).fabric
-    assert isinstance(prompter, LateText)
-    voice = speech.model(None).capabilities.voices[0]
-
-    async def body(speech: Speech) -> None:
-        expected = await whole_text(speech, TEXT, seed)
-        num_frames = expected[1].usage.output_tokens
-        session = SpeechSession(speech)
-        utterance = session.open(ask(seed=seed))
-        chunks: list[AudioChunk] = []
-        ends: list[Ended] = []
-
-        def num_heard() -> int:
-            return sum(each.num_frames for each in chunks)
-
-        async def listen() -> None:
-            async with aclosing(utterance.events()) as events:
-                async for event in events:
-                    chunks.append(event) if isinstance(event, AudioChunk) else ends.append(event)
-
-        async def all_is_heard_of(text: str) -> None:
-            so_far = replace(ask(), input=text, sampling=whole_sampling)
-            num_allowed = prompter.open(so_far, voice, seed)[0].num_frames_allowed or 0
-            await until(lambda: num_heard() >= min(num_allowed, num_frames))
-            if num_allowed > num_frames:
-                await until(lambda: fabric.num_open == 0)
-
-        whole_sampling = speech.model(None).task.sampling
-        listening = asyncio.create_task(listen())
-        for start, end, waits_for_it in zip([0, *cuts], [*cuts, len(TEXT)], waits, strict=False):
-            utterance.push(TEXT[start:end])
-            if waits_for_it and end < len(TEXT):
-                await all_is_heard_of(TEXT[:end])
-        utterance.complete()
-        await listening
-        await session.end(utterance)
-        np.testing.assert_array_equal(
-            np.concatenate([each.samples for each in chunks]), expected[0]
-        )
-        assert ends == [expected[1]]
-        assert num_frames <= MAX_FRAMES
-
-    late.run(body)
-
-
 def test_the_next_utterance_is_begun_while_one_is_heard() -> None:
     async def body(speech: Speech) -> None:
         session, fabric = SpeechSession(speech), speech.model(None).fabric
@@ -384,43 +184,6 @@ def test_the_next_utterance_is_begun_while_one_is_heard() -> None:
 
 ORDERED = [("The first.", "sine"), ("The second.", "alto"), ("The third.", "bass")]
 NUM_STAGES = 2
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
-@pytest.mark.parametrize("is_heard", [True, False])
-@pytest.mark.parametrize("is_complete", [True, False])
-@pytest.mark.parametrize("kind", ["toy", "late"])
-def test_what_is_dropped_is_free_at_once(
-    kind: str, is_complete: bool, is_heard: bool, request: pytest.FixtureRequest
-) -> None:
-    speech_of_kind: KeptSpeech = request.getfixturevalue(kind)
-
-    async def body(speech: Speech) -> None:
-        session, fabric = SpeechSession(speech), speech.model(None).fabric
-        utterances = [session.open(ask()) for _ in range(4)]
-        for utterance in utterances:
-            utterance.push(TEXT * 5)
-            if is_complete:
-                utterance.complete()
-        events = utterances[0].events()
-        if is_heard:
-            await anext(events)
-        await session.clear()
-        assert fabric.num_open == 0
-        await events.aclose()
-        # No listener: on a busy machine one might be refused for want of time.
-        again = session.open(replace(ask(), is_live=False))
-        again.push("Again.")
-        again.complete()
-        assert len((await heard(again))[0])
-        await session.end(again)
-
-    speech_of_kind.run(body)
 
 
 def test_no_text_is_an_error_and_so_is_too_much() -> None:
@@ -448,56 +211,6 @@ def test_what_cannot_be_spoken_is_told_before_there_is_text(fields: dict[str, An
         assert caught.value.param == next(iter(fields))
 
     on("toy", body)
-
-
-def test_capabilities_tell_the_truth_about_late_text(checkpoint: Callable[..., Path]) -> None:
-    """Of families that need no checkpoint, and of one that does: all have conformance tests."""
-    ready = [each.name for each in families() if SPEECH in each.tasks and not each.needs_checkpoint]
-    for source in (*ready, str(checkpoint("tiny", "base"))):
-
-        async def body(speech: Speech) -> None:
-            model = speech.model(None)
-            assert isinstance(model.prompter, LateText) or not model.capabilities.late_text
-
-        on(source, body)
-
-
-NUM_SPOKEN_FRAMES = 5
-LONG_TEXT = " ".join(f"This is sentence number {number}, and it goes on." for number in range(60))
-LONG_TEXT = f"{LONG_TEXT[:900]}\n\n{LONG_TEXT[900:]} {'你好世界' * 160}"
-
-
-@pytest.mark.parametrize("more", MORE, ids=str)
-def test_late_text_is_spoken_as_whole_text_at_any_length(
-    more: dict[str, Any], late: KeptSpeech
-) -> None:
-    """Of a model that reads its text beside the frames, and does not end before it has read it."""
-    asked = SpeechRequest(
-        "",
-        seed=LONG_SEED,
-        sampling=Sampling(max_frames=NUM_SPOKEN_FRAMES),
-        options={"non_streaming_mode": False},
-        **more,
-    )
-
-    async def body(speech: Speech) -> None:
-        whole = await collect(speech.stream(replace(asked, input=LONG_TEXT)))
-        num_segments = whole.usage.output_tokens // NUM_SPOKEN_FRAMES
-        assert num_segments > 5
-        assert whole.usage.output_tokens == num_segments * NUM_SPOKEN_FRAMES, "one ended early"
-        session = SpeechSession(speech)
-        for size in (3, 1001):
-            pieces = [LONG_TEXT[at : at + size] for at in range(0, len(LONG_TEXT), size)]
-            utterance = session.open(asked)
-            for piece in pieces:
-                utterance.push(piece)
-            utterance.complete()
-            samples, ended = await heard(utterance)
-            await session.end(utterance)
-            np.testing.assert_array_equal(samples, whole.samples)
-            assert ended == Ended(whole.finish_reason, whole.usage)
-
-    late.run(body)
 
 
 def test_a_long_push_lets_others_have_their_turn() -> None:
