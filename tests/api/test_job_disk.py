@@ -8,6 +8,7 @@ import pytest
 from antiphon.config import DataSettings, JobSettings, ServerSettings, Settings
 from antiphon.storage import disk_reserve
 from tests.servers import TOY, start_server, wait_until
+from tests.storage.ledgers import written
 
 URL = "/v1/audio/speech/jobs"
 PAUSES = "a [pause:10s] " * 60
@@ -86,8 +87,6 @@ def test_pauses_that_are_wrong_are_refused_at_once(tmp_path: Path, text: str) ->
 
 
 def test_a_row_that_is_damaged_shows_and_can_be_deleted(tmp_path: Path) -> None:
-    from tests.storage.test_job_ledger import written
-
     settings = Settings(model=TOY.model, data=DataSettings(dir=tmp_path))
     with (
         start_server(settings) as server,

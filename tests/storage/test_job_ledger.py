@@ -6,73 +6,24 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from antiphon.storage import database
-from antiphon.storage.errors import (
-    JobStateError,
-    StorageQuotaError,
-    TooManyJobsError,
-    UnknownJobError,
-)
-from antiphon.storage.job import (
-    Job,
-    JobFault,
-    JobFile,
-    JobKind,
-    JobLimits,
-    JobProgress,
-    JobResult,
-    JobState,
-)
+from antiphon.storage.errors import JobStateError, UnknownJobError
+from antiphon.storage.job import Job, JobFault, JobKind, JobLimits, JobProgress, JobState
 from antiphon.storage.job_database import SCHEMA
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.leases import LEASE_S
-from antiphon.types import Caller
+from tests.storage.ledgers import PROGRESS, RESULT, Clock, written
 
-FILE = JobFile(key="jobs/x/0.wav", media_type="audio/wav", num_bytes=50, duration_s=1.0)
-RESULT = JobResult(
-    files=(FILE,), chapters=(), finish_reason="stop", input_tokens=1, output_tokens=2
-)
 FAULT = JobFault(message="It broke.", type="server_error", code="engine_error")
-PROGRESS = JobProgress(fraction=0.5)
 OLD_LAYOUT = """CREATE TABLE jobs (
     id TEXT PRIMARY KEY, state TEXT NOT NULL, body TEXT NOT NULL, created_s INTEGER NOT NULL,
     finished_s INTEGER, progress TEXT NOT NULL, result TEXT, fault TEXT,
     owner TEXT, lent_until_s REAL)"""
-
-
-class Clock:
-    """Says what it is told to."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, clock: Clock) -> Generator[JobLedger, None, None]:
-    ledger = JobLedger(tmp_path / "data", JobLimits(max_jobs=3), clock=clock)
-    yield ledger
-    ledger.close()
-
-
-def written(folder: Path, sql: str, *values: object) -> None:
-    """Write past the ledger."""
-    db = sqlite3.connect(folder / SCHEMA.file_name)
-    with db:
-        db.execute(sql, values)
-    db.close()
 
 
 def test_a_folder_without_jobs_is_not_written(ledger: JobLedger, tmp_path: Path) -> None:
@@ -286,37 +237,6 @@ def test_jobs_of_the_second_layout_are_of_speech(tmp_path: Path) -> None:
         each.close()
 
 
-def test_each_kind_has_its_own_queue_within_the_same_limits(
-    ledger: JobLedger, tmp_path: Path
-) -> None:
-    videos = JobLedger(tmp_path / "data", ledger.limits, JobKind.VIDEO)
-    text = ledger.add("text")
-    first, second = (videos.add("video", input=content) for content in (b"image", None))
-    assert first.id.startswith("video_")
-    with pytest.raises(TooManyJobsError):
-        videos.add("video")
-    assert [job.id for job in ledger.page(5, None)] == [text.id]
-    assert [job.id for job in videos.page(5, None)] == [second.id, first.id]
-    assert [job.id for job in videos.page(1, first.id, oldest_first=True)] == [second.id]
-    for action in (ledger.get, ledger.delete):
-        with pytest.raises(UnknownJobError):
-            action(first.id)
-    runner = videos.runner()
-    for expected in (first, second):
-        job = videos.acquire(runner)
-        assert job is not None
-        assert job.id == expected.id
-        assert videos.input(job.id) == (b"image" if job.id == first.id else None)
-        assert videos.finish(job.id, runner, RESULT, PROGRESS)
-        assert videos.input(job.id) is None
-    assert videos.acquire(runner) is None
-    now_s = time.time()
-    assert {job.id for job in videos.ended_before(now_s + 5)} == {first.id, second.id}
-    assert videos.ended_before(now_s - 60) == []
-    assert ledger.ended_before(now_s + 5) == []
-    videos.close()
-
-
 def test_a_result_and_a_fault_are_kept(ledger: JobLedger) -> None:
     done, failed = ledger.add("1"), ledger.add("2")
     runner, other = ledger.runner(), ledger.runner()
@@ -355,55 +275,3 @@ def test_what_has_ended_stays_ended(ledger: JobLedger) -> None:
             ledger.change(job.id, action)
     with pytest.raises(UnknownJobError):
         ledger.change("job_none", "cancel")
-
-
-def test_jobs_are_bounded_and_listed_in_pages(ledger: JobLedger) -> None:
-    ids = [ledger.add(str(number)).id for number in range(3)]
-    with pytest.raises(TooManyJobsError):
-        ledger.add("x")
-    assert [job.id for job in ledger.page(2, None)] == ids[:0:-1]
-    assert [job.id for job in ledger.page(2, ids[1])] == ids[:1]
-    ledger.delete(ids[0])
-    with pytest.raises(UnknownJobError):
-        ledger.get(ids[0])
-    ledger.add("x")
-
-
-def test_jobs_are_their_owners(ledger: JobLedger) -> None:
-    jobs = {owner: ledger.add("x", owner) for owner in ("ann", "bob", None)}
-    for owner, own in jobs.items():
-        caller = Caller(owner)
-        assert ledger.page(5, None, caller) == [own]
-        assert ledger.get(own.id, caller) == own
-        for other in jobs.values():
-            if other != own:
-                for attempt in (ledger.get, ledger.delete):
-                    with pytest.raises(UnknownJobError):
-                        attempt(other.id, caller)
-                with pytest.raises(UnknownJobError):
-                    ledger.change(other.id, "cancel", caller)
-    admin = Caller("ann", is_admin=True)
-    assert len(ledger.page(5, None, admin)) == 3
-    assert ledger.delete(jobs["bob"].id, admin).owner == "bob"
-
-
-def test_jobs_take_no_more_of_the_disk_than_they_may(tmp_path: Path) -> None:
-    limits = JobLimits(max_bytes=300, max_owner_bytes=200, max_owner_jobs=3)
-    ledger = JobLedger(tmp_path, limits)
-    first = ledger.add("x", "ann", 150)
-    with pytest.raises(StorageQuotaError, match="max_owner_gib"):
-        ledger.add("x", "ann", 60)
-    second = ledger.add("x", "bob", 150)
-    with pytest.raises(StorageQuotaError, match="max_gib"):
-        ledger.add("x", "cid", 1)
-    assert ledger.allowance(first) == (150, "jobs.max_gib")
-    runner = ledger.runner()
-    ledger.acquire(runner)
-    assert ledger.finish(first.id, runner, RESULT, PROGRESS)
-    assert ledger.get(first.id).num_bytes == FILE.num_bytes, "a result counts as what it is"
-    ledger.change(second.id, "cancel")
-    for _ in range(2):
-        ledger.add("x", "ann", 75)
-    with pytest.raises(TooManyJobsError, match="max_owner_jobs"):
-        ledger.add("x", "ann", 0)
-    ledger.close()
