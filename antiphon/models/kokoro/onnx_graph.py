@@ -45,7 +45,7 @@ def with_given_noise(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, bool]]:
     for node in graph.nodes:
         if node.op_type in _DRAWING:
             noises[f"{node.outputs[0]}_noise"] = node.op_type == _DRAWING[0]
-            nodes += _given(node.inputs[0], node.outputs[0])
+            nodes += _given(node)
         else:
             nodes.append(node)
     if not noises:
@@ -61,10 +61,11 @@ def with_given_noise(graph: OnnxGraph) -> tuple[OnnxGraph, Mapping[str, bool]]:
     return changed, MappingProxyType(noises)
 
 
-def _given(like: str, made: str) -> tuple[OnnxNode, ...]:
-    """Return nodes that make ``made``, in the shape of ``like``, of an input of noise."""
+def _given(drawing: OnnxNode) -> tuple[OnnxNode, ...]:
+    """Return nodes that make what a node draws, in shape and type, of an input of noise."""
+    like, made = drawing.inputs[0], drawing.outputs[0]
     zero, one, length = _CONSTANTS
-    shape, size, count, more, tiled, cut = (f"{made}_{n}" for n in range(6))
+    shape, size, count, more, tiled, cut, shaped = (f"{made}_{n}" for n in range(7))
     return (
         OnnxNode("Shape", (like,), (shape,)),
         OnnxNode("ReduceProd", (shape,), (size,)),
@@ -72,5 +73,12 @@ def _given(like: str, made: str) -> tuple[OnnxNode, ...]:
         OnnxNode("Add", (count, one), (more,)),
         OnnxNode("Tile", (f"{made}_noise", more), (tiled,)),
         OnnxNode("Slice", (tiled, zero, size), (cut,)),
-        OnnxNode("Reshape", (cut, shape), (made,)),
+        OnnxNode("Reshape", (cut, shape), (shaped,)),
+        OnnxNode("Cast", (shaped,), (made,), attributes={"to": _type_of(drawing)}),
     )
+
+
+def _type_of(drawing: OnnxNode) -> int:
+    """Return the type of what is drawn; exporters say it."""
+    said = drawing.attributes.get("dtype", FLOAT)
+    return said if isinstance(said, int) else FLOAT

@@ -9,11 +9,12 @@ import pytest
 from antiphon.errors import ModelLoadError
 from antiphon.models.kokoro.onnx_graph import NOISE_LENGTH, with_durations, with_given_noise
 from antiphon.models.kokoro.onnx_network import OnnxNetwork
-from antiphon.models.onnx_graph import OnnxGraph
+from antiphon.models.onnx_graph import FLOAT, OnnxGraph, OnnxNode
 
 FOLDER = Path(__file__).parent
 IDS = tuple(range(43, 173))  # two frames each: more samples than there is noise, so that it repeats
 STYLE = np.zeros((1, 256), np.float32)
+FLOAT16 = 10
 
 
 def test_an_export_without_noise_stays_as_it_is() -> None:
@@ -48,6 +49,27 @@ def test_noise_is_given_by_the_seed() -> None:
     # A normal number times a uniform one: mean 0, variance 1/3.
     assert abs(float(noise.mean())) < 0.01
     assert float(noise.var()) == pytest.approx(1 / 3, rel=0.03)
+
+
+def test_noise_of_half_precision_stays_so(tmp_path: Path) -> None:
+    """As exports of half the size draw it, and multiply it by others of its type."""
+    graph = OnnxGraph.read(FOLDER / "tiny_noisy.onnx")
+    halves = (
+        OnnxNode("Cast", ("loud",), ("loud16",), attributes={"to": FLOAT16}),
+        OnnxNode("RandomNormalLike", ("loud16",), ("normal16",), attributes={"dtype": FLOAT16}),
+        OnnxNode("Mul", ("normal16", "loud16"), ("product16",)),
+        OnnxNode("Cast", ("product16",), ("product",), attributes={"to": FLOAT}),
+    )
+    drawn = [each for each in graph.nodes if each.outputs[0] in ("normal", "uniform", "product")]
+    place = graph.nodes.index(drawn[0])
+    others = [each for each in graph.nodes if each not in drawn]
+    file = tmp_path / "half.onnx"
+    nodes = (*others[:place], *halves, *others[place:])
+    file.write_bytes(replace(graph, nodes=nodes).encode())
+    (first, _), (again, _) = (OnnxNetwork(file, 1).speak(IDS, STYLE, (1, 0)) for _ in range(2))
+    plain, _ = OnnxNetwork(FOLDER / "tiny.onnx", 1).speak(IDS, STYLE, (1, 0))
+    np.testing.assert_array_equal(first, again)
+    assert float((first - plain).std()) == pytest.approx(float(plain.std()), rel=0.03)
 
 
 @pytest.mark.parametrize("cut", [1, 100, 2000])
