@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.audio.wav import clipped
 from antiphon.errors import EngineError, ModelLoadError, how_to_install
 from antiphon.models.base import Prompt
 from antiphon.models.kokoro.checkpoint import (
@@ -61,7 +62,7 @@ class KokoroGenerator:
         """Yield each sentence when it is ready, in chunks of up to 1 s.
 
         Raises:
-            EngineError: the prompt's voice is not loaded here.
+            EngineError: the prompt's voice is not loaded here, or the network made no audio.
         """
         spoken = prompt.data
         assert isinstance(spoken, KokoroPrompt)
@@ -73,6 +74,7 @@ class KokoroGenerator:
             style = self._styles.style(spoken.voice, len(ids))
             seed = prompt.seed % 2**64, index
             made, durations = self._loaded().speak(ids, style, seed)
+            made = clipped(made)
             first, stop = span = natural_span(made)
             words: tuple[WordTime, ...] = ()
             if spoken.words and durations is not None:

@@ -311,7 +311,7 @@ class AudioDecoder:
         first = span.start * overlap.hop - overlap.padding
         bounds = torch.cat((-first, span.end * overlap.hop - first), dim=1).clamp(min=0)
         bounds = torch.minimum(bounds, num_counted * self.config.samples_per_group)
-        return torch.cat((heard, bounds.to(heard.dtype)), dim=1)
+        return torch.cat((heard.clamp(-1.0, 1.0), bounds.to(heard.dtype)), dim=1)
 
 
 def _in_front(codes: Tensor, flags: Tensor) -> tuple[Tensor, Tensor, Tensor]:

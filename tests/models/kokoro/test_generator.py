@@ -88,6 +88,33 @@ def test_nothing_to_pronounce_is_a_short_silence(generator: KokoroGenerator) -> 
     assert not chunk.samples.any()
 
 
+class Loud:
+    """A network that makes a tone, as loud as it is told."""
+
+    def __init__(self, level: float) -> None:
+        self.level = level
+
+    def speak(
+        self, ids: tuple[int, ...], style: NDArray[np.float32], seed: tuple[int, int]
+    ) -> tuple[Samples, None]:
+        tone = np.sin(np.arange(24_000, dtype=np.float32) / 9)
+        return tone * np.float32(self.level), None
+
+
+def test_what_is_too_loud_is_clipped(
+    generator: KokoroGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {}
+    for level in (1.0, 3.0):
+        monkeypatch.setattr(generator, "_network", Loud(level))
+        made[level] = speak(generator, prompt(words=()))
+    np.testing.assert_array_equal(made[3.0], np.clip(3 * made[1.0], -1, 1))
+    assert (np.abs(made[3.0]) == 1).mean() > 0.5
+    monkeypatch.setattr(generator, "_network", Loud(float("nan")))
+    with pytest.raises(EngineError, match="finite"):
+        speak(generator, prompt(words=()))
+
+
 def test_voices_and_mixes_sound_different(generator: KokoroGenerator) -> None:
     heard = [speak(generator, prompt(voice)) for voice in ("af_heart", "af_sky")]
     heard.append(speak(generator, prompt("af_heart+af_sky")))

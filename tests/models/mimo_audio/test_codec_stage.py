@@ -54,6 +54,18 @@ def test_a_deterministic_model_is_so_in_all_its_parts(checkpoint: Path) -> None:
     assert decoder.begin.is_batch_invariant
 
 
+def test_what_is_too_loud_is_clipped(checkpoint: Path) -> None:
+    codec = load_codec(LoadContext(checkpoint, device="cpu"))
+    codes = groups_of(random_codes(SIZES, 16), 261)
+    plain = decode(codec, codes)
+    overlap = codec._decoder.overlap
+    louder = replace(overlap, basis=4 * overlap.basis)
+    codec._decoder = replace(codec._decoder, overlap=louder)
+    made = decode(codec, codes)
+    np.testing.assert_array_equal(made, np.clip(4 * plain, -1, 1))
+    assert (np.abs(made) == 1).any()
+
+
 @torch.inference_mode()
 def test_a_pass_of_the_decoder_asks_nothing(checkpoint: Path) -> None:
     codec = load_codec(LoadContext(checkpoint, device="cpu"))
