@@ -11,6 +11,8 @@ nothing of this has been measured.
 from dataclasses import dataclass
 
 from antiphon.bench.cards import Card
+from antiphon.config import ModelSettings
+from antiphon.models.gpu_share import gpu_share
 from antiphon.models.inspection import Footprint
 
 GIB = 2**30
@@ -22,8 +24,8 @@ WIDE_KERNEL_US = 4.8
 """With so many streams that products need tensor cores."""
 LATE_LAUNCH_US = 1.2
 """More on a card that begins no kernel early."""
-RUNTIME_GIB = 3.0
-"""CUDA itself, kernels, graphs and what they work in."""
+CONTEXT_GIB = 0.5
+"""CUDA itself with its kernels, about."""
 MAX_LOAD = 0.85
 """Of real time that may be used before listeners run dry now and then."""
 _MAX_STREAMS = 4096
@@ -52,9 +54,11 @@ class Fit:
 
     Attributes:
         weight_gib: of weights.
-        runtime_gib: besides weights and streams.
+        runtime_gib: besides weights and streams: CUDA, and what a server keeps free, of which its
+            graphs and codec take what they need.
         cache_gib: left for streams; negative if not even the weights fit.
-        stream_gib: that a stream of the wanted length takes at its end.
+        stream_gib: that a stream of the wanted length takes at its end, and a server allows for its
+            codec.
         num_streams: that fit into the memory.
         num_gapless: that fit and are made fast enough for their listeners.
     """
@@ -68,20 +72,35 @@ class Fit:
     speeds: tuple[Speed, ...]
 
 
-def fit(footprint: Footprint, card: Card, seconds: float, streams: tuple[int, ...]) -> Fit:
-    """Estimate what a card holds.
+def fit(
+    footprint: Footprint,
+    card: Card,
+    seconds: float,
+    streams: tuple[int, ...],
+    utilization: float | None = None,
+) -> Fit:
+    """Estimate what a card holds: its memory is shared out as a server does it.
 
     Args:
         footprint: of a checkpoint.
         card: with its memory and bandwidth.
         seconds: of audio that a stream makes.
         streams: numbers of them to estimate the speed for.
+        utilization: share of the card's memory that the server may use; ``None``: its default.
     """
+    usual = ModelSettings().gpu_memory_utilization
+    share = utilization or usual or 1.0
     num_positions = footprint.prompt_positions + round(seconds * footprint.frames_per_s)
-    stream_bytes = num_positions * footprint.position_bytes + footprint.slot_bytes
-    weight_gib = footprint.weight_bytes / GIB
-    cache_gib = card.memory_gib - weight_gib - RUNTIME_GIB
-    num_streams = max(0, int(cache_gib * GIB // stream_bytes))
+    num_total = int(card.memory_gib * GIB)
+    had = gpu_share(
+        footprint,
+        num_positions,
+        num_total=num_total,
+        num_context=int(CONTEXT_GIB * GIB),
+        utilization=share,
+    )
+    weight_gib, cache_gib = footprint.weight_bytes / GIB, had.num_bytes / GIB
+    num_streams = had.num_streams
 
     def speed(number: int) -> Speed:
         frame_ms = _frame_ms(footprint, card, number, num_positions)
@@ -94,9 +113,9 @@ def fit(footprint: Footprint, card: Card, seconds: float, streams: tuple[int, ..
     )
     return Fit(
         weight_gib=weight_gib,
-        runtime_gib=RUNTIME_GIB,
+        runtime_gib=card.memory_gib - weight_gib - cache_gib,
         cache_gib=cache_gib,
-        stream_gib=stream_bytes / GIB,
+        stream_gib=had.stream_bytes / GIB,
         num_streams=num_streams,
         num_gapless=num_gapless,
         speeds=tuple(speed(number) for number in streams),

@@ -39,6 +39,15 @@ def fit(
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Audio that a stream makes.")] = 30.0,
+    gpu_memory_utilization: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=1,
+            help="Share of its memory that the server may use; default: the server's.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Estimate what a GPU holds of a checkpoint, and how fast it is there; no tensor is read.
@@ -55,7 +64,9 @@ def fit(
     family = checkpoint_family(path)
     if family.footprint is None:
         raise ModelLoadError(f"{path}: what '{family.name}' takes of a GPU is not known.")
-    found = estimate(family.footprint.resolve()(path), chosen, seconds, _STREAMS)
+    found = estimate(
+        family.footprint.resolve()(path), chosen, seconds, _STREAMS, gpu_memory_utilization
+    )
     if as_json:
         told = {"card": dataclasses.asdict(chosen), "seconds": seconds}
         typer.echo(json.dumps({**told, **dataclasses.asdict(found), "note": _NOTE}, indent=2))
@@ -95,7 +106,7 @@ def _print(card: "Card", seconds: float, found: "Fit") -> None:
     rows = {
         "Card": f"{card.name}: {card.memory_gib:g} GiB, {card.bandwidth_gbs:g} GB/s",
         "Weights": f"{found.weight_gib:.1f} GiB",
-        "CUDA, kernels, graphs": f"{found.runtime_gib:.1f} GiB",
+        "CUDA, graphs, kept free": f"{found.runtime_gib:.1f} GiB",
         "Left for streams": f"{max(0.0, found.cache_gib):.1f} GiB",
         f"A stream of {seconds:g} s": f"{found.stream_gib * 1024:.0f} MiB",
         "Streams that fit": f"{found.num_streams:,}",

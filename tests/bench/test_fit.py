@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from antiphon.bench.cards import CARDS, Card, card_of
-from antiphon.bench.fit import MAX_LOAD, fit
+from antiphon.bench.fit import CONTEXT_GIB, MAX_LOAD, fit
+from antiphon.config import ModelSettings
+from antiphon.engine.kv_memory import BLOCK_POSITIONS
+from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.errors import SettingsError
 from antiphon.models.inspection import Footprint
 
@@ -34,6 +37,24 @@ def test_memory_is_divided_without_a_rest(card: Card) -> None:
     assert 0 <= found.num_gapless <= found.num_streams
 
 
+def test_memory_is_shared_out_as_a_server_does_it() -> None:
+    card, num_positions = card_of("RTX 4090"), MODEL.prompt_positions + 375
+    found = fit(MODEL, card, 30.0, STREAMS, utilization=0.8)
+    num_free = int((card.memory_gib - CONTEXT_GIB) * 2**30) - MODEL.weight_bytes
+    blocks = -(-num_positions // BLOCK_POSITIONS)
+    for num_slots, is_enough in ((found.num_streams, True), (found.num_streams + 1, False)):
+        budget = KVBudget(num_slots, num_positions, utilization=0.8)
+        left = budget.num_bytes_left(num_free, int(card.memory_gib * 2**30))
+        wanted = num_slots * blocks * BLOCK_POSITIONS * MODEL.position_bytes
+        assert (wanted <= left) == is_enough
+    assert fit(MODEL, card, 30.0, STREAMS, utilization=0.9).num_streams > found.num_streams
+
+
+def test_a_server_is_thought_to_have_its_usual_share() -> None:
+    card, usual = card_of("L4"), ModelSettings().gpu_memory_utilization
+    assert fit(MODEL, card, 30.0, STREAMS) == fit(MODEL, card, 30.0, STREAMS, utilization=usual)
+
+
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
 def test_as_many_are_gapless_as_keep_up(card: Card) -> None:
     found = fit(MODEL, card, 30.0, STREAMS)
@@ -55,7 +76,7 @@ def test_more_of_anything_takes_longer() -> None:
 
 
 def test_a_card_that_is_too_small_holds_nothing() -> None:
-    found = fit(MODEL, Card("small", 6.0, 300.0), 30.0, STREAMS)
+    found = fit(MODEL, Card("small", 5.0, 300.0), 30.0, STREAMS)
     assert found.cache_gib < 0
     assert (found.num_streams, found.num_gapless) == (0, 0)
 

@@ -8,22 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.engine.kv_memory import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.engine.plan import BlockCopy
 from antiphon.nn.attention import KVShape, PagedCache
 from antiphon.nn.host_device import PackedUpload
 
 logger = logging.getLogger(__name__)
 
-BLOCK_POSITIONS = 16
 _USUAL_POSITIONS = 384  # of a request: nearly half a minute of speech with its prompt
 _USUAL_CPU_POSITIONS = 128  # few of a CPU's slots are in use at once
 _STREAM_FRAMES = 375  # 30 s
 _MIB = 2**20
 _COPY_BYTES = 64 * _MIB  # that are held at a time while blocks are copied
-_GIB = 2**30
-# What is allocated after the cache: the codec with its graphs and theirs, encoders, and scratch.
-_MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
-_SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot, and what batches of them take
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class KVBudget:
         """Return how many blocks to allocate: at least as many as the longest request takes."""
         position_bytes = sum(shape.position_size for shape in shapes) * like.element_size()
         block_bytes = position_bytes * BLOCK_POSITIONS
-        longest = _num_blocks_of(self.max_positions)
+        longest = num_blocks_of(self.max_positions)
         if self.cache_bytes is not None:
             return max(self.cache_bytes // block_bytes, longest)
         usual = _USUAL_POSITIONS if like.is_cuda else _USUAL_CPU_POSITIONS
@@ -67,9 +63,9 @@ class KVBudget:
             num_total: bytes of the GPU.
         """
         assert self.utilization is not None, "nothing says how much may be used"
-        reserve = min(_RESERVE_SHARE * num_total, _MAX_RESERVE_BYTES)
-        reserve += self.num_slots * _SLOT_RESERVE_BYTES
-        return int(num_free - (1 - self.utilization) * num_total - reserve)
+        return num_bytes_left(
+            num_free, num_total, utilization=self.utilization, num_slots=self.num_slots
+        )
 
 
 class KVCaches:
@@ -83,7 +79,7 @@ class KVCaches:
 
     def __init__(self, shapes: Sequence[KVShape], budget: KVBudget, like: Tensor) -> None:
         self.num_blocks = budget.num_blocks(shapes, like)
-        size = (budget.num_slots + 1, _num_blocks_of(budget.max_positions))
+        size = (budget.num_slots + 1, num_blocks_of(budget.max_positions))
         self.table = torch.full(size, self.num_blocks, dtype=torch.int32, device=like.device)
         self.stacks = tuple(
             PagedCache.zeros(shape, self.num_blocks, BLOCK_POSITIONS, self.table, like)
@@ -138,10 +134,5 @@ class KVCaches:
             sum(stack.tensor.nbytes for stack in self.stacks) / _MIB,
             self.num_blocks,
             self.num_blocks * BLOCK_POSITIONS,
-            self.num_blocks // _num_blocks_of(_STREAM_FRAMES),
+            self.num_blocks // num_blocks_of(_STREAM_FRAMES),
         )
-
-
-def _num_blocks_of(num_positions: int) -> int:
-    """Return how many blocks so many positions of one request take."""
-    return -(-num_positions // BLOCK_POSITIONS)

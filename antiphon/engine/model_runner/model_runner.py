@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.ar_model import (
     FAULT,
     FRAME,
@@ -24,7 +25,7 @@ from antiphon.engine.model_runner.ar_model import (
     StateTelling,
 )
 from antiphon.engine.model_runner.decode import DecodeSteps
-from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVBudget, KVCaches
+from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
 from antiphon.engine.model_runner.told_states import ToldStates

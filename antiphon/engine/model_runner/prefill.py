@@ -18,8 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.ar_model import ARModel, PromptSpan, RequestT, StateTelling
-from antiphon.engine.model_runner.kv_cache import BLOCK_POSITIONS, KVCaches
+from antiphon.engine.model_runner.kv_cache import KVCaches
 from antiphon.engine.runner import token_buckets
 from antiphon.nn.attention import (
     TILE_POSITIONS,
