@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from antiphon.models.kokoro.text_layers import PhonemeBert, PhonemeEncoder, Pros
 from antiphon.models.kokoro.vocoder import NUM_HARMONICS, KokoroDecoder
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
+from antiphon.nn.precision import exact_float32
 from antiphon.nn.safetensors_index import some
 from antiphon.nn.torch_file import joined_weights, read_torch_file
 from antiphon.types import Samples
@@ -77,6 +79,8 @@ class TorchNetwork:
     def __init__(self, model: KokoroModel, device: torch.device) -> None:
         self._model = model
         self._device = device
+        # A GPU would round factors of convolutions to ten bits of fraction.
+        self._precision = exact_float32 if device.type == "cuda" else nullcontext
 
     @torch.inference_mode()
     def speak(
@@ -89,11 +93,12 @@ class TorchNetwork:
             style: as of `VoiceStyles.style`.
             seed: of the noise.
         """
-        samples, durations = self._model(
-            torch.tensor([[PAD_ID, *ids, PAD_ID]], device=self._device),
-            torch.from_numpy(style).to(self._device),
-            np.random.default_rng(seed),
-        )
+        with self._precision():
+            samples, durations = self._model(
+                torch.tensor([[PAD_ID, *ids, PAD_ID]], device=self._device),
+                torch.from_numpy(style).to(self._device),
+                np.random.default_rng(seed),
+            )
         return samples.cpu().numpy(), durations.cpu().numpy().astype(np.float32)
 
 

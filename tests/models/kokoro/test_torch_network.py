@@ -88,6 +88,22 @@ def test_wrong_weights_are_told(official: Path, tmp_path: Path, fault: str) -> N
         build_model(official, tmp_path / FILE)
 
 
+def test_a_gpu_computes_in_float32_that_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of the network for a GPU, with the numbers of the CPU."""
+    seen = []
+
+    def told(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return torch.zeros(600), torch.ones(1)
+
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    on_gpu = TorchNetwork(told, torch.device("cuda"))  # type: ignore[arg-type]
+    monkeypatch.setattr(on_gpu, "_device", torch.device("cpu"))
+    on_gpu.speak(IDS, STYLE, (1, 0))
+    assert seen == [False]
+    assert torch.backends.cudnn.allow_tf32
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_a_gpu_says_the_same(official: Path, network: TorchNetwork) -> None:
