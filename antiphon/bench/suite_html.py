@@ -9,7 +9,7 @@ from antiphon.bench.charts import Bar, bars, curves, shares
 from antiphon.bench.metrics import values_of
 from antiphon.bench.record import Record
 from antiphon.bench.suite import record_from
-from antiphon.bench.suite_markdown import table_rows, told
+from antiphon.bench.suite_markdown import errors_told, table_rows, told
 
 _STYLE = """
 :root{color-scheme:light dark}
@@ -37,10 +37,12 @@ def suite_html(report: Mapping[str, Any]) -> str:
         + [f"<tr>{''.join(f'<td>{escape(each)}</td>' for each in row)}</tr>" for row in rows]
     )
     facts = "".join(f"<li>{escape(line.strip('`'))}</li>" for line in told(report))
+    errors = "".join(f"<li>{escape(line)}</li>" for line in errors_told(report))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Speech benchmark</title>'
         f"<style>{_STYLE}</style><h1>Speech benchmark</h1><ul>{facts}</ul>"
-        f"<table>{table}</table>{''.join(_diagrams(report))}"
+        f"<table>{table}</table>"
+        f"{f'<h2>Errors</h2><ul>{errors}</ul>' if errors else ''}{''.join(_diagrams(report))}"
         "<p>Lines on bars are 95 % intervals by the bootstrap. Latencies count from when a request"
         " was due.</p></html>\n"
     )

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from shlex import join
+from textwrap import shorten
 from typing import Any
 
+_LONGEST_ERROR = 300
 COLUMNS: tuple[tuple[str, str, str, str], ...] = (
     ("first audio p50, ms", "first_audio_ms", "p50", ".1f"),
     ("p95", "first_audio_ms", "p95", ".1f"),
@@ -29,9 +31,8 @@ def suite_markdown(report: Mapping[str, Any]) -> str:
         "to the left, by the bootstrap, where there were enough requests.",
         "",
     ]
-    errors = [f"- {cell['cell']}: {error}" for cell in report["cells"] for error in cell["errors"]]
-    if errors:
-        lines += ["## Errors", "", *errors, ""]
+    if errors := errors_told(report):
+        lines += ["## Errors", "", *(f"- {line}" for line in errors), ""]
     return "\n".join(lines)
 
 
@@ -49,6 +50,15 @@ def told(report: Mapping[str, Any]) -> list[str]:
         f"`{join(report['command'])}`",
         f"{report['rounds']} rounds, prebuffer {report['prebuffer_s'] * 1000:.0f} ms",
         *(["Interrupted: what is missing was not measured"] if report["interrupted"] else ()),
+    ]
+
+
+def errors_told(report: Mapping[str, Any]) -> list[str]:
+    """Return why requests failed, a line each: a server may say pages."""
+    return [
+        f"{cell['cell']}: {shorten(error, _LONGEST_ERROR, placeholder=' ...')}"
+        for cell in report["cells"]
+        for error in cell["errors"]
     ]
 
 

@@ -1,6 +1,7 @@
 """Loads that happened once, to be replayed: when each request came, and what it said."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def read_trace(file: Path) -> Trace:
         raise SettingsError(
             f'{file}: lines as {{"at_s": 1.5, "input": "..."}} are wanted: {error}'
         ) from error
-    if not entries or times_s != sorted(times_s) or len(texts) not in (0, len(entries)):
+    in_order = times_s == sorted(times_s) and all(map(math.isfinite, times_s))
+    if not entries or not in_order or len(texts) not in (0, len(entries)):
         raise SettingsError(f"{file}: requests in order, with a text each or none, are wanted.")
     return Trace(tuple(each - times_s[0] for each in times_s), tuple(texts))

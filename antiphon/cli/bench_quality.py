@@ -56,6 +56,7 @@ class QualityFlags:
 
 def bench_quality(flags: QualityFlags) -> None:
     """Judge speech: words understood, speaker, opinion score, defects, drift of pitch and pace."""
+    from antiphon.bench.quality.readiness import refuse_unready
     from antiphon.bench.quality.recording import read_recording
     from antiphon.bench.quality.report import METRICS, judge, quality_markdown
     from antiphon.cli.progress import shown_progress
@@ -66,6 +67,9 @@ def bench_quality(flags: QualityFlags) -> None:
             raise SettingsError(f"--metrics: '{each}' is unknown; there are {', '.join(METRICS)}.")
     refuse_unwritable(flags.json_file, flags.markdown)
     reference = None if flags.reference is None else read_recording(flags.reference)
+    _refuse_other_sources(flags)
+    language = None if flags.files else flags.language
+    refuse_unready(metrics, whisper=flags.whisper, language=language)
     recordings = _recordings(flags)
     with shown_progress("judging", _echo) as progress:
         report = judge(
@@ -77,15 +81,18 @@ def bench_quality(flags: QualityFlags) -> None:
     write(flags.markdown, card)
 
 
+def _refuse_other_sources(flags: QualityFlags) -> None:
+    sources = (bool(flags.files), flags.url is not None, flags.model is not None)
+    if sum(sources) != 1:
+        raise SettingsError("Give either files, or --url, or --model.")
+
+
 def _recordings(flags: QualityFlags) -> "list[SpeechRecording]":
     from antiphon.bench.quality.recording import read_recording
     from antiphon.bench.quality.spoken import spoken_by
     from antiphon.bench.texts import read_texts
     from antiphon.cli.progress import shown_progress
 
-    sources = (bool(flags.files), flags.url is not None, flags.model is not None)
-    if sum(sources) != 1:
-        raise SettingsError("Give either files, or --url, or --model.")
     if flags.files:
         return [read_recording(file, flags.language) for file in flags.files]
     if flags.text_file is not None:

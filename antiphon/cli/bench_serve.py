@@ -60,7 +60,9 @@ class ServeBenchFlags:
     ramp_s: Annotated[float, flag("In which the streams begin, one by one.", True, min=0)] = 0.0
     rate: Annotated[str | None, flag("Requests a second at random times, comma-separated.")] = None
     requests: Annotated[int | None, flag("Of each load.", "8 a stream", min=1)] = None
-    duration_s: Annotated[float | None, flag("No request begins later than this.")] = None
+    duration_s: Annotated[float | None, flag("No request begins later than this.", min=0.001)] = (
+        None
+    )
     warmup: Annotated[int | None, flag("Requests before each load.", "one a stream", min=0)] = None
     seed: Annotated[int, flag("Of texts and arrival times.", True)] = 0
     text_file: Annotated[Path | None, flag("One text a line.", "thirty of our own")] = None

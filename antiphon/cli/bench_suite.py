@@ -70,7 +70,9 @@ class SuiteFlags:
     requests: Annotated[
         int | None, flag("Of each load and round.", "8 a stream, at least 20", min=1)
     ] = None
-    duration_s: Annotated[float | None, flag("No request of a round begins later.")] = None
+    duration_s: Annotated[float | None, flag("No request of a round begins later.", min=0.001)] = (
+        None
+    )
     rounds: Annotated[int, flag("Each cell is measured so often.", True, min=1)] = 3
     warmup: Annotated[int | None, flag("Requests before each.", "one a stream", min=0)] = None
     seed: Annotated[int, flag("Of texts and arrival times.", True)] = 0
@@ -111,6 +113,8 @@ def bench_suite(flags: SuiteFlags) -> None:
     trace = _trace(flags)
     cells = cells_of(flags, trace)
     tasks = {cell.task for cell in cells}
+    if len({cell.name for cell in cells}) < len(cells):
+        raise SettingsError("The same is asked for twice: give each task, load and so on once.")
     if flags.random is not None and len(tasks) > 1:
         raise SettingsError("--tasks: a checkpoint of random weights has one task.")
     serving = ServeBenchFlags(

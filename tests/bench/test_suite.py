@@ -21,6 +21,7 @@ from antiphon.bench.suite_markdown import suite_markdown
 from antiphon.bench.text_socket import pieces_of
 from antiphon.bench.trace import Trace, read_trace
 from antiphon.errors import SettingsError
+from tests.bench.odd_server import odd_server
 from tests.servers import TOY, start_server, wait_until
 
 ONE = HttpLoad(concurrency=1, num_requests=2)
@@ -84,6 +85,8 @@ def test_adapters_of_ones_own(tmp_path: Path) -> None:
     assert (target.path, target.fields) == ("/tts", {"format": "raw"})
     with pytest.raises(SettingsError):
         adapter("other", file)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        adapter("mine", tmp_path / "none")
     file.write_text("mine: {title: Mine}", encoding="utf-8")
     with pytest.raises(SettingsError, match="stream"):
         adapter("mine", file)
@@ -104,7 +107,13 @@ def test_traces_are_read(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text('{"at_s": 5, "input": "a"}\n\n{"at_s": 6.5, "input": "b"}\n', encoding="utf-8")
     assert read_trace(file) == Trace((0, 1.5), ("a", "b"))
-    for wrong in ("", "{}", '{"at_s": 2}\n{"at_s": 1}', '{"at_s": 1}\n{"at_s": 1, "input": "a"}'):
+    for wrong in (
+        "",
+        "{}",
+        '{"at_s": 2}\n{"at_s": 1}',
+        '{"at_s": 1}\n{"at_s": 1, "input": "a"}',
+        '{"at_s": NaN}',
+    ):
         file.write_text(wrong, encoding="utf-8")
         with pytest.raises(SettingsError):
             read_trace(file)
@@ -179,6 +188,19 @@ def test_a_suite_that_cannot_be_asked_measures_nothing() -> None:
         run_suite(wanted, lambda *_: None)
     with pytest.raises(SettingsError):
         run_suite(plan("http://127.0.0.1:1", []), lambda *_: None)
+
+
+def test_a_report_says_why_requests_failed_and_has_no_figures_of_them() -> None:
+    with odd_server() as server:
+        url = f"{server.base_url}/html"
+        report = run_suite(plan(url, [cell()], num_processes=1), lambda *_: None)
+    (found,) = report["cells"]
+    assert (found["outcomes"], found["figures"], found["throughput"]) == ({"invalid": 2}, {}, {})
+    assert found["vllm_omni"]["failed"] == 2
+    assert "text/html came in the place of pcm: <h1>" in suite_markdown(report)
+    html = suite_html(report)
+    assert "text/html came in the place of pcm: &lt;h1&gt;" in html
+    assert "<h1>Welcome" not in html
 
 
 def test_a_listeners_store_is_what_came_less_what_was_played() -> None:

