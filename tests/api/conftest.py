@@ -10,7 +10,14 @@ import httpx
 import pytest
 
 from antiphon import Antiphon
-from antiphon.config import ModelSettings, ReferenceSettings, ServerSettings, Settings
+from antiphon.config import (
+    DataSettings,
+    ModelSettings,
+    ReferenceSettings,
+    ServerSettings,
+    Settings,
+    SpeechSettings,
+)
 from tests.own_voices import make_own_voice, start_own_voice
 from tests.recordings import RECORDING
 from tests.servers import RunningServer, start_server
@@ -83,3 +90,20 @@ def offline(checkpoint: Callable[..., Path]) -> Generator[Antiphon, None, None]:
     """The model of the `base` server, in this process."""
     with Antiphon.load(str(checkpoint("tiny", "base")), device="cpu") as antiphon:
         yield antiphon
+
+
+@pytest.fixture(scope="session")
+def cloning(
+    checkpoint: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Generator[RunningServer, None, None]:
+    """A server that keeps five uploaded voices, and speaks with them."""
+    settings = Settings(
+        model=ModelSettings(
+            source=str(checkpoint("tiny", "base")), name="clone", device="cpu", max_slots=4
+        ),
+        speech=SpeechSettings(voice_aliases={"alloy": "default", "narrator": "Nora"}),
+        references=ReferenceSettings(max_bytes=200_000),
+        data=DataSettings(dir=tmp_path_factory.mktemp("voices"), max_voices=5),
+    )
+    with start_server(settings) as running:
+        yield running
