@@ -1,4 +1,4 @@
-"""Checkpoints of random weights that were recorded with the official package."""
+"""Checkpoints of random weights that were recorded with the official package, and prompters."""
 
 from collections.abc import Callable
 from functools import cache
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from antiphon.models.qwen3_tts.config import CheckpointTask
 from tests.models.qwen3_tts.parity import make_parity_checkpoint
+from tests.models.qwen3_tts.prompter_desk import Desk
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,3 +29,30 @@ def parity_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def custom(checkpoint: Callable[..., Path]) -> Desk:
+    return Desk(checkpoint("tiny", CheckpointTask.CUSTOM_VOICE))
+
+
+@pytest.fixture(scope="session")
+def custom_small(checkpoint: Callable[..., Path]) -> Desk:
+    return Desk(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE))
+
+
+@pytest.fixture(scope="session")
+def design(checkpoint: Callable[..., Path]) -> Desk:
+    return Desk(checkpoint("tiny", CheckpointTask.VOICE_DESIGN))
+
+
+@pytest.fixture(scope="session")
+def base(checkpoint: Callable[..., Path]) -> Desk:
+    return Desk(checkpoint("tiny", CheckpointTask.BASE))
+
+
+@pytest.fixture
+def desk(request: pytest.FixtureRequest) -> Desk:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Desk)
+    return found

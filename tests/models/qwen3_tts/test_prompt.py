@@ -1,4 +1,4 @@
-"""Prompts: every layout position by position, pure, and refused with the field's name."""
+"""Prompts: every layout position by position, pure, and fed with text in pieces."""
 
 import pickle
 from collections.abc import Callable
@@ -11,33 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
-from antiphon.models.base import Prompt, VoicePreparing
+from antiphon.errors import InvalidRequestError
+from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
-from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
-from antiphon.models.qwen3_tts.config_reader import load_config
-from antiphon.models.qwen3_tts.prompt import Qwen3TTSPrompter
-from antiphon.models.qwen3_tts.prompt_layout import NOTHING, SPEAKER, Column, Qwen3TTSPrompt
-from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
-from antiphon.models.spec import LoadContext
-from antiphon.types import Samples, Sampling, SpeechRequest, Voice
+from antiphon.models.qwen3_tts.config import CheckpointTask
+from antiphon.models.qwen3_tts.prompt_layout import NOTHING, SPEAKER
+from antiphon.types import Samples, Sampling, SpeechRequest
+from tests.models.qwen3_tts.prompter_desk import RECORDING, TEXT, Desk, prepared
 
-TEXT = "Well, hello there."
 REFERENCE_TEXT = "I said this."
-
-
-def prepared(num_frames: int = 5, text: str | None = None) -> PreparedVoice:
-    rng = np.random.default_rng(num_frames)
-    return PreparedVoice(
-        name="Ann",
-        family="qwen3_tts",
-        ref_text=text,
-        speaker_embedding=rng.normal(size=64).astype(np.float32),
-        ref_codes=rng.integers(0, 2048, (num_frames, 16)),
-    )
-
-
-RECORDING = np.zeros(4, np.float32)
 
 
 class Ears:
@@ -54,68 +36,6 @@ class Ears:
         self.with_codes.append(with_codes)
         voice = replace(prepared(text=ref_text), name=name)
         return voice if with_codes else replace(voice, ref_codes=None)
-
-
-class Desk:
-    """A prompter with shorthands."""
-
-    def __init__(self, path: Path, **more: Any) -> None:
-        self.config: Qwen3TTSConfig = load_config(path)
-        self.prompter = Qwen3TTSPrompter(LoadContext(path), **more)
-        self.encode = load_tokenizer(path).encode
-
-    def voice(self, name: str | None) -> Voice:
-        voices = self.prompter.capabilities.voices
-        return next((each for each in voices if each.id == name), voices[0])
-
-    def build(self, text: str = TEXT, *, voice: str | None = None, **fields: Any) -> Prompt:
-        sampling = fields.pop("sampling", Sampling())
-        known = {name: fields.pop(name, None) for name in ("language", "instructions")}
-        request = SpeechRequest(text, sampling=sampling, options=fields, **known)
-        return self.prompter.build(request, self.voice(voice), seed=1)
-
-    def data(self, text: str = TEXT, **fields: Any) -> Qwen3TTSPrompt:
-        data = self.build(text, **fields).data
-        assert isinstance(data, Qwen3TTSPrompt)
-        return data
-
-    @property
-    def role(self) -> list[Column]:
-        ids = (self.config.tokens.im_start, *self.encode("assistant\n"))
-        assert len(ids) == 3
-        return [(id, NOTHING) for id in ids]
-
-    def row(self, *codec: int) -> list[Column]:
-        tokens = self.config.tokens
-        beside = [tokens.tts_pad] * (len(codec) - 1) + [tokens.tts_bos]
-        return list(zip(beside, codec, strict=True))
-
-
-@pytest.fixture(scope="module")
-def custom(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny", CheckpointTask.CUSTOM_VOICE))
-
-
-@pytest.fixture(scope="module")
-def custom_small(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny-0.6b", CheckpointTask.CUSTOM_VOICE))
-
-
-@pytest.fixture(scope="module")
-def design(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny", CheckpointTask.VOICE_DESIGN))
-
-
-@pytest.fixture(scope="module")
-def base(checkpoint: Callable[..., Path]) -> Desk:
-    return Desk(checkpoint("tiny", CheckpointTask.BASE))
-
-
-@pytest.fixture
-def desk(request: pytest.FixtureRequest) -> Desk:
-    found = request.getfixturevalue(request.param)
-    assert isinstance(found, Desk)
-    return found
 
 
 def test_text_before_the_frames(custom: Desk) -> None:
@@ -269,94 +189,6 @@ def test_a_text_cannot_end_its_own_turn(custom: Desk) -> None:
     assert custom.config.tokens.im_end not in [id for id, _ in prompt.prefix]
 
 
-REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("custom", {"task_type": "Base"}, "task_type", "does not support task_type='Base'"),
-    ("design", {"task_type": "CustomVoice"}, "task_type", "VoiceDesign checkpoint"),
-    ("custom", {"ref_audio": RECORDING}, "ref_audio", "only valid for Base task"),
-    ("custom", {"ref_text": "hi"}, "ref_text", "only valid for Base task"),
-    ("design", {"x_vector_only_mode": True}, "x_vector_only_mode", "only valid for Base task"),
-    ("custom", {"speaker_embedding": [0.0]}, "speaker_embedding", "only valid for Base task"),
-    ("design", {}, "instructions", "requires 'instructions'"),
-    ("design", {"instructions": " "}, "instructions", "requires 'instructions'"),
-    ("custom", {"instructions": "a" * 2001}, "instructions", "at most 2000"),
-    ("base", {}, "ref_audio", "requires 'ref_audio' or 'speaker_embedding'"),
-    ("base", {"ref_audio": b"RIFF"}, "ref_audio", "a prepared voice, or finite samples"),
-    ("base", {"ref_audio": RECORDING.astype(float)}, "ref_audio", "float32, mono"),
-    ("base", {"ref_audio": RECORDING + np.float32("nan")}, "ref_audio", "finite samples"),
-    ("base", {"ref_audio": RECORDING}, "ref_text", "non-empty 'ref_text'"),
-    ("base", {"ref_audio": RECORDING, "ref_text": " "}, "ref_text", "non-empty 'ref_text'"),
-    ("base", {"ref_audio": replace(prepared(), family="toy")}, "ref_audio", "prepared for 'toy'"),
-    (
-        "base",
-        {"ref_audio": replace(prepared(), speaker_embedding=None)},
-        "ref_audio",
-        "no speaker embedding",
-    ),
-    (
-        "base",
-        {"ref_audio": prepared(), "x_vector_only_mode": False},
-        "ref_text",
-        "non-empty 'ref_text'",
-    ),
-    ("base", {"ref_audio": prepared(), "ref_text": " "}, "ref_text", "non-empty 'ref_text'"),
-    ("base", {"speaker_embedding": [0.0] * 63}, "speaker_embedding", "63 values.* needs 64"),
-    ("base", {"speaker_embedding": []}, "speaker_embedding", "non-empty list"),
-    ("base", {"speaker_embedding": ["a"]}, "speaker_embedding", "non-empty list"),
-    ("base", {"speaker_embedding": "[1,"}, "speaker_embedding", "non-empty list"),
-    ("base", {"speaker_embedding": [10**400] * 64}, "speaker_embedding", "finite"),
-    ("base", {"speaker_embedding": [float("nan")] * 64}, "speaker_embedding", "finite"),
-    (
-        "base",
-        {"speaker_embedding": [0.0] * 64, "ref_audio": prepared()},
-        "speaker_embedding",
-        "mutually exclusive",
-    ),
-    (
-        "base",
-        {"ref_audio": replace(prepared(text="a"), ref_codes=np.full((3, 16), 2048))},
-        "ref_audio",
-        "0 to 2047",
-    ),
-    ("base", {"ref_audio": prepared(4000, text="a")}, "ref_audio", "at most"),
-    ("custom", {"language": "klingon"}, "language", "Invalid 'language': 'klingon'"),
-    ("custom", {"language": "sichuan_dialect"}, "language", "Invalid 'language'"),
-    ("custom", {"pitch": 3}, "pitch", "Unknown parameter"),
-    ("custom", {"subtalker_top_p": 0.0}, "subtalker_top_p", "greater than 0"),
-    ("custom", {"subtalker_temperature": float("inf")}, "subtalker_temperature", "finite"),
-    ("custom", {"initial_codec_chunk_frames": -1}, "initial_codec_chunk_frames", "equal to 0"),
-    ("custom", {"sampling": Sampling(temperature=-1.0)}, "temperature", "0, or from 1e-06"),
-    ("custom", {"sampling": Sampling(temperature=float("nan"))}, "temperature", "0, or from"),
-    ("custom", {"sampling": Sampling(temperature=1e-38)}, "temperature", "0, or from 1e-06"),
-    ("custom", {"sampling": Sampling(temperature=1e300)}, "temperature", "to 100"),
-    ("custom", {"subtalker_temperature": 1e-38}, "subtalker_temperature", "0, or from 1e-06"),
-    ("custom", {"subtalker_temperature": 1e300}, "subtalker_temperature", "equal to 100"),
-    ("custom", {"subtalker_top_k": 2**70}, "subtalker_top_k", "2147483647"),
-    ("custom", {"sampling": Sampling(top_p=1.5)}, "top_p", "at most 1"),
-    ("custom", {"sampling": Sampling(top_k=-1)}, "top_k", "from 0, which keeps all"),
-    ("custom", {"sampling": Sampling(top_k=2**70)}, "top_k", "from 0, which keeps all"),
-    ("custom", {"sampling": Sampling(repetition_penalty=0.0)}, "repetition_penalty", "from 1e-06"),
-    ("custom", {"sampling": Sampling(repetition_penalty=1e-39)}, "repetition_penalty", "1e-06"),
-    ("custom", {"sampling": Sampling(repetition_penalty=1e300)}, "repetition_penalty", "to 100"),
-    ("custom", {"sampling": Sampling(max_frames=0)}, "max_new_tokens", "from 2 to 4096"),
-    ("custom", {"sampling": Sampling(max_frames=4096)}, "max_new_tokens", "from 2 to 4096"),
-]
-
-
-@pytest.mark.parametrize(("desk", "fields", "param", "message"), REFUSED, indirect=["desk"])
-def test_wrong_requests_name_their_field(
-    desk: Desk, fields: dict[str, Any], param: str, message: str
-) -> None:
-    with pytest.raises(InvalidRequestError, match=message) as caught:
-        desk.build(**fields)
-    assert caught.value.param == param
-
-
-def test_a_prompt_that_leaves_no_room_is_refused(custom: Desk) -> None:
-    with pytest.raises(InvalidRequestError, match="at most") as caught:
-        custom.build("a " * 3000)
-    assert caught.value.param == "input"
-
-
 def test_recordings_are_heard_as_far_as_they_are_wanted(checkpoint: Callable[..., Path]) -> None:
     ears = Ears()
     desk = Desk(checkpoint("tiny", CheckpointTask.BASE), preparer=ears)
@@ -401,11 +233,6 @@ def test_capabilities_are_the_checkpoints_own(custom: Desk, design: Desk, base: 
     assert [voice.id for voice in design.prompter.capabilities.voices] == ["designed"]
     assert [voice.id for voice in base.prompter.capabilities.voices] == ["reference"]
     assert not base.prompter.capabilities.instructions
-
-
-def test_a_voice_of_another_checkpoint_is_unknown(custom: Desk) -> None:
-    with pytest.raises(UnknownVoiceError):
-        custom.prompter.build(SpeechRequest(TEXT), Voice(id="nobody", name="Nobody"), 1)
 
 
 TEXTS = st.text(
