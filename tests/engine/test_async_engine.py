@@ -1,10 +1,8 @@
-"""The engine's thread: streams end once, closing aborts, a fault ends every stream."""
+"""The engine's thread: streams end once, closing one frees its slot, and refusals come at once."""
 
 import asyncio
 import contextlib
 import threading
-import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -12,18 +10,14 @@ import pytest
 
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.engine.async_engine import AsyncEngine
-from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
-from antiphon.engine.runner import ROW_BUCKETS, Done
-from antiphon.engine.scheduler import Scheduler, SchedulerLimits
-from antiphon.errors import (
-    EngineError,
-    EngineFailedError,
-    InvalidRequestError,
-    OverloadedError,
-)
+from antiphon.engine.plan import CacheShape, StepPlan
+from antiphon.engine.runner import Done
+from antiphon.engine.scheduler import SchedulerLimits
+from antiphon.errors import EngineFailedError, InvalidRequestError, OverloadedError
 from antiphon.models.base import Admitted, Piece, Prompt
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.types import Ended, FrameReady, Sampling
+from tests.engine.counting_runner import CountingRunner, collect, collect_all, prompt, until
 from tests.engine.strict_device import CODEC, StrictDevice, Words, frame_value, heard_values
 from tests.engine.strict_device import prompt as strict_prompt
 
@@ -38,65 +32,6 @@ class Loop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         self.num_calls += 1
         return super().call_soon_threadsafe(callback, *args, **more)
-
-
-class CountingRunner:
-    """Makes 0, 1, 2 ... for each request, stops at ``prompt.data``, fails at a given frame."""
-
-    row_buckets = ROW_BUCKETS
-    cache = None
-    codec = None
-
-    def __init__(self, fail_at: int | None = None) -> None:
-        self.num_slots = 2
-        self.fail_at = fail_at
-        self.slots: dict[int, tuple[Prompt, int]] = {}
-        self.num_frames_made = 0
-        self.is_closed = False
-        self.num_steps = 0
-
-    def launch(self, plan: StepPlan) -> Done:
-        self.num_steps += 1
-        for slot in plan.releases:
-            del self.slots[slot]
-        for start in plan.starts:
-            self.slots[start.slot] = (start.prompt, 0)
-        frames: dict[int, Any] = {}
-        stopped = set()
-        for slot in plan.decode_slots:
-            prompt, count = self.slots[slot]
-            if count == self.fail_at:
-                raise ValueError("broken on purpose")
-            if count == prompt.data:
-                stopped.add(slot)
-                continue
-            frames[slot] = count
-            self.num_frames_made += 1
-            self.slots[slot] = (prompt, count + 1)
-        return Done(StepOutput(frames, frozenset(stopped)))
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-def prompt(num_frames: int | None, **more: Any) -> Prompt:
-    return Prompt(data=num_frames, num_tokens=1, seed=0, sampling=Sampling(), **more)
-
-
-async def collect(engine: AsyncEngine, name: str, num_frames: int) -> list[Any]:
-    async with aclosing(engine.generate(name, prompt(num_frames))) as events:
-        return [event async for event in events]
-
-
-async def collect_all(stream: AsyncGenerator[Any, None]) -> list[Any]:
-    async with aclosing(stream):
-        return [event async for event in stream]
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def watch_commands(engine: AsyncEngine) -> list[set[str]]:
@@ -173,22 +108,6 @@ def test_reading_wakes_the_engine_only_if_it_waits_for_that() -> None:
     asyncio.run(main())
 
 
-def test_a_fault_reaches_every_open_and_every_later_request() -> None:
-    async def main() -> None:
-        engine = AsyncEngine(CountingRunner(fail_at=3))
-        calls = [collect(engine, f"r{n}", 10) for n in range(4)]
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(result, EngineError) for result in results)
-        assert engine.failure == "ValueError: broken on purpose"
-        with pytest.raises(EngineError, match="has failed"):
-            await collect(engine, "late", 1)
-        await engine.close()
-        with pytest.raises(EngineError, match="closed"):
-            await collect(engine, "later", 1)
-
-    asyncio.run(main())
-
-
 def test_an_id_that_is_open_is_refused_and_harms_no_other() -> None:
     async def main() -> None:
         engine = AsyncEngine(CountingRunner())
@@ -199,84 +118,6 @@ def test_an_id_that_is_open_is_refused_and_harms_no_other() -> None:
             assert await anext(events) == FrameReady(1)
         assert len(await collect(engine, "same", 1)) == 2
         await engine.close()
-
-    asyncio.run(main())
-
-
-def test_closing_the_engine_ends_open_streams() -> None:
-    async def main() -> None:
-        engine = AsyncEngine(CountingRunner())
-        stream = engine.generate("endless", prompt(None))
-        await anext(stream)
-        await engine.close()
-        async with aclosing(stream), asyncio.timeout(10):
-            *_, last = [event async for event in stream]
-        assert last == Ended("abort")
-
-    asyncio.run(main())
-
-
-def test_books_are_checked_when_it_is_quiet_and_at_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    num_checks = 0
-    check = Scheduler.check_integrity
-
-    def counted(scheduler: Scheduler) -> None:
-        nonlocal num_checks
-        num_checks += 1
-        check(scheduler)
-
-    async def main() -> None:
-        engine = AsyncEngine(CountingRunner())
-        for number in range(50):  # nothing is to be done between two of them
-            await collect(engine, f"r{number}", 1)
-        assert num_checks < 25, "who comes next has to wait for it"
-        await until(lambda: num_checks)
-        num_before = num_checks
-        await engine.close()
-        assert num_checks > num_before
-
-    monkeypatch.setattr(Scheduler, "check_integrity", counted)
-    asyncio.run(main())
-
-
-def test_wrong_books_do_not_keep_the_engine_from_closing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(scheduler: Scheduler) -> None:
-        raise AssertionError("an open request is lost")
-
-    async def main() -> None:
-        runner = CountingRunner()
-        engine = AsyncEngine(runner)
-        stream = engine.generate("endless", prompt(None))
-        await anext(stream)
-        monkeypatch.setattr(Scheduler, "check_integrity", wrong)
-        try:
-            async with asyncio.timeout(30):
-                await engine.close()
-        finally:
-            engine._commands.put(None)  # or a thread that does not end would keep the test, too
-        assert runner.is_closed
-        async with aclosing(stream), asyncio.timeout(30):
-            with pytest.raises(EngineFailedError):
-                await collect_all(stream)
-
-    asyncio.run(main())
-
-
-def test_a_request_while_the_engine_closes_gets_an_error() -> None:
-    class SlowToClose(CountingRunner):
-        def close(self) -> None:
-            time.sleep(0.2)
-
-    async def main() -> None:
-        engine = AsyncEngine(SlowToClose())
-        closing = asyncio.ensure_future(engine.close())
-        await asyncio.sleep(0.05)
-        with pytest.raises(EngineError, match="closed"):
-            async with asyncio.timeout(5):
-                await collect(engine, "late", 3)
-        await closing
 
     asyncio.run(main())
 
@@ -472,27 +313,3 @@ def test_a_step_makes_one_call_into_an_event_loop() -> None:
 
     with asyncio.Runner(loop_factory=Loop) as asyncio_runner:
         asyncio_runner.run(main())
-
-
-def test_a_closed_event_loop_ends_its_own_requests_alone() -> None:
-    runner = CountingRunner()
-    engine = AsyncEngine(runner, limits=SchedulerLimits(max_unread_frames=10**9))
-
-    async def begin() -> Any:
-        stream = engine.generate("left behind", prompt(None))
-        await anext(stream)
-        return stream
-
-    loop = asyncio.new_event_loop()
-    stream = loop.run_until_complete(begin())
-    loop.close()  # without closing what is open in it
-
-    async def main() -> None:
-        assert len(await collect(engine, "other", 5)) == 6
-        await until(lambda: not runner.slots)
-        await engine.close()
-
-    asyncio.run(main())
-    assert engine.failure is None
-    with contextlib.suppress(StopIteration, RuntimeError):
-        stream.aclose().send(None)

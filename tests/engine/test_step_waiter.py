@@ -15,7 +15,7 @@ from antiphon.engine.runner import PendingStep
 from antiphon.engine.step_waiter import StepWaiter
 from antiphon.telemetry.stage_status import StageStatus
 from antiphon.types import FrameReady
-from tests.engine.test_async_engine import CountingRunner, prompt, until
+from tests.engine.counting_runner import CountingRunner, prompt, until
 
 _TIMEOUT_S = 30.0
 
