@@ -1,15 +1,10 @@
-"""The worker of NVIDIA Dynamo, driven as Dynamo drives it."""
+"""The worker of NVIDIA Dynamo, driven as Dynamo drives it: speech, and a worker's whole life."""
 
 import asyncio
-import base64
-import importlib
 import io
 import os
-import sys
 import wave
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Generator
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +17,7 @@ from antiphon.fabric.dynamo_flags import SHUTDOWN_VARIABLE, parsed_flags
 from antiphon.fabric.dynamo_routes import ROUTES
 from tests import faulty
 from tests.fabric import dynamo_stand_in as dynamo
+from tests.fabric.dynamo_engines import Engine, ask, audio_of, chunks_of, started
 from tests.fabric.dynamo_stand_in import DynamoContext
 from tests.servers import DEADLINE_S, TOY, RunningServer
 
@@ -30,18 +26,6 @@ LONG = SENTENCE * 400
 STREAMED = {"nvext": {"frontend_accepts_audio_chunks": True}}
 """What Dynamo's front end adds to requests for PCM and WAV."""
 
-Engine = Any
-
-
-@pytest.fixture(scope="module")
-def worker() -> Generator[ModuleType, None, None]:
-    """The worker's module, with a stand-in for Dynamo."""
-    name = "antiphon.fabric.dynamo_worker"
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        dynamo.install(monkeypatch)
-        yield importlib.import_module(name)
-    del sys.modules[name]
-
 
 @pytest.fixture
 def scripted() -> Generator[Settings, None, None]:
@@ -49,40 +33,6 @@ def scripted() -> Generator[Settings, None, None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         faulty.register(monkeypatch)
         yield Settings(model=ModelSettings(source="faulty"))
-
-
-@asynccontextmanager
-async def started(
-    worker: ModuleType, settings: Settings = TOY, task: str = "speech"
-) -> AsyncGenerator[Engine, None]:
-    """Return an engine that serves, for as long as the block lasts."""
-    engine = worker.DynamoEngine(settings, ROUTES[task])
-    await engine.start(worker_id=1)
-    try:
-        yield engine
-    finally:
-        await asyncio.wait_for(engine.cleanup(), DEADLINE_S)
-
-
-async def chunks_of(engine: Engine, request: dict[str, Any]) -> list[dict[str, Any]]:
-    return [chunk async for chunk in engine.generate(request, DynamoContext())]
-
-
-def audio_of(chunks: list[dict[str, Any]]) -> bytes:
-    """Return the bytes that Dynamo's front end sends of chunks."""
-    return b"".join(base64.b64decode(data["b64_json"]) for each in chunks for data in each["data"])
-
-
-def ask(
-    worker: ModuleType, request: dict[str, Any], settings: Settings = TOY, task: str = "speech"
-) -> list[dict[str, Any]]:
-    """Return the chunks that a fresh engine makes for one request."""
-
-    async def asked() -> list[dict[str, Any]]:
-        async with started(worker, settings, task) as engine:
-            return await chunks_of(engine, request)
-
-    return asyncio.run(asked())
 
 
 def open_streams(engine: Engine) -> int:
@@ -164,105 +114,6 @@ def test_wrong_requests_are_refused_with_the_message(
 ) -> None:
     with pytest.raises(dynamo.InvalidArgument, match=words):
         ask(worker, {**request_, **way})
-
-
-PICTURE = {"prompt": "A cat", "size": "64x32", "model": "toy", "input_reference": None}
-
-
-def test_images_are_those_of_the_http_api_in_dynamos_shape(
-    worker: ModuleType, server: RunningServer
-) -> None:
-    further = {"media_passthrough": {"true_cfg_scale": None, "output_format": "webp"}}
-    parameters = {"seed": 5, "num_inference_steps": 2, "negative_prompt": None}
-    (chunk,) = ask(
-        worker, {**PICTURE, "n": 2, "nvext": parameters, "extra_args": further}, task="image"
-    )
-    over_http = httpx.post(
-        f"{server.base_url}/v1/images/generations",
-        json={**PICTURE, "n": 2, "output_format": "webp", "seed": 5, "num_inference_steps": 2},
-    ).json()
-    assert chunk["data"] == over_http["data"]
-    assert [set(each) for each in chunk["data"]] == [{"b64_json", "seed"}] * 2
-    assert (chunk["output_format"], chunk["size"]) == ("webp", "64x32")
-    assert isinstance(chunk["created"], int)
-
-
-def test_an_image_that_a_request_refers_to_is_edited(
-    worker: ModuleType, server: RunningServer
-) -> None:
-    body = {**PICTURE, "seed": 3, "num_inference_steps": 2}
-    drawn = httpx.post(f"{server.base_url}/v1/images/generations", json=body).json()
-    address = f"data:image/png;base64,{drawn['data'][0]['b64_json']}"
-    (chunk,) = ask(worker, {**body, "input_reference": address}, task="image")
-    edited = httpx.post(f"{server.base_url}/v1/images/edits", json={**body, "image": address})
-    assert chunk["data"] == edited.json()["data"] != drawn["data"]
-
-
-@pytest.mark.parametrize("seconds", [None, 1])
-def test_videos_are_those_of_the_http_api_in_dynamos_shape(
-    worker: ModuleType, server: RunningServer, seconds: int | None
-) -> None:
-    parameters = {"seed": 5, "num_inference_steps": 2, "fps": 4, "num_frames": None}
-    request = {**PICTURE, "seconds": seconds, "stream": False, "nvext": parameters}
-    (chunk,) = ask(worker, request, task="video")
-    body = {**request, "response_format": "b64_json"}
-    over_http = httpx.post(f"{server.base_url}/v1/videos", json=body).json()
-    assert chunk["data"] == over_http["data"]
-    assert set(chunk["data"][0]) >= {"output_format", "b64_json"}
-    told = ("object", "model", "status", "progress", "created", "id")
-    assert all(chunk[each] == over_http[each] for each in told[:-2])
-    assert all(chunk[each] for each in told)
-
-
-@pytest.mark.parametrize("task", ["image", "video"])
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        ({"prompt": ""}, "prompt"),
-        ({"size": "a lot"}, "size"),
-        ({"nvext": {"num_inference_steps": -1}}, "num_inference_steps"),
-        ({"response_format": "url"}, "deliver"),
-        ({"stream": True}, "deliver"),
-        ({"extra_args": {"media_passthrough": {"async": True}}}, "deliver"),
-        ({"extra_args": {"media_passthrough": {"async": "true"}}}, "deliver"),
-    ],
-)
-def test_wrong_requests_for_pictures_are_refused_with_the_message(
-    worker: ModuleType, task: str, request_: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(dynamo.InvalidArgument, match=words):
-        ask(worker, {**PICTURE, **request_}, task=task)
-
-
-@pytest.mark.parametrize("task", ["image", "video"])
-def test_the_health_check_of_pictures_takes_few_steps(worker: ModuleType, task: str) -> None:
-    async def checked() -> list[dict[str, Any]]:
-        async with started(worker, task=task) as engine:
-            payload = await engine.health_check_payload()
-            assert payload["nvext"]["num_inference_steps"] == 1
-            return await chunks_of(engine, payload)
-
-    (chunk,) = asyncio.run(checked())
-    assert chunk["data"][0]["b64_json"]
-
-
-@pytest.mark.parametrize("task", ["image", "video"])
-def test_the_health_check_of_pictures_is_as_small_as_a_warm_up(
-    worker: ModuleType, task: str
-) -> None:
-    async def checked() -> list[dict[str, Any]]:
-        async with started(worker, task=task) as engine:
-            known = engine._model.capabilities
-            small = replace(known.sample_request, width=16, height=32)
-            needy = replace(known, sample_request=small, needs_image=True)
-            payload = ROUTES[task].sample(needy)
-            assert payload["size"] == "16x32"
-            assert payload["nvext"].get("num_frames") == (5 if task == "video" else None)
-            assert payload["input_reference"].startswith("data:image/png")
-            return await chunks_of(engine, payload)
-
-    (chunk,) = asyncio.run(checked())
-    assert chunk["size"] == "16x32"
 
 
 def test_a_model_that_does_not_do_the_task_is_refused(
