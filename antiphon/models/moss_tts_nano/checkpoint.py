@@ -117,12 +117,18 @@ def _codec_path(path: Path) -> Path:
 
 def _voices(directory: Path) -> dict[str, MossVoice]:
     """Return the recordings of a folder, with the texts beside them, or the voice without one."""
-    recordings = sorted(directory.glob("*.wav"))
-    texts = {file.stem: file.read_text(encoding="utf-8") for file in directory.glob("*.txt")}
     voices = {
-        recording.stem: MossVoice(
-            recording.resolve(), texts.get(recording.stem, "").strip() or None
-        )
-        for recording in recordings
+        recording.stem: MossVoice(recording.resolve(), _transcript(recording.with_suffix(".txt")))
+        for recording in sorted(directory.glob("*.wav"))
     }
     return voices or {DEFAULT_VOICE: MossVoice()}
+
+
+def _transcript(file: Path) -> str | None:
+    """Return what a file says, ``None`` if it is not there or blank."""
+    if not file.is_file():
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelLoadError(f"{file}: cannot be read as text in UTF-8: {error}") from error

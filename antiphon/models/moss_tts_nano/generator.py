@@ -39,7 +39,7 @@ class MossGenerator:
         self._turn = threading.Lock()
         self._model: Any = None
         self._codec: Any = None
-        self._is_loaded = False
+        self._is_loaded = self._is_closed = False
         self._load()
 
     def generate(self, prompt: Prompt) -> Generator[AudioChunk, None, None]:
@@ -49,12 +49,15 @@ class MossGenerator:
         state is.
 
         Raises:
-            EngineError: a request is under way, or the model made no audio, or another kind of it.
+            EngineError: a request is under way, or the model made no audio, or another kind of it;
+                or it has been closed.
         """
         if not self._turn.acquire(blocking=False):
             raise EngineError("The model speaks to one at a time; a request is under way.")
         has_failed = True
         try:
+            if self._is_closed:
+                raise EngineError("The model is not loaded any more.")
             if not self._is_loaded:
                 self._load()
             yield from self._speak(prompt)
@@ -67,10 +70,16 @@ class MossGenerator:
             self._turn.release()
 
     def close(self) -> None:
+        """Free the model; one that speaks does so until its request ends."""
+        self._is_closed = True
+        self._forget()
+
+    def _forget(self) -> None:
         self._model = self._codec = None
         self._is_loaded = False
 
     def _load(self) -> None:
+        self._forget()  # there may be no room for two
         found = self._checkpoint
         self._model = load_remote(
             found.path, "AutoModelForCausalLM", device=self._device, dtype=self._dtype

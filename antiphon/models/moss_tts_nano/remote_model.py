@@ -57,7 +57,8 @@ def load_remote(
     except _FAULTS as error:
         raise ModelLoadError(f"{path}: its code cannot build its {kind}: {error!r}") from error
     _load_weights(model, _read_weights(path), path)
-    return model.to(device=device, dtype=dtype).eval()
+    # Its code may forget to say that nothing is trained; all of a request would be kept then.
+    return model.to(device=device, dtype=dtype).eval().requires_grad_(requires_grad=False)
 
 
 def _load_weights(model: torch.nn.Module, weights: Mapping[str, torch.Tensor], path: Path) -> None:

@@ -49,6 +49,12 @@ def test_voices_are_recordings_with_their_texts(checkpoint: Path) -> None:
     assert found.voices["Bob"].transcript == "Another one."
 
 
+def test_a_text_that_is_no_utf_8_is_told(copied: Path) -> None:
+    (copied / "voices" / "Bob.txt").write_bytes("Grüße".encode("latin-1"))
+    (problem,) = inspect(copied).problems
+    assert "Bob.txt" in problem
+
+
 def test_a_codec_may_lie_beside_its_model(copied: Path) -> None:
     (copied / "audio_tokenizer").rename(copied.parent / "MOSS-Audio-Tokenizer-Nano")
     assert read_checkpoint(copied).channels == 2

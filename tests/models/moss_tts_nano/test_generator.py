@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import torch
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
 from antiphon.models.moss_tts_nano.generator import MossGenerator
+from antiphon.models.moss_tts_nano.remote_model import load_remote
+from antiphon.models.spec import LoadContext
 from antiphon.types import AudioChunk, Samples
 
 PromptOf = Callable[..., Prompt]
@@ -102,3 +105,32 @@ def test_a_failure_ends_its_request_and_the_model_is_loaded_anew(
         speak(generator, prompt_of("explode"))
     np.testing.assert_array_equal(speak(generator, prompt_of(TEXT)), expected)
     assert generator._model is not before
+
+
+def test_one_that_is_closed_is_not_loaded_again(context: LoadContext, prompt_of: PromptOf) -> None:
+    closed = MossGenerator(context)
+    speaking = closed.generate(prompt_of(TEXT))
+    next(speaking)
+    closed.close()
+    speaking.close()
+    with pytest.raises(EngineError, match="not loaded any more"):
+        next(closed.generate(prompt_of(TEXT)))
+    assert closed._model is None
+
+
+def test_there_is_never_room_taken_for_two(
+    context: LoadContext, prompt_of: PromptOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = MossGenerator(context)
+    with pytest.raises(RuntimeError, match="the model has failed"):
+        speak(failing, prompt_of("explode"))
+    held: list[tuple[bool, bool]] = []
+
+    def watched(*arguments: Any, **more: Any) -> Any:
+        held.append((failing._model is not None, failing._codec is not None))
+        return load_remote(*arguments, **more)
+
+    monkeypatch.setattr("antiphon.models.moss_tts_nano.generator.load_remote", watched)
+    speak(failing, prompt_of(TEXT))
+    assert held == [(False, False), (True, False)]
+    failing.close()

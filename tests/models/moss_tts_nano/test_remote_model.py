@@ -17,11 +17,12 @@ def copied(checkpoint: Path, tmp_path: Path) -> Path:
     return copytree(checkpoint, tmp_path / "copied")
 
 
-def test_buffers_that_are_in_no_file_are_computed(checkpoint: Path) -> None:
+def test_buffers_that_are_in_no_file_are_computed_and_nothing_is_trained(checkpoint: Path) -> None:
     model = load_remote(checkpoint, "AutoModelForCausalLM", device=CPU, dtype=torch.float32)
     expected = 1.0 / 10000.0 ** (torch.arange(0, 16, 2).float() / 16)
     assert torch.equal(model.inv_freq, expected)
     assert not model.training
+    assert not any(each.requires_grad for each in model.parameters())
 
 
 @pytest.mark.parametrize(
