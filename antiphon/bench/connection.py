@@ -105,6 +105,7 @@ class SpeechClient:
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self._tls = target.tls()
         self._idle: list[LoadConnection] = []
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
@@ -161,7 +162,7 @@ class SpeechClient:
     async def _connected(self) -> LoadConnection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            LoadConnection, self.target.host, self.target.port
+            LoadConnection, self.target.host, self.target.port, ssl=self._tls
         )
         return connection
 

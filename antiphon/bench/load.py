@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,7 @@ class Target:
     Attributes:
         host: name or address.
         port: of the server.
+        is_tls: whether it is asked over TLS; its certificate must be one that the system trusts.
         path: of the endpoint.
         query: behind it, with its question mark; "" is none.
         api_key: sent as a bearer token; ``None`` sends none.
@@ -34,6 +36,7 @@ class Target:
 
     host: str
     port: int
+    is_tls: bool = False
     path: str = "/v1/audio/speech"
     query: str = ""
     api_key: str | None = None
@@ -43,6 +46,10 @@ class Target:
     text_stream: TextStream | None = None
     pieces_per_s: float = 0.0
     timeout_s: float = TIMEOUT_S
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return with what to ask it over TLS; ``None``: without."""
+        return ssl.create_default_context() if self.is_tls else None
 
     @property
     def redaction(self) -> Redaction:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 HIDDEN = "(hidden)"
 _SECRET_NAME = re.compile(
@@ -14,7 +14,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _FLAG = re.compile(r"--?([\w-]+)(=.*)?", re.DOTALL)
-_URL = re.compile(r"\b((?:https?|wss?)://)([^/?#\s'\"]*@)?([^?#\s'\"]*)(\?[^\s'\"]*)?")
+_URL = re.compile(r"\b([a-z][a-z0-9+.-]*://)([^/?#\s'\"]*@)?([^?#\s'\"]*)(\?[^\s'\"]*)?")
 _BEARER = re.compile(r"\b(Bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 _LONG = 6
 """Characters from which on a key is looked for within words, too."""
@@ -86,6 +86,12 @@ class Redaction:
         return argument if (told := self.value(parsed)) == parsed else f"{name}={json.dumps(told)}"
 
 
+def plain_address(url: str) -> str:
+    """Return an address as it may be told, whether it is one or not."""
+    address = url.partition("?")[0].partition("#")[0]
+    return re.sub(r"(^|//)[^/]*@", r"\1", address)
+
+
 def redaction_of(
     url: str = "", api_key: str | None = None, fields: Mapping[str, Any] | None = None
 ) -> Redaction:
@@ -95,10 +101,9 @@ def redaction_of(
 
 
 def _secrets_of_url(url: str) -> Iterator[str]:
-    parts = urlsplit(url)
-    if parts.password:
-        yield parts.password
-    for pair in parts.query.split("&"):
+    address, _, query = url.partition("?")
+    yield from address.rpartition("@")[0].rpartition("/")[2].split(":")[1:]
+    for pair in query.partition("#")[0].split("&"):
         value = pair.partition("=")[2]
         yield from (value, unquote(value))
 

@@ -8,13 +8,14 @@ from urllib.parse import SplitResult, urlsplit
 from antiphon.bench.driver import Runs, client_processes, run_or_cut
 from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target, arrivals_s
 from antiphon.bench.machine import provenance
-from antiphon.bench.redaction import Redaction
+from antiphon.bench.redaction import plain_address
 from antiphon.bench.summary import HttpResult, summarize
 from antiphon.bench.texts import TEXTS
 from antiphon.concurrency import num_usable_cores
 from antiphon.errors import SettingsError
 from antiphon.types import LoadProgress
 
+_PORTS = {"http": 80, "https": 443}
 _MOST_PROCESSES = 4
 _CORES_PER_PROCESS = 4
 _WARM_UP_SEED = 1_000_003
@@ -53,7 +54,7 @@ def target_of(
     """Return the endpoint of a server's address, with or without ``/v1`` at its end.
 
     Raises:
-        SettingsError: it is no ``http://`` address, or audio whose length is not known.
+        SettingsError: it is no address of a server, or audio whose length is not known.
     """
     if fields.get("response_format") not in ("pcm", "wav"):
         raise SettingsError(
@@ -64,6 +65,7 @@ def target_of(
     return Target(
         host=parts.hostname or "",
         port=port,
+        is_tls=parts.scheme == "https",
         path=f"{base}/v1/audio/speech",
         query=f"?{parts.query}" if parts.query else "",
         api_key=api_key,
@@ -75,17 +77,17 @@ def target_of(
 
 def _address(url: str) -> tuple[SplitResult, int]:
     """Return the parts of a server's address, and its port."""
-    told = Redaction().text(url)
+    told = plain_address(url)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise SettingsError(f"'{told}' is no address: {error}") from error
-    if parts.scheme != "http" or not parts.hostname:
-        raise SettingsError(f"'{told}' is no http:// address.")
+        raise SettingsError(f"'{told}' is no address: {plain_address(str(error))}") from None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise SettingsError(f"'{told}' is no http:// or https:// address.")
     if parts.username is not None or parts.password is not None:
         raise SettingsError(f"'{told}': a key is given with --api-key, not in the address.")
-    return parts, port or 80
+    return parts, port or _PORTS[parts.scheme]
 
 
 def default_processes() -> int:

@@ -85,7 +85,7 @@ def spoken_target(
         timeout_s: within which an answer must be complete.
 
     Raises:
-        SettingsError: it is no ``http://`` address.
+        SettingsError: it is no address of a server.
     """
     pcm = {"response_format": "pcm"}
     speech = target_of(url, api_key=api_key, fields=pcm, timeout_s=timeout_s)

@@ -28,6 +28,7 @@ class TextStreamClient:
         assert target.text_stream is not None
         self._target = target
         self._protocol = target.text_stream
+        self._tls = target.tls()
 
     async def speak(self, index: int, text: str, due_s: float) -> Record:
         """Send one text, piece by piece, and return what became of it."""
@@ -52,6 +53,7 @@ class TextStreamClient:
         async with connect(
             self._url(),
             additional_headers=self._headers(),
+            ssl=self._tls,
             max_size=None,
             proxy=None,
             open_timeout=None,  # that of the whole counts
@@ -81,7 +83,8 @@ class TextStreamClient:
 
     def _url(self) -> str:
         host = f"[{self._target.host}]" if ":" in self._target.host else self._target.host
-        return f"ws://{host}:{self._target.port}{self._target.path}{self._target.query}"
+        scheme = "wss" if self._target.is_tls else "ws"
+        return f"{scheme}://{host}:{self._target.port}{self._target.path}{self._target.query}"
 
     def _headers(self) -> dict[str, str]:
         key = self._target.api_key

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import gzip
 import json
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable, Generator
@@ -300,14 +301,15 @@ class OddServer:
 
 
 @contextlib.contextmanager
-def odd_server() -> Generator[OddServer, None, None]:
-    """Serve until the block ends."""
+def odd_server(tls: ssl.SSLContext | None = None) -> Generator[OddServer, None, None]:
+    """Serve until the block ends, over TLS if there is a certificate for it."""
     found, is_ready, over = OddServer(), threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def serve() -> None:
-        listening = await asyncio.start_server(found.take, "127.0.0.1", 0)
-        found.base_url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        listening = await asyncio.start_server(found.take, "127.0.0.1", 0, ssl=tls)
+        scheme = "http" if tls is None else "https"
+        found.base_url = f"{scheme}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         loops.append(asyncio.get_running_loop())
         is_ready.set()
         await over.wait()

@@ -55,9 +55,12 @@ def test_known_keys_are_hidden_wherever_they_are() -> None:
     "url",
     [
         f"http://user:{KEY}@127.0.0.1",
-        f"https://127.0.0.1/?key={KEY}",
+        f"ftp://127.0.0.1/?key={KEY}",
         f"http://127.0.0.1:port/?key={KEY}",
         f"http://[?key={KEY}",
+        f"127.0.0.1:8000?key={KEY}",
+        f"user:{KEY}@127.0.0.1",
+        f"http://127.0.0.1:{KEY}@host",
     ],
 )
 def test_addresses_are_refused_without_their_keys(url: str) -> None:

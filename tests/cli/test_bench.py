@@ -140,7 +140,7 @@ def test_a_server_of_our_own_is_started_and_stopped(run: Run, tmp_path: Path) ->
         ["chat", "--random", "tiny", "--family", "voxcpm2"],
         ["chat", "--url", "http://127.0.0.1:1", "--random", "tiny"],
         ["chat", "--url", "http://127.0.0.1:1", "--random-dir", "kept"],
-        ["chat", "--url", "https://127.0.0.1:1"],
+        ["chat", "--url", "ftp://127.0.0.1:1"],
         ["engine", "--random", "tiny", "--family", "causal_lm"],
     ],
 )

@@ -46,6 +46,13 @@ def test_anything_else_is_refused_with_its_reason(name: str, told: str) -> None:
     assert KEY not in str(refused.value)
 
 
+@pytest.mark.parametrize("url", [f"http://[?key={KEY}", f"host?key={KEY}", f"ftp://a:{KEY}@b"])
+def test_what_is_no_address_is_told_without_its_key(url: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        spoken_by(url, TEXTS, fields={})
+    assert KEY not in str(refused.value)
+
+
 def test_other_formats_are_refused_before_anything_is_asked() -> None:
     with pytest.raises(SettingsError, match="response_format"):
         spoken_by("http://127.0.0.1:1", TEXTS, fields={"response_format": "wav"})
