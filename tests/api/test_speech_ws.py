@@ -1,42 +1,22 @@
 """Text goes in by pieces over a WebSocket, and what comes out is what HTTP gives for it."""
 
 import base64
-import json
-import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
-from antiphon.api import speech_ws
-from antiphon.config import ModelSettings, ServerSettings, Settings
-from antiphon.pipeline.speech.text_buffer import MAX_ITEMS_AHEAD
-from tests import faulty
+from antiphon.config import ModelSettings, Settings
+from tests.api.speech_talks import opened, posted, say
 from tests.decoding import decoded
 from tests.recordings import RECORDING_URI
-from tests.servers import TOY, RunningServer, start_server, wait_until
-from tests.sockets import Client, audio, connected, messages
+from tests.servers import RunningServer, start_server, wait_until
+from tests.sockets import audio, messages
 
-PATH = "/v1/audio/speech/stream"
 LONG_SEED = 37
 """With it the random checkpoints say that much, and more."""
-BUFFER_BYTES = 32 * 1024
 TEXT = "Hello there, friends. How are you?"
-
-
-@contextmanager
-def opened(server: RunningServer, **config: Any) -> Generator[Client, None, None]:
-    """Open a conversation; by default its audio is streamed PCM."""
-    with connected(server, PATH) as client:
-        client.send("session.config", **{"response_format": "pcm", "stream_audio": True, **config})
-        yield client
-
-
-def posted(client: httpx.Client, text: str, **more: Any) -> bytes:
-    body = {"input": text, "response_format": "pcm", **more}
-    return client.post("/v1/audio/speech", json=body).raise_for_status().content
 
 
 @pytest.mark.parametrize("granularity", ["none", "sentence"])
@@ -233,74 +213,6 @@ def test_a_close_is_a_promise_to_speak_what_is_left(
     assert audio(found) == b"".join(posted(client, text, seed=1) for text in ("Hello.", "And bye."))
 
 
-@pytest.mark.parametrize(
-    ("message", "param", "code"),
-    [
-        ({"type": "input.text", "text": "x"}, "type", "invalid_value"),
-        ({"type": "input.done"}, "type", "invalid_value"),
-        ({"type": "session.config", "voice": "nobody"}, "voice", "voice_not_found"),
-        ({"type": "session.config", "model": "nothing"}, "model", "model_not_found"),
-        ({"type": "session.config", "speed": 9}, "speed", "invalid_value"),
-        ({"type": "session.config", "language": "klingon"}, "language", "invalid_value"),
-        ({"type": "session.config", "response_format": "x"}, "response_format", "invalid_value"),
-        ({"type": "session.config", "split_granularity": 1}, "split_granularity", "invalid_value"),
-        ([], None, "invalid_value"),
-    ],
-    ids=str,
-)
-def test_what_is_wrong_is_told_as_over_http(
-    server: RunningServer, client: httpx.Client, message: Any, param: str | None, code: str
-) -> None:
-    with connected(server, PATH) as talk:
-        talk.connection.send(json.dumps(message))
-        (error,) = messages([talk.receive()])
-        assert error["type"] == "error"
-        assert error["message"] == error["error"]["message"]
-        assert (error["error"]["param"], error["error"]["code"]) == (param, code)
-        if isinstance(message, dict) and param in message and param != "type":
-            body = {"input": "Hello.", **message}
-            if param != "split_granularity":
-                answer = client.post("/v1/audio/speech", json=body).json()
-                assert answer["error"] == error["error"]
-        talk.send("session.config", response_format="pcm")
-        talk.send("input.text", text="Hello.")
-        talk.send("input.done")
-        assert audio(talk.until("session.done")), "the conversation goes on"
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"type": "input.text"},
-        {"type": "input.text", "text": None},
-        {"type": "input.text", "text": 3},
-        {"type": "input.text", "text": "a" * 100_001},
-        {"type": "input.sing"},
-        {"type": ["input.text"]},
-        {},
-    ],
-    ids=lambda message: str(message)[:40],
-)
-def test_a_wrong_message_leaves_the_utterance_as_it_was(
-    server: RunningServer, client: httpx.Client, message: dict[str, Any]
-) -> None:
-    with opened(server, seed=1) as talk:
-        talk.send("input.text", text="Hello ")
-        talk.send(**message)
-        talk.send("input.text", text="there.")
-        talk.send("input.done")
-        found = talk.until("session.done")
-    assert len(messages(found, "error")) == 1
-    assert audio(found) == posted(client, "Hello there.", seed=1)
-
-
-def test_bytes_and_broken_json_are_refused(server: RunningServer) -> None:
-    with connected(server, PATH) as talk:
-        for message in (b"\x00", "{", "[" * 100_000, '"\\ud800"'):
-            talk.connection.send(message)
-            assert messages([talk.receive()])[0]["type"] == "error"
-
-
 def test_an_utterance_without_text_has_no_file(server: RunningServer) -> None:
     with opened(server) as talk:
         talk.send("input.text", text=" \n")
@@ -312,126 +224,18 @@ def test_an_utterance_without_text_has_no_file(server: RunningServer) -> None:
         }
 
 
-@pytest.mark.parametrize(
-    ("text", "has_audio"),
-    [("2 chunks, then engine error", True), ("0 chunks, then bug", False)],
-)
-def test_an_utterance_that_fails_is_told_and_the_next_is_spoken(
-    faulty_server: RunningServer, text: str, has_audio: bool
-) -> None:
-    with opened(faulty_server) as talk:
-        for each in (text, "1 chunks, then stop"):
-            talk.send("input.text", text=each)
-            talk.send("input.done")
-        failed, spoken = talk.until("session.done"), talk.until("session.done")
-    (error,) = messages(failed, "error")
-    assert error["utterance_index"] == error["sentence_index"] == 0
-    assert error["error"]["type"] == "server_error"
-    assert "secret" not in str(error)
-    assert error.get("action") == ("discard" if has_audio else None)
-    assert [each["error"] for each in messages(failed, "audio.done")] == [True] * has_audio
-    assert len(audio(spoken)) == faulty.CHUNK_SAMPLES * 2
-
-
-PHASES: dict[str, Callable[[Client], None]] = {
-    "at once": lambda talk: None,
-    "with text": lambda talk: talk.send("input.text", text="2000 chunks, "),
-    "when it is complete": lambda talk: _say(talk, "2000 chunks, then stop"),
-    "when it is heard": lambda talk: _hear(talk, "2000 chunks, then stop"),
-    "when nothing can be heard": lambda talk: _say(talk, "0 chunks, then silence"),
-    "with more waiting": lambda talk: _say(talk, *["9 chunks, then stop"] * 9),
-    "when it is cleared": lambda talk: talk.send("input.clear"),
-    "when it has said goodbye": lambda talk: _leave(talk, "2000 chunks, then stop"),
-}
-
-
-def _say(talk: Client, *texts: str) -> None:
-    for text in texts:
-        talk.send("input.text", text=text)
-        talk.send("input.done")
-
-
-def _hear(talk: Client, text: str) -> None:
-    _say(talk, text)
-    talk.until(lambda each: isinstance(each, bytes))
-
-
-def _leave(talk: Client, text: str) -> None:
-    _hear(talk, text)
-    talk.send("session.close")
-
-
-@pytest.mark.parametrize("is_polite", [True, False])
-@pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES.keys())
-def test_a_client_that_leaves_frees_everything(
-    faulty_server: RunningServer, phase: Callable[[Client], None], is_polite: bool
-) -> None:
-    tasks = faulty_server.tasks()
-    with opened(faulty_server) as talk:
-        phase(talk)
-        if not is_polite:
-            talk.connection.socket.shutdown(2)
-    wait_until(lambda: faulty_server.num_open == 0)
-    wait_until(lambda: faulty_server.tasks() <= tasks)
-
-
-def test_a_slow_reader_slows_the_model_down(
-    faulty_server: RunningServer, faulty_client: httpx.Client
-) -> None:
-    seed, num_chunks, chunk_bytes = 77, 400, faulty.CHUNK_SAMPLES * 2
-    # What may be under way: in the client's queue, in both kernels, in the transport, pulled ahead.
-    max_ahead = 16 + (6 * BUFFER_BYTES + 64 * 1024) // chunk_bytes + MAX_ITEMS_AHEAD + 3
-    narrow = socket.socket()
-    narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-    narrow.connect(("127.0.0.1", faulty_server.port))
-    with connected(faulty_server, PATH, sock=narrow) as client:
-        client.send("session.config", response_format="pcm", stream_audio=True, seed=seed)
-        _say(client, f"{num_chunks} chunks, then stop")
-        client.receive()
-        for num_read in range(1, num_chunks + 1):
-            assert isinstance(client.receive(), bytes)
-            if num_read % 100 == 1:
-                # Another is served to its end meanwhile: time enough to run ahead.
-                body = {"input": "60 chunks, then stop", "seed": 1}
-                faulty_client.post("/v1/audio/speech", json=body)
-                assert faulty.PULLED[seed] <= num_read + max_ahead
-        assert faulty.PULLED[seed] == num_chunks
-
-
 @pytest.mark.slow  # minutes of speech
 def test_a_long_text_in_many_files_is_spoken_to_its_end(server: RunningServer) -> None:
     num_sentences = 300
     with opened(server, split_granularity="sentence", speed=4.0) as talk:
-        _say(talk, "".join(f"No {number} ends! " for number in range(num_sentences)))
+        say(talk, "".join(f"No {number} ends! " for number in range(num_sentences)))
         found = talk.until("session.done")
     assert len(messages(found, "audio.done")) == num_sentences
     assert not messages(found, "error")
 
 
-def test_too_much_that_waits_is_refused(faulty_server: RunningServer) -> None:
-    with opened(faulty_server) as talk:
-        _hear(talk, "1 chunks, then silence")
-        for _ in range(515):
-            _say(talk, "1 chunks, then stop")
-        assert messages(talk.until("error"))[-1]["error"]["code"] == "rate_limit_exceeded"
-
-
-def test_a_conversation_must_begin_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speech_ws, "CONFIG_WITHIN_S", 0.05)
-    settings = Settings(model=TOY.model, server=ServerSettings(max_idle_s=0.2))
-    with start_server(settings) as server:
-        for config in ([], [{"type": "session.config"}]):
-            with connected(server, PATH) as talk:
-                for message in config:
-                    talk.send(**message)
-                (error,) = messages(talk.rest())
-                assert error["error"]["code"] == "timeout"
-                assert talk.close_code == 1001
-        assert server.num_open == 0
-
-
 def test_a_served_name_may_be_an_alias() -> None:
     settings = Settings(model=ModelSettings(source="toy", name="org/toy"))
     with start_server(settings) as server, opened(server, model="tts-1") as talk:
-        _say(talk, "Hello.")
+        say(talk, "Hello.")
         assert audio(talk.until("session.done"))
