@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from antiphon.bench.load import HttpLoad, Target, arrivals_s, begins_s
 from antiphon.bench.record import Record
 from antiphon.bench.text_socket import TextStreamClient
 from antiphon.bench.texts import text_of
+from antiphon.errors import EngineError
 
 _SECONDS_TO_START = 0.2
 _WAIT_AFTER_REFUSAL_S = 1.0
@@ -97,6 +99,11 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
             except KeyboardInterrupt:
                 stop.set()
                 raise LoadInterrupted([call.result() for call in calls]) from None
+            except BrokenProcessPool as error:
+                raise EngineError("A process of clients was killed: nothing is known.") from error
+            finally:
+                if not all(call.done() for call in calls):
+                    stop.set()
 
         # A pool starts its processes when they are wanted; the barrier lets none begin alone.
         list(pool.map(time.sleep, [0.01] * num_processes))

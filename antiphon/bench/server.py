@@ -5,11 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 from antiphon.config.sources import process_environment
 from antiphon.errors import ModelLoadError
@@ -45,10 +47,30 @@ def own_server(
     )
     url = f"http://{HOST}:{port}"
     try:
-        _wait_until_ready(url, process, time.monotonic() + timeout_s)
-        yield url
+        with _ends_as_exceptions():
+            _wait_until_ready(url, process, time.monotonic() + timeout_s)
+            yield url
     finally:
         _stop(process)
+
+
+@contextmanager
+def _ends_as_exceptions() -> Iterator[None]:
+    """Have signals that end this process unwind it: a server in a session of its own would stay."""
+    signals = [signal.SIGTERM] + ([signal.SIGHUP] if os.name == "posix" else [])
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, end) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def is_ready(url: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.cli.outputs import make_folder, refuse_unwritable, write
 from antiphon.errors import SettingsError
-from tests.bench.odd_server import odd_server
+from tests.bench.odd_server import KEY, odd_server
 from tests.cli.conftest import DEADLINE_S, Run
 from tests.servers import wait_until
 
@@ -116,3 +116,25 @@ def test_an_interrupt_before_anything_was_measured_says_so(start: Start, tmp_pat
     assert errors.splitlines()[-1] == "antiphon: Interrupted; nothing was written."
     assert "Traceback" not in errors
     assert not file.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_no_server_of_our_own_stays_behind(start: Start, tmp_path: Path, name: str) -> None:
+    number = signal.Signals[name]
+    few = ["--concurrency", "1", "--requests", "100000000", "--processes", "1"]
+    more = ["--json", str(tmp_path / "serve.json"), "--api-key", KEY]
+    process = start("bench", "serve", "--model", "toy", *few, *more)
+    wait_until(lambda: bool(children(process.pid)))
+    (server,) = children(process.pid)
+    wait_until(lambda: len(children(process.pid)) > 1)  # clients are begun
+    assert KEY not in (server / "cmdline").read_text(encoding="utf-8")
+    process.send_signal(number)
+    status, _, errors = ended(process)
+    assert status == 128 + number, errors
+    wait_until(lambda: not server.exists())
+
+
+def children(pid: int) -> list[Path]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [Path(f"/proc/{each}") for each in found.split()]
