@@ -21,7 +21,7 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.chaos.siege import SCALE, scaled
-from tests.cli.test_front_ends import front_ends, popen
+from tests.cli.front_end_servers import front_ends, popen
 from tests.cli.test_serve import serving
 from tests.front_ends import ServerProcesses
 from tests.servers import DEADLINE_S, wait_until
