@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,7 @@ from antiphon.codec.fused_runner import FusedRunner
 from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.request import EngineRequest
+from antiphon.models.mimo_audio.bench_spec import make_endless
 from antiphon.models.mimo_audio.codec_stage import (
     MiMoAudioCodec,
     PendingGroups,
@@ -26,7 +28,7 @@ from antiphon.models.mimo_audio.config import PASS_GROUPS
 from antiphon.models.mimo_audio.runner import load_language_model, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn import kernels
-from antiphon.types import Samples, Sampling
+from antiphon.types import AudioChunk, Samples, Sampling
 from tests.asking import AskNothing, step_asking_nothing
 from tests.models.mimo_audio.oracle.record import random_codes
 from tests.models.mimo_audio.speaking import GREEDY, prompt_of
@@ -186,3 +188,26 @@ def test_a_step_takes_one_pass_at_the_end_of_a_stream_too(checkpoint: Path) -> N
             core.step()
     assert max(num_passes) == 1
     assert num_late >= (2 + codec.late_frames) // PASS_GROUPS > 2
+
+
+def test_the_first_sound_waits_for_one_group_more(checkpoint: Path, tmp_path: Path) -> None:
+    """Whether speech ends with the latest group is not known before the next one.
+
+    The step after that decodes, and makes a group too.
+    """
+    endless = tmp_path / "endless"
+    copytree(checkpoint, endless)
+    make_endless(endless)
+    context = LoadContext(endless, "cpu", "float32", 2)
+    codec = load_codec(context)
+    core = EngineCore(FusedRunner(load_runner(context), codec))
+    sampling = replace(GREEDY, max_frames=60)
+    request = EngineRequest("heard", replace(prompt_of(endless, "Hello"), sampling=sampling))
+    core.scheduler.add(request)
+    sounds = list[int]()
+    while not sounds:
+        chunks = [event for _, event in core.step() if isinstance(event, AudioChunk)]
+        sounds += [request.num_frames for each in chunks if len(each.samples)]
+    num_needed = codec.late_frames + 1
+    num_needed += -num_needed % PASS_GROUPS
+    assert sounds == [num_needed + 1 + 1]
