@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.api.realtime_agent import MAX_REPLIES
 from antiphon.config import ModelSettings, Settings
 from antiphon.models.toy.vocabulary import tokens_of
+from tests.api.agent_talks import GREEDY, LONG, PATH, answer, message, refused, say, text_of
 from tests.servers import RunningServer, start_server, wait_until
-from tests.sockets import Client, Received, connected, messages
+from tests.sockets import Received, connected, messages
 
-PATH = "/v1/realtime?model=toy"
 SPOKEN = [
     "response.created",
     "response.output_item.added",
@@ -33,46 +32,11 @@ WRITTEN = [
     "response.output_text.done",
     *SPOKEN[8:],
 ]
-GREEDY = {"temperature": 0}
-LONG = "This is a sentence of which there are many. " * 40
-
-
-def message(text: str, role: str = "user", **more: Any) -> dict[str, Any]:
-    kind = "output_text" if role == "assistant" else "input_text"
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}], **more}
-
-
-def replying(items: list[Any], **response: Any) -> dict[str, Any]:
-    return {"response": {"input": items, **response}}
-
-
-def say(talk: Client, text: str, **more: Any) -> dict[str, Any]:
-    talk.send("conversation.item.create", item=message(text, **more))
-    return messages(talk.until("conversation.item.done"))[-1]
-
-
-def answer(talk: Client, **response: Any) -> list[dict[str, Any]]:
-    talk.send("response.create", response={**GREEDY, **response})
-    return messages(talk.until("response.done"))
-
-
-def refused(talk: Client, type: str, **members: Any) -> dict[str, Any]:
-    talk.send(type, event_id="mine", **members)
-    (found,) = messages(talk.until("error"))
-    assert found["error"]["event_id"] == "mine"
-    error = found["error"]
-    assert isinstance(error, dict)
-    return error
 
 
 def pcm(received: list[Received]) -> Any:
     deltas = messages(received, "response.output_audio.delta")
     return np.frombuffer(b"".join(base64.b64decode(each["delta"]) for each in deltas), "<i2")
-
-
-def text_of(found: list[dict[str, Any]]) -> str:
-    (content,) = found[-1]["response"]["output"][0]["content"]
-    return str(content.get("transcript", content.get("text")))
 
 
 def test_an_answer_is_spoken_and_told_from_beginning_to_end(server: RunningServer) -> None:
@@ -226,82 +190,6 @@ def test_leaving_while_it_answers_frees_everything(server: RunningServer) -> Non
     wait_until(lambda: server.num_open == 0)
 
 
-def test_one_answer_at_a_time(server: RunningServer) -> None:
-    with connected(server, PATH) as talk:
-        talk.receive()
-        say(talk, LONG)
-        talk.send("response.create", response=GREEDY)
-        talk.until("response.output_audio.delta")
-        talk.send("response.create", event_id="two")
-        error = messages(talk.until("error"), "error")[-1]["error"]
-        assert error["code"] == "conversation_already_has_active_response"
-        talk.send("response.cancel")
-        talk.until("response.done")
-        assert refused(talk, "response.cancel")["code"] == "response_cancel_not_active"
-
-
-@pytest.mark.parametrize(
-    ("type", "members", "param"),
-    [
-        ("input_audio_buffer.append", {"audio": ""}, "type"),
-        ("session.update", {"session": {"voice": "nobody"}}, "voice"),
-        ("session.update", {"session": {"output_modalities": ["image"]}}, "output_modalities"),
-        ("session.update", {"session": {"tools": [{"type": "function"}]}}, "tools"),
-        ("conversation.item.create", {"item": {"type": "function_call"}}, "item.type"),
-        ("conversation.item.create", {"item": message("Hi", role="tool")}, "item.role"),
-        (
-            "conversation.item.create",
-            {"item": {"role": "user", "content": [{"type": "input_audio", "audio": ""}]}},
-            "item.content",
-        ),
-        (
-            "conversation.item.create",
-            {"item": message("Hi"), "previous_item_id": "no"},
-            "previous_item_id",
-        ),
-        ("conversation.item.retrieve", {"item_id": "no"}, "item_id"),
-        ("conversation.item.delete", {"item_id": "no"}, "item_id"),
-        ("conversation.item.truncate", {"item_id": "no", "audio_end_ms": 3}, "item_id"),
-        ("conversation.item.truncate", {"item_id": "no", "audio_end_ms": -3}, "audio_end_ms"),
-        ("response.create", {}, "response.input"),
-        ("response.create", replying([message("x")], conversation="no"), "response.conversation"),
-        (
-            "response.create",
-            replying([{"type": "item_reference"}]),
-            "response.input",
-        ),
-        (
-            "response.create",
-            replying([message("x")], temperature=9),
-            "response.temperature",
-        ),
-        (
-            "response.create",
-            replying([message("x")], max_output_tokens=0),
-            "response.max_output_tokens",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_and_changes_nothing(
-    server: RunningServer, type: str, members: Any, param: str
-) -> None:
-    with connected(server, PATH) as talk:
-        talk.receive()
-        assert refused(talk, type, **members)["param"] == param
-        say(talk, "Hello.")
-        assert text_of(answer(talk, output_modalities=["text"])) == "You said: Hello."
-
-
-def test_what_fails_is_told(server: RunningServer) -> None:
-    with connected(server, PATH) as talk:
-        talk.receive()
-        say(talk, "x" * 9000)  # longer than the model's context
-        done = answer(talk, output_modalities=["text"])[-1]["response"]
-        assert done["status"] == "failed"
-        assert done["status_details"]["error"]["code"] == "context_length_exceeded"
-        assert done["output"] == []
-
-
 def test_a_server_without_a_voice_answers_with_text() -> None:
     settings = Settings.model_validate(
         {"model": ModelSettings(source="toy"), "server": {"output_modalities": ("text",)}}
@@ -316,24 +204,6 @@ def test_a_server_without_a_voice_answers_with_text() -> None:
         assert text_of(answer(talk)) == "You said: Hello."
         error = refused(talk, "session.update", session={"output_modalities": ["audio"]})
         assert error["code"] == "model_not_found"
-
-
-def test_a_text_where_a_list_must_be_is_explained(server: RunningServer) -> None:
-    with connected(server, PATH) as talk:
-        talk.receive()
-        error = refused(talk, "response.create", response={"input": "Hello."})
-        assert error["message"] == "Invalid 'response.input': 'Hello.'. It must be a list."
-
-
-def test_a_message_without_an_id_is_refused_without_one(server: RunningServer) -> None:
-    for path in (PATH, "/v1/realtime?model=tts-1"):
-        with connected(server, path) as talk:
-            talk.receive()
-            refused(talk, "no.such.type")
-            talk.connection.send("{")
-            (error,) = messages([talk.receive()], "error")
-            assert error["error"]["code"] == "invalid_json"
-            assert error["error"]["event_id"] is None
 
 
 def test_cancelling_without_a_name_means_the_conversations_answer(server: RunningServer) -> None:
@@ -394,15 +264,3 @@ def test_a_temperature_is_the_answers(server: RunningServer) -> None:
         assert text_of(cold) == f"You said: {'word ' * 60}"
         hot = answer(talk, **more, temperature=2.0, max_output_tokens=200)
         assert text_of(hot) != text_of(cold)[: len(text_of(hot))]
-
-
-def test_responses_at_once_are_counted(server: RunningServer) -> None:
-    with connected(server, PATH) as talk:
-        talk.receive()
-        say(talk, LONG * 2)
-        for _ in range(MAX_REPLIES):
-            talk.send("response.create", response={**GREEDY, "conversation": "none"})
-        talk.send("response.create", response={**GREEDY, "conversation": "none"})
-        error = messages(talk.until("error"), "error")[-1]["error"]
-        assert error["code"] == "too_many_active_responses"
-    wait_until(lambda: server.num_open == 0)
