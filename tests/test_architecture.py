@@ -309,6 +309,14 @@ def test_files_and_functions_stay_small(path: Path) -> None:
             assert num_lines <= MAX_FUNCTION_LINES, f"{node.name} has {num_lines} lines"
 
 
+def test_files_of_tests_stay_small() -> None:
+    sizes = {
+        path.relative_to(TESTS).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in TESTS.rglob("*.py")
+    }
+    assert {name: size for name, size in sizes.items() if size > MAX_FILE_LINES} == {}
+
+
 @of_each_file
 def test_faults_are_caught_wholesale_at_two_doors_only(path: Path) -> None:
     for node in nodes(path):
