@@ -19,7 +19,11 @@ from antiphon.errors import ModelLoadError
 
 FLOAT, INT64, BOOL = 1, 7, 9
 """Types of elements: what `TensorProto.DataType` calls them."""
-ELEMENT_TYPES = {"tensor(float)": FLOAT, "tensor(int64)": INT64, "tensor(bool)": BOOL}
+ELEMENT_TYPES = {
+    **{"tensor(float)": FLOAT, "tensor(int64)": INT64, "tensor(bool)": BOOL},
+    **{"tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6},
+    **{"tensor(float16)": 10, "tensor(double)": 11},
+}
 """The same by the names that onnxruntime gives them."""
 
 Attribute: TypeAlias = int | float | str | tuple[int, ...]

@@ -8,7 +8,14 @@ import onnxruntime as ort
 import pytest
 
 from antiphon.errors import ModelLoadError
-from antiphon.models.onnx_graph import FLOAT, OnnxGraph, OnnxNode, tensor, value_info
+from antiphon.models.onnx_graph import (
+    ELEMENT_TYPES,
+    FLOAT,
+    OnnxGraph,
+    OnnxNode,
+    tensor,
+    value_info,
+)
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
 GRAPH = OnnxGraph(
@@ -49,6 +56,32 @@ def test_what_is_written_is_read(read: OnnxGraph) -> None:
     expected = [float((padded[0, :, n : n + 3] * WEIGHT[0]).sum()) for n in range(5)]
     leaky = np.where(np.array(expected) < 0, np.array(expected) / 2, expected) + 2
     np.testing.assert_allclose(run(read, x=X)[0][0, 0], leaky, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "kind"), ELEMENT_TYPES.items())
+def test_types_are_those_of_onnxruntime(name: str, kind: int) -> None:
+    cast = OnnxNode("Cast", ("x",), ("y",), attributes={"to": kind})
+    graph = OnnxGraph((cast,), {}, {"x": value_info("x", FLOAT)}, ("y",))
+    session = ort.InferenceSession(graph.encode(), providers=["CPUExecutionProvider"])
+    assert [each.type for each in session.get_outputs()] == [name]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float16])
+def test_parts_hand_on_what_is_no_float(dtype: type) -> None:
+    whole = ort_type_of(dtype)
+    nodes = (
+        OnnxNode("Cast", ("x",), ("whole",), attributes={"to": whole}),
+        OnnxNode("Cast", ("whole",), ("y",), attributes={"to": FLOAT}),
+    )
+    graph = OnnxGraph(nodes, {}, {"x": value_info("x", FLOAT)}, ("y",))
+    first = graph.part(nodes[:1], {}, ("whole",))
+    (handed,) = run(first, x=X)
+    (made,) = run(graph.part(nodes[1:], {"whole": whole}, ("y",)), whole=handed)
+    np.testing.assert_array_equal(made, X.astype(dtype).astype(np.float32))
+
+
+def ort_type_of(dtype: type) -> int:
+    return ELEMENT_TYPES[f"tensor({np.dtype(dtype).name})"]
 
 
 def test_parts_one_after_the_other_are_the_whole(read: OnnxGraph) -> None:
