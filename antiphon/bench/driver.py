@@ -9,13 +9,14 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier, Event
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from antiphon.bench.connection import SpeechClient
 from antiphon.bench.load import HttpLoad, Target, arrivals_s, begins_s
@@ -59,12 +60,37 @@ class PartResult:
     cpu_share: float
 
 
-Runs: TypeAlias = Callable[[HttpLoad, Target, Sequence[str]], list[PartResult]]
-"""Makes a load of a server happen, once, with texts to choose from."""
+Done: TypeAlias = Callable[[int], None]
+"""Is told now and then how many requests of a load have been answered or have failed."""
+
+
+class Runs(Protocol):
+    """Makes a load of a server happen, once, with texts to choose from."""
+
+    def __call__(
+        self, load: HttpLoad, target: Target, texts: Sequence[str], told: Done = ..., /
+    ) -> list[PartResult]: ...
+
+
 Client: TypeAlias = SpeechClient | TextStreamClient
 _LOOK_S = 0.2
-_STOPS: list[Event] = []
-"""In a process of clients: what is set when they are to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What processes of clients share with their parent.
+
+    Attributes:
+        stop: is set when they are to stop.
+        num_done: requests that have ended.
+    """
+
+    stop: Event
+    num_done: "Synchronized[int]"
+
+
+_SHARED: list[_Shared] = []
+"""In a process of clients: what it shares."""
 
 
 class LoadInterrupted(KeyboardInterrupt):
@@ -83,11 +109,14 @@ class LoadInterrupted(KeyboardInterrupt):
 def client_processes(num_processes: int) -> Iterator[Runs]:
     """Start processes that make loads happen, one load at a time, until the block ends."""
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    given = context.Barrier(num_processes), stop
+    shared = _Shared(context.Event(), context.Value("L", 0))
+    given = context.Barrier(num_processes), shared
     with ProcessPoolExecutor(num_processes, context, _begin, given) as pool:
 
-        def run(load: HttpLoad, target: Target, texts: Sequence[str]) -> list[PartResult]:
+        def run(
+            load: HttpLoad, target: Target, texts: Sequence[str], told: Done = lambda _: None, /
+        ) -> list[PartResult]:
+            shared.num_done.value = 0
             starts_s = time.monotonic() + _SECONDS_TO_START
             parts = [
                 LoadShare(load=each, target=target, texts=texts, starts_s=starts_s)
@@ -95,15 +124,17 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
             ]
             calls = [pool.submit(run_part, part) for part in parts]
             try:
+                while wait(calls, _LOOK_S).not_done:
+                    told(shared.num_done.value)
                 return [call.result() for call in calls]
             except KeyboardInterrupt:
-                stop.set()
+                shared.stop.set()
                 raise LoadInterrupted([call.result() for call in calls]) from None
             except BrokenProcessPool as error:
                 raise EngineError("A process of clients was killed: nothing is known.") from error
             finally:
                 if not all(call.done() for call in calls):
-                    stop.set()
+                    shared.stop.set()
 
         # A pool starts its processes when they are wanted; the barrier lets none begin alone.
         list(pool.map(time.sleep, [0.01] * num_processes))
@@ -111,47 +142,52 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
 
 
 def run_or_cut(
-    run: Runs, load: HttpLoad, target: Target, texts: Sequence[str]
+    run: Runs, load: HttpLoad, target: Target, texts: Sequence[str], told: Done
 ) -> tuple[list[PartResult], bool]:
     """Make a load happen; return what came of it, and whether it was interrupted."""
     try:
-        return run(load, target, texts), False
+        return run(load, target, texts, told), False
     except LoadInterrupted as interrupted:
         return interrupted.parts, True
 
 
-def _begin(barrier: Barrier, stop: Event) -> None:
+def _begin(barrier: Barrier, shared: _Shared) -> None:
     """Begin a process, which only its parent stops: Ctrl-C reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _STOPS.append(stop)
+    _SHARED.append(shared)
     barrier.wait(_START_TIMEOUT_S)
 
 
 def run_part(part: LoadShare) -> PartResult:
     """Do one process's work."""
     started_s, started_cpu_s = time.monotonic(), time.process_time()
-    stop = _STOPS[0] if _STOPS else None
+    shared = _SHARED[0] if _SHARED else None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        records = runner.run(drive(part, stop))
+        records = runner.run(drive(part, shared))
     wall_s = time.monotonic() - started_s
     return PartResult(records, (time.process_time() - started_cpu_s) / wall_s)
 
 
-async def drive(part: LoadShare, stop: Event | None = None) -> list[Record]:
+async def drive(part: LoadShare, shared: _Shared | None = None) -> list[Record]:
     """Send all requests of a part and wait until each has been answered or has failed.
 
     Args:
         part: of a load.
-        stop: ends it when it is set; requests under way are then left out.
+        shared: says when to stop, with requests under way left out, and is told what is done.
     """
     is_text_stream = part.target.text_stream is not None
     client = (TextStreamClient if is_text_stream else SpeechClient)(part.target)
     records: list[Record] = []
+    num_told = 0
     work = asyncio.create_task(_sent(part, client, records))
     try:
         while not work.done():
-            await asyncio.wait([work], timeout=None if stop is None else _LOOK_S)
-            if stop is not None and stop.is_set():
+            await asyncio.wait([work], timeout=None if shared is None else _LOOK_S)
+            if shared is not None:
+                with shared.num_done.get_lock():
+                    shared.num_done.value += len(records) - num_told
+                num_told = len(records)
+            if shared is not None and shared.stop.is_set():
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
         if not work.cancelled():

@@ -122,6 +122,17 @@ class HttpLoad:
         ]
 
 
+def load_name(load: HttpLoad) -> str:
+    """Return what a load is called in a report."""
+    if load.times_s:
+        return f"trace of {len(load.times_s)}"
+    if not load.is_open:
+        return f"{load.concurrency} streams"
+    if load.burst_size > 1:
+        return f"bursts of {load.burst_size}, {load.rate_hz:g}/s"
+    return f"{load.rate_hz:g}/s"
+
+
 def begins_s(load: HttpLoad) -> list[float]:
     """Return when the streams of a closed load begin, from its start, at equal intervals.
 

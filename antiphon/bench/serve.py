@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from antiphon.bench.driver import Runs, client_processes, run_or_cut
-from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target, arrivals_s
+from antiphon.bench.driver import Done, Runs, client_processes, run_or_cut
+from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target, arrivals_s, load_name
 from antiphon.bench.machine import provenance
 from antiphon.bench.redaction import plain_address
 from antiphon.bench.summary import HttpResult, summarize
@@ -117,7 +118,8 @@ def measure(
         with client_processes(num_processes) as run:
             for number, load in enumerate(plan.loads):
                 told("loads", number, len(plan.loads))
-                result, is_interrupted = _measured(run, plan, load)
+                done = partial(_tell_done, told, load)
+                result, is_interrupted = _measured(run, plan, load, done)
                 if result is not None:
                     on_result(result)
                     results.append(asdict(result))
@@ -151,11 +153,20 @@ def refuse_empty(loads: Sequence[HttpLoad]) -> None:
         raise SettingsError("The load is so short that it has no request.")
 
 
-def _measured(run: Runs, plan: HttpPlan, load: HttpLoad) -> tuple[HttpResult | None, bool]:
+def _tell_done(told: LoadProgress, load: HttpLoad, num_done: int) -> None:
+    """Tell how far a load is, if that is known."""
+    if load.num_requests is not None:
+        told(f"{load_name(load)}, requests", num_done, load.num_requests)
+
+
+def _measured(
+    run: Runs, plan: HttpPlan, load: HttpLoad, done: Done
+) -> tuple[HttpResult | None, bool]:
     """Return what a load gave, if it had a request, and whether it was interrupted."""
     warm_up(run, plan.target, plan.texts, load, plan.warm_up_requests)
-    parts, is_interrupted = run_or_cut(run, load, plan.target, plan.texts)
+    parts, is_interrupted = run_or_cut(run, load, plan.target, plan.texts, done)
     records = [record for part in parts for record in part.records]
+    done(len(records))
     if not records:
         return None, is_interrupted
     result = summarize(

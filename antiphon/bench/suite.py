@@ -7,13 +7,14 @@ them, and two reports can be compared.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from antiphon.bench.adapters import Mode, ServerAdapter, TaskName
 from antiphon.bench.corpus import texts_of
-from antiphon.bench.driver import PartResult, Runs, client_processes, run_or_cut
-from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target
+from antiphon.bench.driver import Done, PartResult, Runs, client_processes, run_or_cut
+from antiphon.bench.load import TIMEOUT_S, HttpLoad, Target, load_name
 from antiphon.bench.machine import provenance
 from antiphon.bench.metrics import figures, throughput
 from antiphon.bench.omni_names import omni_figures
@@ -26,6 +27,8 @@ from antiphon.errors import SettingsError
 SCHEMA = 1
 Told: TypeAlias = Callable[[str, int, int], None]
 """Is told how far a suite is: name of the cell, measurements done, and all of them."""
+ToldRequests: TypeAlias = Callable[[int, int], None]
+"""Likewise: requests that have ended, and all of them, if it is known how many there will be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +95,6 @@ class SuitePlan:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_name(load: HttpLoad) -> str:
-    """Return what a load is called in a report."""
-    if load.times_s:
-        return f"trace of {len(load.times_s)}"
-    if not load.is_open:
-        return f"{load.concurrency} streams"
-    if load.burst_size > 1:
-        return f"bursts of {load.burst_size}, {load.rate_hz:g}/s"
-    return f"{load.rate_hz:g}/s"
-
-
 def target_for(plan: SuitePlan, cell: Cell) -> Target:
     """Return the server, and what requests of a cell say to it.
 
@@ -137,7 +129,9 @@ def target_for(plan: SuitePlan, cell: Cell) -> Target:
     )
 
 
-def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
+def run_suite(
+    plan: SuitePlan, told: Told, told_requests: ToldRequests = lambda *_: None
+) -> dict[str, Any]:
     """Measure all cells, round by round, and return the report for JSON.
 
     An interrupt ends it: the report then has what was measured, of the last cell the requests that
@@ -160,7 +154,8 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         with client_processes(num_processes) as run:
             for step, (number, index) in enumerate(steps):
                 told(plan.cells[index].name, step, len(steps))
-                parts, is_interrupted = _measured(run, plan, index, targets[index], number)
+                done = partial(_tell_done, told_requests, plan, step)
+                parts, is_interrupted = _measured(run, plan, index, targets[index], number, done)
                 if records := _in_order(parts):
                     rounds[index].append(records)
                     busiest = max(part.cpu_share for part in parts)
@@ -182,6 +177,18 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         "kind": "suite",
         "schema": SCHEMA,
         **provenance(),
+        **_settings_of(plan),
+        "client_processes": num_processes,
+        **plan.notes,
+        "interrupted": is_interrupted,
+        "cells": results,
+    }
+    return dict(targets[0].redaction.value(report))
+
+
+def _settings_of(plan: SuitePlan) -> dict[str, Any]:
+    """Return for JSON what a plan says beside its cells."""
+    return {
         "server": plan.adapter.title,
         "voice": plan.voice or plan.adapter.default_voice,
         "fields": dict(plan.fields),
@@ -191,12 +198,7 @@ def run_suite(plan: SuitePlan, told: Told) -> dict[str, Any]:
         "pieces_per_s": plan.pieces_per_s,
         "timeout_s": plan.timeout_s,
         "frame_rate_hz": plan.frame_rate_hz,
-        "client_processes": num_processes,
-        **plan.notes,
-        "interrupted": is_interrupted,
-        "cells": results,
     }
-    return dict(targets[0].redaction.value(report))
 
 
 def result_of(
@@ -250,7 +252,7 @@ _OTHERS = ("index", "outcome", "status", "num_characters", "num_tokens")
 
 
 def _measured(
-    run: Runs, plan: SuitePlan, index: int, target: Target, number: int
+    run: Runs, plan: SuitePlan, index: int, target: Target, number: int, done: Done
 ) -> tuple[list[PartResult], bool]:
     """Return what a cell's round gave, and whether it was interrupted."""
     cell = plan.cells[index]
@@ -260,7 +262,18 @@ def _measured(
     if plan.has_random_weights:
         texts = tuple(shortened(text) for text in texts)
     warm_up(run, target, texts, load, plan.warm_up_requests)
-    return run_or_cut(run, load, target, texts)
+    parts, is_interrupted = run_or_cut(run, load, target, texts, done)
+    done(sum(len(part.records) for part in parts))
+    return parts, is_interrupted
+
+
+def _tell_done(told: ToldRequests, plan: SuitePlan, step: int, num_done: int) -> None:
+    """Tell how many requests are done, with those of the steps before this one."""
+    counts = [cell.load.num_requests for cell in plan.cells]
+    known = [count for count in counts if count is not None]
+    if len(known) == len(counts):
+        rounds, rest = divmod(step, len(known))
+        told(rounds * sum(known) + sum(known[:rest]) + num_done, plan.rounds * sum(known))
 
 
 def _in_order(parts: Sequence[PartResult]) -> list[Record]:

@@ -136,7 +136,11 @@ def bench_suite(flags: SuiteFlags) -> None:
     with served(serving, max(cell.load.concurrency for cell in cells)) as url:
         plan = replace(plan, url=url)
         with shown_progress("measuring", partial(typer.echo, err=True)) as progress:
-            report = run_suite(plan, lambda _, done, all: progress("cells", done, all))
+            report = run_suite(
+                plan,
+                lambda _, done, all: progress("cells", done, all),
+                partial(progress, "requests"),
+            )
     texts = (json.dumps(report) + "\n", suite_markdown(report), suite_html(report))
     typer.echo(texts[1])
     for file, text in zip(files, texts, strict=True):

@@ -115,6 +115,23 @@ def test_a_report_says_what_was_measured_and_on_what() -> None:
         assert set(each["first_audio_ms"]) == {"p50", "p90", "p95", "p99", "mean", "max"}
 
 
+def test_it_is_told_how_far_a_load_is() -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def tell(part: str, num_done: int, num_all: int) -> None:
+        told.append((part, num_done, num_all))
+
+    with start_server(TOY) as server:
+        target = target_of(server.base_url, api_key=None, fields={"response_format": "pcm"})
+        loads = [HttpLoad(concurrency=2, num_requests=5), HttpLoad(rate_hz=50, duration_s=0.5)]
+        plan = HttpPlan(target=target, loads=loads, texts=TEXTS, num_processes=2)
+        measure(plan, lambda _: None, tell)
+    assert [each for each in told if each[0] == "loads"] == [("loads", n, 2) for n in range(3)]
+    requests = [each for each in told if each[0] != "loads"]
+    assert requests[-1] == ("2 streams, requests", 5, 5)
+    assert requests == sorted(requests)
+
+
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://127.0.0.1", "http://"])
 def test_only_addresses_of_servers_are_measured(url: str) -> None:
     with pytest.raises(SettingsError):

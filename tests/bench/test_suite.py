@@ -155,6 +155,7 @@ class _Page(HTMLParser):
 
 def test_a_suite_measures_every_cell_and_reports_it() -> None:
     told: list[tuple[int, int]] = []
+    told_requests: list[tuple[int, int]] = []
     trace = Trace((0.0, 0.01), ("Its own text.", "Another."))
     with start_server(TOY) as server:
         cells = [
@@ -162,9 +163,15 @@ def test_a_suite_measures_every_cell_and_reports_it() -> None:
             cell(HttpLoad(times_s=trace.times_s, num_requests=2), language="trace", length="own"),
         ]
         wanted = plan(server.base_url, cells, rounds=2, trace=trace, num_processes=1)
-        report = run_suite(wanted, lambda _, done, all: told.append((done, all)))
+        report = run_suite(
+            wanted,
+            lambda _, done, all: told.append((done, all)),
+            lambda done, all: told_requests.append((done, all)),
+        )
     report = json.loads(json.dumps(report))
     assert told == [(number, 8) for number in range(9)]
+    assert told_requests == sorted(told_requests)
+    assert {(number, 16) for number in range(2, 17, 2)} <= set(told_requests)
     assert [each["cell"] for each in report["cells"]] == [each.name for each in cells]
     for each in report["cells"]:
         assert each["outcomes"] == {"ok": 4}
