@@ -5,7 +5,7 @@ _MIB = 2**20
 _GIB = 2**30
 # What is allocated after the cache: the codec with its graphs and theirs, encoders, and scratch.
 _MAX_RESERVE_BYTES, _RESERVE_SHARE = 10 * _GIB, 0.15
-_SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot, and what batches of them take
+SLOT_RESERVE_BYTES = 16 * _MIB  # the codec's state of each slot, and what batches of them take
 
 
 def num_blocks_of(num_positions: int) -> int:
@@ -23,5 +23,5 @@ def num_bytes_left(num_free: int, num_total: int, *, utilization: float, num_slo
         num_slots: requests that run at once.
     """
     reserve = min(_RESERVE_SHARE * num_total, _MAX_RESERVE_BYTES)
-    reserve += num_slots * _SLOT_RESERVE_BYTES
+    reserve += num_slots * SLOT_RESERVE_BYTES
     return int(num_free - (1 - utilization) * num_total - reserve)

@@ -34,12 +34,14 @@ class KVBudget:
         utilization: share of a GPU's memory that may be in use once all is loaded, whoever uses
             it. The cache takes what is left of that, not less than half a minute in all slots
             needs, and not more than the longest requests in all slots do.
+        reserved_bytes: that the model's codec allocates later, beyond the usual.
     """
 
     num_slots: int
     max_positions: int
     cache_bytes: int | None = None
     utilization: float | None = None
+    reserved_bytes: int = 0
 
     def num_blocks(self, shapes: Sequence[KVShape], like: Tensor) -> int:
         """Return how many blocks to allocate: at least as many as the longest request takes."""
@@ -63,9 +65,10 @@ class KVBudget:
             num_total: bytes of the GPU.
         """
         assert self.utilization is not None, "nothing says how much may be used"
-        return num_bytes_left(
+        num_left = num_bytes_left(
             num_free, num_total, utilization=self.utilization, num_slots=self.num_slots
         )
+        return num_left - self.reserved_bytes
 
 
 class KVCaches:

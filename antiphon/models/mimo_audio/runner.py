@@ -7,12 +7,14 @@ import torch
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.models.mimo_audio.checkpoint_schema import layout_of
-from antiphon.models.mimo_audio.config import MAX_POSITIONS
-from antiphon.models.mimo_audio.config_reader import load_config
+from antiphon.models.mimo_audio.config import MAX_POSITIONS, MiMoAudioConfig
+from antiphon.models.mimo_audio.config_reader import load_config, load_tokenizer_config
 from antiphon.models.mimo_audio.language_model import MiMoAudioModel
 from antiphon.models.mimo_audio.request import MiMoAudioRequest
 from antiphon.models.mimo_audio.sampling import TEXT
+from antiphon.models.mimo_audio.stream_memory import reserved_bytes
 from antiphon.models.mimo_audio.text_tokenizer import load_text_tokenizer
+from antiphon.models.mimo_audio.tokenizer_path import found_tokenizer
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.weights import open_weights
@@ -39,11 +41,28 @@ def load_runner(
     model = load_language_model(context)
     return ModelRunner(
         model,
-        KVBudget(context.max_slots, MAX_POSITIONS, context.cache_bytes, context.memory_utilization),
+        _budget(context, model.config),
         is_batched=is_batched,
         is_deterministic=context.is_deterministic,
         uses_graphs=uses_graphs,
         progress=context.progress_of("graphs"),
+    )
+
+
+def _budget(context: LoadContext, config: MiMoAudioConfig) -> KVBudget:
+    """Return what keys and values may take: not what the decoder keeps of streams."""
+    assert context.path is not None, "the family needs a checkpoint"
+    num_reserved = 0
+    if (audio_path := found_tokenizer(context.path)) is not None:
+        audio = load_tokenizer_config(audio_path, config)
+        is_exact = context.dtype == "float32"
+        num_reserved = reserved_bytes(audio, context.max_slots, is_exact=is_exact)
+    return KVBudget(
+        context.max_slots,
+        MAX_POSITIONS,
+        context.cache_bytes,
+        context.memory_utilization,
+        num_reserved,
     )
 
 

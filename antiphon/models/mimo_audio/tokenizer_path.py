@@ -16,15 +16,24 @@ def tokenizer_path(path: Path) -> Path:
     Raises:
         ModelLoadError: it is in none of these places; the message says how to get it.
     """
+    if (found := found_tokenizer(path)) is not None:
+        return found
+    inside, beside, *_ = _places(path)
+    raise ModelLoadError(
+        f"{path}: MiMo-Audio needs its audio tokenizer, which is a repository of its own:"
+        f" XiaomiMiMo/{TOKENIZER_NAME}. Put it, or a link to it, into {inside} or {beside};"
+        " in the cache of the hub it is found where it was downloaded."
+    )
+
+
+def found_tokenizer(path: Path) -> Path | None:
+    """Return what `tokenizer_path` does, ``None`` if it is nowhere: text alone needs none."""
+    return next((each for each in _places(path) if (each / "config.json").is_file()), None)
+
+
+def _places(path: Path) -> list[Path]:
     places = [path / TOKENIZER_NAME, path.parent / TOKENIZER_NAME]
     if path.parent.name == "snapshots":
         cache = path.parent.parent.parent
         places += sorted((cache / f"models--XiaomiMiMo--{TOKENIZER_NAME}/snapshots").glob("*"))
-    for place in places:
-        if (place / "config.json").is_file():
-            return place
-    raise ModelLoadError(
-        f"{path}: MiMo-Audio needs its audio tokenizer, which is a repository of its own:"
-        f" XiaomiMiMo/{TOKENIZER_NAME}. Put it, or a link to it, into {places[0]} or {places[1]};"
-        " in the cache of the hub it is found where it was downloaded."
-    )
+    return places
