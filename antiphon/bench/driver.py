@@ -6,13 +6,14 @@ Processes share one clock and one start; each works on its own part of the load.
 import asyncio
 import itertools
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier, Event
@@ -58,6 +59,13 @@ class PartResult:
 
     records: list[Record]
     cpu_share: float
+
+    def until(self, at_s: float) -> "PartResult":
+        """Return what it had seen by a time of the shared clock.
+
+        Ctrl-C reaches a server of our own too: what fails then is nobody's failure.
+        """
+        return replace(self, records=[each for each in self.records if each.ended_s <= at_s])
 
 
 Done: TypeAlias = Callable[[int], None]
@@ -129,7 +137,9 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
                 return [call.result() for call in calls]
             except KeyboardInterrupt:
                 shared.stop.set()
-                raise LoadInterrupted([call.result() for call in calls]) from None
+                at_s = time.monotonic()
+                found = [call.result() for call in calls]
+                raise LoadInterrupted([each.until(at_s) for each in found]) from None
             except BrokenProcessPool as error:
                 raise EngineError("A process of clients was killed: nothing is known.") from error
             finally:
@@ -137,8 +147,26 @@ def client_processes(num_processes: int) -> Iterator[Runs]:
                     shared.stop.set()
 
         # A pool starts its processes when they are wanted; the barrier lets none begin alone.
-        list(pool.map(time.sleep, [0.01] * num_processes))
+        with _signals_held():
+            list(pool.map(time.sleep, [0.01] * num_processes))
         yield run
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold back what ends this process: a pool that is half begun cannot be ended in good order."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ending())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ending() -> set[signal.Signals]:
+    return {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def run_or_cut(
@@ -154,6 +182,8 @@ def run_or_cut(
 def _begin(barrier: Barrier, shared: _Shared) -> None:
     """Begin a process, which only its parent stops: Ctrl-C reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name == "posix":  # they were held when this process began
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ending())
     _SHARED.append(shared)
     barrier.wait(_START_TIMEOUT_S)
 

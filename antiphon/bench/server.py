@@ -41,10 +41,8 @@ def own_server(
     # Not as an argument: everybody on the machine can read those of a process.
     key = {} if api_key is None else {"ANTIPHON_SERVER_API_KEYS": api_key}
     environment = process_environment(key)
-    # In a session of its own: Ctrl-C is for us, and we stop it when all has been said.
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, env=environment, start_new_session=True
-    )
+    # Of our process group: whoever kills that takes the server with it.
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     url = f"http://{HOST}:{port}"
     try:
         with _ends_as_exceptions():
@@ -56,7 +54,7 @@ def own_server(
 
 @contextmanager
 def _ends_as_exceptions() -> Iterator[None]:
-    """Have signals that end this process unwind it: a server in a session of its own would stay."""
+    """Have signals that end this process unwind it: its server would stay otherwise."""
     signals = [signal.SIGTERM] + ([signal.SIGHUP] if os.name == "posix" else [])
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -34,14 +34,15 @@ def run() -> Run:
 
 @pytest.fixture
 def start() -> Callable[..., "subprocess.Popen[str]"]:
-    """Start ``antiphon`` with these arguments as a process."""
+    """Start ``antiphon`` with these arguments as a process; ``group`` 0 is one of its own."""
 
-    def popen(*arguments: str) -> "subprocess.Popen[str]":
+    def popen(*arguments: str, group: int | None = None) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", "antiphon", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=group,
         )
 
     return popen

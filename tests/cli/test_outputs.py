@@ -1,12 +1,15 @@
 """Files that cannot be written are refused first, and what was measured survives Ctrl-C."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from antiphon.cli.outputs import make_folder, refuse_unwritable, write
@@ -133,6 +136,39 @@ def test_no_server_of_our_own_stays_behind(start: Start, tmp_path: Path, name: s
     status, _, errors = ended(process)
     assert status == 128 + number, errors
     wait_until(lambda: not server.exists())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+def test_an_interrupt_that_reaches_the_server_too_makes_no_failures(
+    start: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "serve.json"
+    few = ["--concurrency", "2", "--requests", "100000000", "--processes", "1"]
+    # A group of its own, as that of a command in a terminal.
+    process = start("bench", "serve", "--model", "toy", *few, "--json", str(file), group=0)
+    wait_until(lambda: len(children(process.pid)) > 2)  # server, clients, and whoever tracks them
+    (server, *_) = children(process.pid)
+    wait_until(lambda: num_spoken(server) > 20)
+    os.killpg(process.pid, signal.SIGINT)
+    status, _, errors = ended(process)
+    assert status == 130, errors
+    (result,) = json.loads(file.read_text(encoding="utf-8"))["results"]
+    assert result["outcomes"].keys() <= {"ok", "refused"}
+    wait_until(lambda: not server.exists())
+
+
+def num_spoken(server: Path) -> float:
+    """Return how many requests a server's process says that it has answered."""
+    arguments = (server / "cmdline").read_text(encoding="utf-8").split("\0")
+    if "--port" not in arguments:
+        return 0  # it is about to begin
+    url = f"http://127.0.0.1:{arguments[arguments.index('--port') + 1]}/metrics"
+    try:
+        told = httpx.get(url).text
+    except httpx.TransportError:
+        return 0
+    spoken = r"^antiphon_http_requests_total{.*audio/speech.*} (\S+)$"
+    return sum(map(float, re.findall(spoken, told, re.M)))
 
 
 def children(pid: int) -> list[Path]:
