@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, TypeAlias
@@ -64,21 +64,24 @@ def run_commands(
 def _run(
     command: Sequence[str], out: IO[bytes], limit_s: float, grace_s: float
 ) -> tuple[Status, int]:
+    with _held_back(signal.SIGINT, signal.SIGTERM) as received:
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # A group, not a session: whoever ends this session ends the parts with it.
+                process_group=0,
+            )
+        except OSError as error:
+            out.write(f"{error}\n".encode())
+            return "failed", 127
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            # A group, not a session: whoever ends this session ends the parts with it.
-            process_group=0,
-        )
-    except OSError as error:
-        out.write(f"{error}\n".encode())
-        return "failed", 127
-    try:
+        for number in received:
+            signal.raise_signal(number)
         exit_status = process.wait(limit_s)
         return ("failed" if exit_status else "ok"), exit_status
     except subprocess.TimeoutExpired:
@@ -89,6 +92,21 @@ def _run(
         return "killed", process.wait()
     finally:
         _end(process, grace_s)
+
+
+@contextmanager
+def _held_back(*numbers: int) -> Generator[list[int], None, None]:
+    """Yield a list that gets signals which come in the block, instead of their handlers.
+
+    An exception that a handler raises would lose a process that begins while it is made.
+    """
+    received: list[int] = []
+    usual = [signal.signal(each, lambda number, _: received.append(number)) for each in numbers]
+    try:
+        yield received
+    finally:
+        for number, handler in zip(numbers, usual, strict=True):
+            signal.signal(number, handler)
 
 
 def _end(process: "subprocess.Popen[bytes]", grace_s: float) -> None:
