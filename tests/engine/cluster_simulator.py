@@ -21,9 +21,8 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import AudioChunk, Ended, FrameReady, Sampling
+from tests.engine.device_model import ROW_BUCKETS, DeviceModel
 from tests.engine.simulator import (
-    ROW_BUCKETS,
-    DeviceModel,
     Listener,
     SimulatedDevice,
     SimulatedStep,

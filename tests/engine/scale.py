@@ -12,7 +12,8 @@ from math import ceil
 
 from antiphon.engine.plan import CacheShape
 from tests.engine.cluster_simulator import ClusterModel, ClusterReport, simulate_cluster
-from tests.engine.simulator import DeviceModel, Traffic, simulate
+from tests.engine.device_model import DeviceModel
+from tests.engine.simulator import Traffic
 
 H200 = DeviceModel(
     # Of one model step without its codec: 8.0 ms at 256 rows, and 4.3 ms at 64, where the whole
@@ -26,8 +27,6 @@ H200 = DeviceModel(
 )
 """The 1.7B model on one H200, see docs/performance.md."""
 CACHE = CacheShape(20_000, 16, 1024)
-MEASURED = {1: (30, 29), 64: (658, 620), 256: (1298, None)}
-"""Audio-seconds a second over HTTP with so many clients, on two days, see docs/performance.md."""
 
 ANSWERS = Traffic(5.0, rate_hz=1.0, median_frames=95, max_frames=400)
 """Answers of about 8.5 s; their lengths vary by half."""
@@ -99,20 +98,10 @@ def streams_of(found: Capacity) -> float:
 
 def main() -> None:
     """Print all tables."""
-    tables = (_agreement(), _totals((10_000, 1_000_000)), _front_ends(), _apart())
+    tables = (_totals((10_000, 1_000_000)), _front_ends(), _apart())
     for line in chain.from_iterable((*table, "") for table in tables):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-
-
-def _agreement() -> Iterator[str]:
-    yield from _head("clients", "measured", "simulated", "first p50 ms", "p99 ms")
-    for num_clients, measured in MEASURED.items():
-        traffic = replace(ANSWERS, duration_s=20.0, rate_hz=0.0, num_clients=num_clients)
-        report = simulate(traffic, num_clients, model=H200, cache=CACHE)
-        p50, _, p99 = report.first_audio_s
-        told = ", ".join(str(each) for each in measured if each is not None)
-        yield _row(num_clients, told, f"{report.audio_s_per_s:.0f}", _ms(p50), _ms(p99))
 
 
 def _apart() -> Iterator[str]:

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import inf
 from random import Random
 from statistics import fmean
 
@@ -13,67 +13,14 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.cost_model import StepShape
 from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
-from antiphon.engine.runner import FRAME_BUCKETS
 from antiphon.engine.scheduler import SchedulerLimits
-from antiphon.engine.scheduling_policy import PlaybackPolicy, round_up
+from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Ended, Sampling
+from tests.engine.device_model import ROW_BUCKETS, DeviceModel, HostModel
 
 _MAX_REST_S = 600.0  # in which the last requests must end
-ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceModel:
-    """How long the parts of a step take; between the points it is a straight line.
-
-    Attributes:
-        rows_s: seconds of a frame for so many slots.
-        prefill_s: of ``prefill_positions``.
-        prefill_positions: that are computed at a time.
-        pass_s: of a pass over the layers, besides its positions, if it is one of prompts alone.
-        num_free_tokens: rows and positions together, that take no longer than few rows, where
-            prompts are in one pass with the rows; ``None``: they have passes of their own.
-        chunk_s: of a pass of the codec over one frame.
-        chunk_frame_s: of each frame that is decoded beside it.
-        host_s: that scheduling and launching take.
-        chunk_sizes: frames that a chunk may have.
-    """
-
-    rows_s: tuple[tuple[int, float], ...] = ((1, 2.5e-3), (64, 4e-3), (256, 9e-3), (1024, 29e-3))
-    prefill_s: float = 3e-3
-    prefill_positions: int = 64
-    pass_s: float = 0.0
-    num_free_tokens: int | None = None
-    chunk_s: float = 0.7e-3
-    chunk_frame_s: float = 1.8e-3 / 127
-    host_s: float = 0.6e-3
-    chunk_sizes: tuple[int, ...] = tuple(range(1, 17))
-
-    def step_s(self, shape: StepShape) -> float:
-        """Return how long a step takes."""
-        seconds = self._prefill_s(shape.num_rows, shape.num_positions)
-        if shape.num_rows:
-            sizes, times_s = zip(*self.rows_s, strict=True)
-            num_rows = next(size for size in ROW_BUCKETS if size >= shape.num_rows)
-            seconds += float(np.interp(num_rows, sizes, times_s))
-        num_full, num_frames = divmod(shape.num_codec_frames, FRAME_BUCKETS[-1])
-        for size in (*[FRAME_BUCKETS[-1]] * num_full, num_frames):
-            if size:
-                size = round_up(size, FRAME_BUCKETS)
-                seconds += self.chunk_s + (size - 1) * self.chunk_frame_s
-        return seconds
-
-    def _prefill_s(self, num_rows: int, num_positions: int) -> float:
-        if not num_positions:
-            return 0.0
-        num_free = self.num_free_tokens
-        if num_free is not None:
-            num_positions = max(0, num_rows + num_positions - max(num_rows, num_free))
-        is_apart = not num_rows or num_free is None
-        parts_s = ceil(num_positions / self.prefill_positions) * self.prefill_s
-        return parts_s + (self.pass_s if is_apart else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +31,12 @@ class Traffic:
         duration_s: in which requests arrive.
         rate_hz: of random arrivals (an open loop); or
         num_clients: that each send a request when their last one has ended (a closed loop).
+        ramp_s: in which the clients begin, evenly; ``None``: one each millisecond.
+        num_requests: of all clients, in any time; 0: only ``duration_s`` ends the traffic.
         median_frames: of a request; they vary by half of it, up and down.
         max_frames: of the longest request.
         spread: how far lengths vary about their median; 0: not at all.
+        num_frames: least and most, of lengths that are equally frequent instead.
         num_positions: least and most, of prompts.
         offline_share: of requests without a listener.
         warm_up_s: listeners who arrive earlier are not counted in ``first_audio_s``.
@@ -96,9 +46,12 @@ class Traffic:
     duration_s: float
     rate_hz: float = 0.0
     num_clients: int = 0
+    ramp_s: float | None = None
+    num_requests: int = 0
     median_frames: int = 75
     max_frames: int = 600
     spread: float = 0.5
+    num_frames: tuple[int, int] | None = None
     num_positions: tuple[int, int] = (20, 100)
     offline_share: float = 0.0
     warm_up_s: float = 0.0
@@ -194,6 +147,7 @@ class SimulatedDevice:
         self.codec = CodecShape(2, 25, self._model.chunk_sizes) if has_codec else None
         self._free_s = 0.0
         self._left: dict[int, int] = {}
+        self._num_before: dict[int, int] = {}
         self._silence = np.zeros(2 * self._model.chunk_sizes[-1], np.float32)
 
     def launch(self, plan: StepPlan) -> SimulatedStep:
@@ -202,12 +156,15 @@ class SimulatedDevice:
             del self._left[slot]
         for start in plan.starts:
             self._left[start.slot] = start.prompt.data - len(start.frames)
+            self._num_before[start.slot] = start.prompt.num_positions + len(start.frames)
         stopped = set()
         for slot in plan.decode_slots:
             self._left[slot] -= 1
+            self._num_before[slot] += 1
             if self._left[slot] < 0:
                 stopped.add(slot)
-        seconds = self._model.step_s(StepShape.of(plan))
+        num_attended = sum(self._num_before[slot] for slot in plan.decode_slots)
+        seconds = self._model.step_s(StepShape.of(plan), num_attended)
         self._free_s = max(self._free_s, self._clock.now_s) + seconds
         self.busy_s.append(seconds)
         if plan.decode_slots:
@@ -250,6 +207,7 @@ class Simulation:
     clock: VirtualClock
     traffic: Traffic
     check: Callable[[EngineCore], None] | None = None
+    host: HostModel = field(default_factory=HostModel)
     num_rejected: int = 0
     num_prompt_positions: int = 0
     ended: list[Listener] = field(default_factory=list)
@@ -260,7 +218,9 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self._random = Random(self.traffic.seed)
-        self._arrivals = [0.001 * number for number in range(self.traffic.num_clients)]
+        num_clients, ramp_s = self.traffic.num_clients, self.traffic.ramp_s
+        apart_s = 0.001 if ramp_s is None else ramp_s / max(1, num_clients)
+        self._arrivals = [apart_s * number for number in range(num_clients)]
         if self.traffic.rate_hz:
             self._arrivals.append(0.0)
 
@@ -285,7 +245,11 @@ class Simulation:
         traffic, random = self.traffic, self._random
         if traffic.rate_hz:
             self._arrive_at(arrived_s + random.expovariate(traffic.rate_hz))
-        length = traffic.median_frames * random.lognormvariate(0.0, traffic.spread)
+        length = (
+            random.uniform(*traffic.num_frames)
+            if traffic.num_frames
+            else traffic.median_frames * random.lognormvariate(0.0, traffic.spread)
+        )
         prompt = Prompt(
             data=min(max(1, round(length)), traffic.max_frames),
             num_tokens=max(1, round(length / 4)),
@@ -294,6 +258,7 @@ class Simulation:
             num_positions=random.randint(*traffic.num_positions),
         )
         self._num_arrived += 1
+        self.clock.now_s += self.host.request_s
         self.num_prompt_positions += prompt.num_positions
         name = str(self._num_arrived)
         is_live = random.random() >= traffic.offline_share
@@ -309,7 +274,8 @@ class Simulation:
 
     def _handle(self, name: str, event: object) -> None:
         if isinstance(event, AudioChunk):
-            self._open[name].on_audio(event, self.clock.now_s)
+            self.clock.now_s += self.host.chunk_s
+            self._open[name].on_audio(event, self.clock.now_s + self.host.latency_s)
             self.core.scheduler.read(name, event.num_frames)
         elif isinstance(event, Ended):
             self.ended.append(self._open.pop(name))
@@ -317,6 +283,9 @@ class Simulation:
                 self._arrive_at(self.clock.now_s)
 
     def _arrive_at(self, at_s: float) -> None:
+        num_begun = self._num_arrived + len(self._arrivals)
+        if self.traffic.num_requests and num_begun >= self.traffic.num_requests:
+            return
         if at_s < self.traffic.duration_s:
             heapq.heappush(self._arrivals, at_s)
 
@@ -329,6 +298,7 @@ def simulate(
     cache: CacheShape | None = None,
     policy: PlaybackPolicy | None = None,
     limits: SchedulerLimits | None = None,
+    host: HostModel | None = None,
 ) -> Report:
     """Run traffic over an engine.
 
@@ -339,11 +309,12 @@ def simulate(
         cache: its blocks; ``None``: it needs none.
         policy: of codec chunks.
         limits: of admission and of a step's work.
+        host: of the process that the engine is in; ``None``: it takes no time.
     """
     clock = VirtualClock()
     device = SimulatedDevice(clock, num_slots, model=model, cache=cache)
     core = EngineCore(device, policy=policy, limits=limits, clock=clock)
-    simulation = Simulation(core, clock, traffic)
+    simulation = Simulation(core, clock, traffic, host=host or HostModel())
     simulation.run()
     core.scheduler.check_integrity()
     heard = [each for each in simulation.ended if each.is_live and each.first_audio_s is not None]

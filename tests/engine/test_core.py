@@ -14,8 +14,8 @@ from antiphon.engine.runner import ROW_BUCKETS
 from antiphon.engine.scheduler import EngineEvent, SchedulerLimits
 from antiphon.models.base import Piece, Prompt
 from antiphon.types import Ended, FrameReady, Sampling
+from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
-    DeviceModel,
     SimulatedDevice,
     SimulatedStep,
     VirtualClock,

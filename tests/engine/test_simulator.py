@@ -15,8 +15,8 @@ from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
 from antiphon.types import AudioChunk, Sampling
+from tests.engine.device_model import DeviceModel
 from tests.engine.simulator import (
-    DeviceModel,
     SimulatedDevice,
     Simulation,
     Traffic,

@@ -1,0 +1,87 @@
+"""How long a device and its host take for what a simulated engine gives them to do."""
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from antiphon.engine.cost_model import StepShape
+from antiphon.engine.runner import FRAME_BUCKETS
+from antiphon.engine.scheduling_policy import round_up
+
+ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """How long the parts of a step take; between the points it is a straight line.
+
+    Attributes:
+        rows_s: seconds of a frame for so many slots.
+        prefill_s: of ``prefill_positions``.
+        prefill_positions: that are computed at a time.
+        pass_s: of a pass over the layers, besides its positions, if it is one of prompts alone.
+        num_free_tokens: rows and positions together, that take no longer than few rows, where
+            prompts are in one pass with the rows; ``None``: they have passes of their own.
+        position_s: that a frame takes longer for each position before it, which it attends to.
+        chunk_s: of a pass of the codec over one frame.
+        chunk_frame_s: of each frame that is decoded beside it.
+        host_s: that scheduling and launching take.
+        chunk_sizes: frames that a chunk may have.
+    """
+
+    rows_s: tuple[tuple[int, float], ...] = ((1, 2.5e-3), (64, 4e-3), (256, 9e-3), (1024, 29e-3))
+    prefill_s: float = 3e-3
+    prefill_positions: int = 64
+    pass_s: float = 0.0
+    num_free_tokens: int | None = None
+    position_s: float = 0.0
+    chunk_s: float = 0.7e-3
+    chunk_frame_s: float = 1.8e-3 / 127
+    host_s: float = 0.6e-3
+    chunk_sizes: tuple[int, ...] = tuple(range(1, 17))
+
+    def step_s(self, shape: StepShape, num_attended: int = 0) -> float:
+        """Return how long a step takes.
+
+        Args:
+            shape: what it computes.
+            num_attended: positions before the frames of all its rows.
+        """
+        seconds = self._prefill_s(shape.num_rows, shape.num_positions)
+        seconds += num_attended * self.position_s
+        if shape.num_rows:
+            sizes, times_s = zip(*self.rows_s, strict=True)
+            num_rows = next(size for size in ROW_BUCKETS if size >= shape.num_rows)
+            seconds += float(np.interp(num_rows, sizes, times_s))
+        num_full, num_frames = divmod(shape.num_codec_frames, FRAME_BUCKETS[-1])
+        for size in (*[FRAME_BUCKETS[-1]] * num_full, num_frames):
+            if size:
+                size = round_up(size, FRAME_BUCKETS)
+                seconds += self.chunk_s + (size - 1) * self.chunk_frame_s
+        return seconds
+
+    def _prefill_s(self, num_rows: int, num_positions: int) -> float:
+        if not num_positions:
+            return 0.0
+        num_free = self.num_free_tokens
+        if num_free is not None:
+            num_positions = max(0, num_rows + num_positions - max(num_rows, num_free))
+        is_apart = not num_rows or num_free is None
+        parts_s = ceil(num_positions / self.prefill_positions) * self.prefill_s
+        return parts_s + (self.pass_s if is_apart else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """How long the process takes in which the engine is, besides its steps.
+
+    Attributes:
+        request_s: for each request, before the engine has it.
+        chunk_s: for each chunk, once the engine has it.
+        latency_s: that each chunk is on its way in addition, while others are served.
+    """
+
+    request_s: float = 0.0
+    chunk_s: float = 0.0
+    latency_s: float = 0.0
