@@ -105,7 +105,7 @@ def arrivals(rate_hz: float, duration_s: float) -> Traffic:
     )
 
 
-# By the sections of docs/performance.md: "Small batches", "Measured again" (600 frames, and 1 client),
+# By the sections of docs/performance.md: "Small batches", "Measured again" (600 frames; 1 client),
 # and "After the engine was rebuilt around one pass" (64 clients).
 MEASURED = (
     Load("engine, 1 stream", streams(1, 100), ENGINE_HOST, 2.66, 30.1, 7.4),
