@@ -158,7 +158,8 @@ def start_server(
     thread = threading.Thread(target=in_thread, name="server")
     thread.start()
     try:
-        wait_until(lambda: server.started or not thread.is_alive())
+        # Replicas on Ray are processes that import everything first: minutes on a busy machine.
+        wait_until(lambda: server.started or not thread.is_alive(), 4 * DEADLINE_S)
         assert server.started, "the server did not start"
         assert thread.ident is not None
         port = listener.getsockname()[1]
@@ -166,7 +167,7 @@ def start_server(
         assert thread.is_alive(), "the server ended by itself"
     finally:
         server.stop()
-        thread.join(DEADLINE_S)
+        thread.join(2 * DEADLINE_S)
         listener.close()
     assert not thread.is_alive(), f"the server did not stop\n{_what_runs(app, loops[0])}"
 
