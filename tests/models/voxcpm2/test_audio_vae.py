@@ -37,8 +37,8 @@ def test_a_stream_in_any_grouping_is_the_same_and_the_whole(
     like = torch.empty(0)
     network = VAEDecoder.of(vae_weights(checkpoint, config.vae, "decoder.", like=like), config)
     in_one_pass = network.decode_whole(torch.from_numpy(PATCHES).view(1, -1, 8))[0].numpy()
-    # Convolutions of another length add in another order: found 3.2e-6 on the worst of processors.
-    np.testing.assert_allclose(whole, in_one_pass, atol=1e-5)
+    # Convolutions of another length add in another order.
+    np.testing.assert_allclose(whole, in_one_pass, atol=2e-6)
     assert np.abs(whole).max() > 0.1
 
 
