@@ -52,7 +52,10 @@ class Load:
 
 @dataclass(slots=True)
 class StreamTimes:
-    """When a stream's audio came; seconds of `time.perf_counter`."""
+    """When a stream's audio came; seconds of `time.perf_counter`.
+
+    Chunks that bring frames but no sound count as frames alone.
+    """
 
     started_s: float
     arrivals_s: list[float] = field(default_factory=list)
@@ -62,9 +65,10 @@ class StreamTimes:
 
     def take(self, chunk: AudioChunk) -> None:
         """Note a chunk that has just arrived."""
-        self.arrivals_s.append(time.perf_counter())
-        self.durations_s.append(chunk.duration_s)
         self.num_frames += chunk.num_frames
+        if len(chunk.samples):
+            self.arrivals_s.append(time.perf_counter())
+            self.durations_s.append(chunk.duration_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,9 @@ class Result:
         frame_ms: time in which every stream makes a frame.
         real_time_factor: of one stream: its wall time over its audio's duration.
         audio_s_per_s: of all streams together.
-        first_audio_ms: from the request to its first chunk, all streams beginning at once.
+        first_audio_ms: from the request to its first sound, all streams beginning at once.
         chunk_gap_ms: between two chunks of a stream.
-        playback: what listeners would have heard who began with the first chunk.
+        playback: what listeners would have heard who began with the first sound.
         host_ms: what a step takes of the host, by what it does: ``schedule``, ``launch``,
             ``update``, and ``gap``, what the device waited for a step while there was work.
         first_audio_ms_p50: the median once more, by its older name.
@@ -137,10 +141,11 @@ async def measure(model: SpeechModel, load: Load) -> Result:
 
 def summarize(times: Sequence[StreamTimes]) -> Result:
     """Turn the streams' times into one result."""
-    wall_s = max(each.arrivals_s[-1] for each in times) - min(each.started_s for each in times)
+    heard = [each for each in times if each.arrivals_s]
+    wall_s = max(each.arrivals_s[-1] for each in heard) - min(each.started_s for each in times)
     audio_s = sum(sum(each.durations_s) for each in times)
     num_frames = sum(each.num_frames for each in times)
-    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in times)
+    first_ms = Percentiles.of((each.arrivals_s[0] - each.started_s) * 1000 for each in heard)
     playback = PlaybackSummary.of([underrun_s(each.arrivals_s, each.durations_s) for each in times])
     assert first_ms is not None
     assert playback is not None

@@ -1,7 +1,7 @@
 """What a listener hears who plays a stream while it arrives: when it begins and where it halts.
 
 All times are in seconds; ``arrivals_s[i]`` is when the piece that plays for ``durations_s[i]`` was
-there. Pieces arrive in order.
+there. Pieces arrive in order. A piece that plays for no time is not heard, and nobody waits for it.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ _CLOCK_S = 1e-6  # arrivals are told no more exactly in reports
 def begins_s(
     arrivals_s: Sequence[float], durations_s: Sequence[float], prebuffer_s: float = 0.0
 ) -> float:
-    """Return when playback begins: with the first piece, or once ``prebuffer_s`` have arrived.
+    """Return when playback begins: with the first sound, or once ``prebuffer_s`` have arrived.
 
     A stream that is shorter than that begins when it is complete.
     """
     for arrival_s, buffered_s in zip(arrivals_s, accumulate(durations_s), strict=True):
-        if buffered_s >= prebuffer_s:
+        if buffered_s > 0 and buffered_s >= prebuffer_s:
             return arrival_s
     return arrivals_s[-1]
 
@@ -38,9 +38,12 @@ def underrun_s(
     heard_before_s = accumulate(durations_s, initial=0.0)
     late_s = (
         arrival_s - playing_from_s - before_s
-        for arrival_s, before_s in zip(arrivals_s, heard_before_s, strict=False)
+        for arrival_s, before_s, duration_s in zip(
+            arrivals_s, heard_before_s, durations_s, strict=False
+        )
+        if duration_s > 0
     )
-    return max(0.0, *late_s)
+    return max(0.0, max(late_s, default=0.0))
 
 
 def halts_s(
@@ -52,7 +55,7 @@ def halts_s(
     played_until_s = begins_s(arrivals_s, durations_s, prebuffer_s)
     found = []
     for arrival_s, duration_s in zip(arrivals_s, durations_s, strict=True):
-        if arrival_s > played_until_s + _CLOCK_S:
+        if duration_s > 0 and arrival_s > played_until_s + _CLOCK_S:
             found.append(arrival_s - played_until_s)
             played_until_s = arrival_s
         played_until_s += duration_s

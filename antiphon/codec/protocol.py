@@ -128,9 +128,10 @@ class ElasticDecoder(StreamingDecoder, Protocol):
 
     A chunk becomes what is certain by then, of any length, none too. So a decoder keeps how far it
     looks ahead to itself, where that is no fixed number of frames: text between frames of audio,
-    for example. What is left at the end comes with chunks past ``CodecChunk.end``, as large as
-    others, so that no step takes longer than usual. Its ``samples_per_frame`` are those of a frame
-    of audio.
+    for example. How short its first sound is does not matter: the engine holds it back until the
+    next can follow without a gap. What is left at the end comes with chunks past
+    ``CodecChunk.end``, as large as others, so that no step takes longer than usual. Its
+    ``samples_per_frame`` are those of a frame of audio.
     """
 
     @property

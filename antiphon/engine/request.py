@@ -6,10 +6,12 @@ from enum import Enum, auto
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.engine.prefix_hashes import PrefixHashes
 from antiphon.models.base import Piece, Prompt
-from antiphon.types import FinishReason
+from antiphon.types import FinishReason, Samples
 
 
 class Status(Enum):
@@ -103,6 +105,7 @@ class EngineRequest:
         num_replayed: frames that the decoder of its slot has been given again, of those whose audio
             is not made here.
         num_to_replay: the same, that it must be given before the next chunk.
+        held: its first sound, until it is handed over; ``None``: there is none, or it was.
     """
 
     id: str
@@ -135,6 +138,7 @@ class EngineRequest:
     returns_frames: bool = False
     num_replayed: int = 0
     num_to_replay: int = 0
+    held: "Samples | None" = None
 
     def __post_init__(self) -> None:
         self.max_frames = self.prompt.sampling.max_frames
@@ -200,6 +204,11 @@ class EngineRequest:
         self.num_in_flight += 1
         self._update_limit()
 
+    def join_held(self, samples: Samples) -> Samples:
+        """Return audio with what was held back before it, which is held no more."""
+        held, self.held = self.held, None
+        return samples if held is None else np.concatenate((held, samples))
+
     def finish(self, reason: FinishReason) -> None:
         """Note that no frame follows; frames planned beyond the end are dropped."""
         self.finish_reason = reason
@@ -249,8 +258,18 @@ class EngineRequest:
         return self.num_frames_planned >= self.num_frames_read + self.max_unread_frames
 
     @property
+    def is_half_unread(self) -> bool:
+        """Whether its consumer is half as far behind as it may be."""
+        return 2 * (self.num_frames_planned - self.num_frames_read) >= self.max_unread_frames
+
+    @property
     def is_first_audio_due(self) -> bool:
-        """Whether a listener waits and no audio is planned yet."""
+        """Whether a listener waits and no audio is planned yet.
+
+        Where frames do not say what will be heard of them: whether nothing was.
+        """
+        if self.late_frames:
+            return self.is_live and self.clock.deadline_s == inf
         return self.is_live and self.num_frames_decoded == 0
 
     @property

@@ -21,7 +21,8 @@ class PlaybackPolicy:
 
     The first chunk is as small as it can be without a gap after it. Each following one may be up to
     ``spacing`` times as large if making it takes no more than ``1 / growth`` of the slack and
-    leaves ``margin_s``.
+    leaves ``margin_s``. What an elastic decoder makes of a chunk is known afterwards: chunks stay
+    small until there is sound, and the first sound is held back until it lasts until the next.
 
     A step decodes hardly more frames than it makes, those with the earliest deadlines first;
     otherwise streams that began together would be decoded together from then on, and the steps
@@ -31,7 +32,8 @@ class PlaybackPolicy:
     those in danger get the frames there are, if that is less than a chunk.
 
     Attributes:
-        start: duration of a first chunk, in steps of the longer kind.
+        start: duration of a first chunk, in steps of the longer kind; of a first sound that is
+            followed by chunks of several frames, besides the steps that make them.
         growth: how much faster than played a larger chunk must be made.
         margin_s: slack below which a stream is in danger.
         comfort_s: slack above which a stream can wait.
@@ -150,12 +152,21 @@ class ChunkPlanner:
     def deliver(
         self, request: EngineRequest, chunk: CodecChunk, samples: Samples, now_s: float
     ) -> AudioChunk | None:
-        """Return the part of a decoded chunk whose frames exist; start the playback clock."""
+        """Return the part of a decoded chunk whose frames exist; start the playback clock.
+
+        ``None``: there is none, or it is the beginning of a first sound that is held back.
+        """
         first = request.num_frames_delivered  # later than the chunk's if this resumed within it
         num_frames = max(0, self._delivered_with(request, chunk) - first)
         num_planned = request.num_frames_decoding
         request.num_frames_decoding -= chunk.num_frames
         is_elastic = self._codec.is_elastic
+        if is_elastic:
+            is_last = request.finish_reason is not None and first + num_frames >= request.num_frames
+            samples = request.join_held(samples)
+            if not is_last and self._is_too_short(request, len(samples)):
+                request.held = samples
+                return None
         is_heard = len(samples) > 0 if is_elastic else num_frames > 0
         if request.is_live and request.clock.deadline_s == inf and is_heard:
             request.clock.deadline_s = now_s + num_planned * self._codec.frame_s
@@ -251,6 +262,26 @@ class ChunkPlanner:
             return min(end, request.num_frames)
         return end if end < chunk.end else 0
 
+    def _is_too_short(self, request: EngineRequest, num_samples: int) -> bool:
+        """Whether a listener's first sound would end before the next, were it given now.
+
+        The next comes with a chunk, or later where some frames have no sound: then frames are
+        expected to bring as much as those decoded so far, what is late of it included. Sound of a
+        chunk of the largest size is always enough: where frames are slow, no wait would do.
+        """
+        codec, costs = self._codec, self._costs
+        if not request.is_live or request.clock.deadline_s < inf:
+            return False
+        if num_samples == 0 or request.is_half_unread:
+            return False  # nothing to hold; or the frames are needed, for the next ones to be made
+        until_next_s = self._policy.start * costs.long_frame_s
+        if request.finish_reason is None:
+            num_sounding = codec.late_frames + num_samples / codec.samples_per_frame
+            share = max(1.0, request.num_frames_decoded / num_sounding)
+            until_next_s += request.chunk_frames * share * costs.mean_frame_s
+        enough_s = min(until_next_s, self._sizes[-1] * codec.frame_s)
+        return num_samples / codec.sample_rate_hz < enough_s
+
     def _correct(self, request: EngineRequest, num_samples: int, num_frames: int) -> None:
         """Set a listener's clock right: planned was the usual audio of a chunk's frames."""
         num_missing = num_frames * self._codec.samples_per_frame - num_samples
@@ -276,8 +307,9 @@ class ChunkPlanner:
         if request.clock.deadline_s < inf:
             request.clock.extend(now_s, num_frames * self._codec.frame_s)
             slack_s = request.clock.deadline_s - now_s
-        else:
-            slack_s = request.num_frames_decoding * self._codec.frame_s
+        else:  # an elastic decoder's frames may all be silent so far
+            num_frames_heard = 0 if self._codec.is_elastic else request.num_frames_decoding
+            slack_s = num_frames_heard * self._codec.frame_s
         request.chunk_frames = self.next_chunk_frames(num_frames, slack_s, self._costs.mean_frame_s)
 
 

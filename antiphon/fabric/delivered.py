@@ -130,5 +130,7 @@ class Delivered:
             )
         if chunk.frames and not self.request.returns_frames:
             chunk = replace(chunk, frames=())
-        self._played_s = max(self._played_s, self.clock()) + chunk.duration_s / self.request.speed
+        if len(chunk.samples):
+            begins_s = max(self._played_s, self.clock())
+            self._played_s = begins_s + chunk.duration_s / self.request.speed
         return chunk

@@ -56,6 +56,7 @@ class StreamStats:
         self._clock = clock
         self._on_audio = on_audio
         self._began_s = self._asked_s = clock()
+        self._wants_since_s: float | None = self._began_s  # something to hear; ``None``: not asked
         self._silent_at_s = 0.0
         self._waits_since_s: float | None = None
         self._waited_s = 0.0  # since the listener asked
@@ -82,6 +83,8 @@ class StreamStats:
         """The listener wants more."""
         self._asked_s = self._clock()
         self._waited_s = 0.0
+        if self._wants_since_s is None:
+            self._wants_since_s = self._asked_s
 
     def wait(self, is_waiting: bool) -> None:
         """From now on, nothing is left to do before more text comes; or there is."""
@@ -94,11 +97,15 @@ class StreamStats:
             self._waits_since_s, self._waited_until_s = None, now_s
 
     def hear(self, duration_s: float) -> None:
-        """Audio of this duration has come."""
-        if self._on_audio is not None:
-            self._on_audio(duration_s, self.first_audio_s is None)
+        """Audio of this duration has come; 0 where frames came that are not heard yet."""
         now_s, asked_s = self._clock(), self._asked_s
         self._count_busy(now_s)
+        if duration_s <= 0:
+            return
+        if self._wants_since_s is not None:
+            asked_s, self._wants_since_s = self._wants_since_s, None
+        if self._on_audio is not None:
+            self._on_audio(duration_s, self.first_audio_s is None)
         if self.first_audio_s is None:
             self.first_audio_s = self.busy_s
             self._silent_at_s = now_s

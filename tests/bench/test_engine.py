@@ -3,11 +3,13 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from antiphon.bench.engine import TEXT, Load, StreamTimes, frame_products, run, summarize, text_for
 from antiphon.bench.random_model import random_checkpoint, shortened
 from antiphon.config import ModelSettings
+from antiphon.types import AudioChunk
 
 
 def test_known_times_give_known_figures() -> None:
@@ -26,6 +28,19 @@ def test_known_times_give_known_figures() -> None:
     assert result.chunk_gap_ms is not None
     assert result.chunk_gap_ms.max == pytest.approx(4600)
     assert summarize(times[:1]).first_audio_ms_p95 == pytest.approx(100)
+
+
+def test_a_stream_begins_with_its_first_sound() -> None:
+    times = StreamTimes(0.0)
+    for num_samples in (0, 0, 800, 0, 800):
+        times.take(AudioChunk(np.zeros(num_samples, np.float32), 100, num_frames=4))
+    assert times.num_frames == 20
+    assert times.durations_s == [8.0, 8.0]
+    silent = StreamTimes(0.0, num_frames=20)
+    result = summarize([times, silent])
+    assert result.num_frames == 40
+    assert result.playback.continuity == 1.0
+    assert result.first_audio_ms.max == times.arrivals_s[0] * 1000
 
 
 def test_every_stream_makes_its_frames_even_if_its_text_is_short() -> None:

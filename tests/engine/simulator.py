@@ -11,13 +11,13 @@ import numpy as np
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.cost_model import StepShape
-from antiphon.engine.plan import CacheShape, CodecShape, StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, CodecChunk, CodecShape, StepOutput, StepPlan
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import OverloadedError
 from antiphon.models.base import Prompt
-from antiphon.types import AudioChunk, Ended, Sampling
+from antiphon.types import AudioChunk, Ended, Samples, Sampling
 from tests.engine.device_model import ROW_BUCKETS, DeviceModel, HostModel
 
 _MAX_REST_S = 600.0  # in which the last requests must end
@@ -170,9 +170,13 @@ class SimulatedDevice:
         if plan.decode_slots:
             self.num_rows.append(len(plan.decode_slots))
         frames = {slot: 0 for slot in plan.decode_slots if slot not in stopped}
-        chunks = {each.slot: self._silence[: 2 * each.num_frames] for each in plan.codec_chunks}
+        chunks = {each.slot: self.audio_of(each) for each in plan.codec_chunks}
         output = StepOutput(frames, frozenset(stopped), chunks=chunks)
         return SimulatedStep(self._clock, self._free_s, output)
+
+    def audio_of(self, chunk: CodecChunk) -> Samples:
+        """Return what the codec makes of a chunk."""
+        return self._silence[: 2 * chunk.num_frames]
 
     def close(self) -> None:
         """Nothing to free."""
@@ -191,6 +195,8 @@ class Listener:
     num_frames: int = 0
 
     def on_audio(self, chunk: AudioChunk, now_s: float) -> None:
+        if not len(chunk.samples):
+            return
         if self.first_audio_s is None:
             self.first_audio_s = now_s - self.arrived_s
             self.silent_at_s = now_s

@@ -129,3 +129,15 @@ def test_a_picture_that_is_begun_again_comes_once_and_progress_grows(
     progress = [each.step for each in heard if isinstance(each, Progress)]
     assert progress == sorted(set(progress))
     assert progress[-1] == 4
+
+
+def test_a_listener_has_heard_nothing_before_the_first_sound() -> None:
+    """Of a decoder that looks ahead, frames come before what is heard of them."""
+    delivered = Delivered(request(), lambda: 5.0)
+    silence = np.zeros(0, np.float32)
+    for number in range(3):
+        delivered.take(AudioChunk(silence, RATE_HZ, 1, frames=(number,)))
+    assert delivered.buffered_s is None
+    assert delivered.resumed().resume_frames == (0, 1, 2)
+    delivered.take(AudioChunk(np.zeros(50, np.float32), RATE_HZ, 1, frames=(3,)))
+    assert delivered.buffered_s == 0.5

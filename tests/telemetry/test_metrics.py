@@ -135,20 +135,23 @@ class Clock:
 
 @given(st.lists(st.tuples(MILLISECONDS, MILLISECONDS), min_size=1, max_size=20))
 def test_gaps_are_what_a_listener_without_buffer_hears(chunks: list[tuple[int, int]]) -> None:
-    clock = Clock()
-    meter = StreamStats(clock)
-    played_until_ms, gaps_ms = None, 0
+    clock, heard_ms = Clock(), list[int]()
+    meter = StreamStats(clock, lambda duration_s, _: heard_ms.append(round(duration_s * 1000)))
+    first_ms = played_until_ms = None
+    gaps_ms = 0
     for wait_ms, audio_ms in chunks:
         clock.now_ms += wait_ms
-        if played_until_ms is None:
-            played_until_ms = clock.now_ms
-        gap_ms = max(0, clock.now_ms - played_until_ms)
-        gaps_ms += gap_ms
-        played_until_ms += gap_ms + audio_ms
+        if audio_ms:  # else frames came that are not heard yet
+            if first_ms is None or played_until_ms is None:
+                first_ms = played_until_ms = clock.now_ms
+            gap_ms = max(0, clock.now_ms - played_until_ms)
+            gaps_ms += gap_ms
+            played_until_ms += gap_ms + audio_ms
         meter.hear(audio_ms / 1000)
         meter.ask()
     assert meter.underrun_s == pytest.approx(gaps_ms / 1000)
-    assert meter.first_audio_s == chunks[0][0] / 1000
+    assert meter.first_audio_s == (None if first_ms is None else pytest.approx(first_ms / 1000))
+    assert heard_ms == [audio_ms for _, audio_ms in chunks if audio_ms]
     assert meter.busy_s == pytest.approx(sum(wait for wait, _ in chunks) / 1000)
 
 
