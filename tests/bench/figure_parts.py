@@ -106,7 +106,7 @@ def _families(options: Options) -> list[Part]:
     families = (
         ("cosyvoice3", "0.5b", (1, 8, 64), 75, 60),
         ("fish_speech", "s2-pro", (1, 8, 64), 40, 60),
-        ("mimo_audio", "7b", (1, 8, 32), 16, 75),
+        ("mimo_audio", "7b", (1, 8, 64), 16, 75),
         ("voxcpm2", "2b", (1, 8, 64), 24, 60),
     )
     return [
