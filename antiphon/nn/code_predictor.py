@@ -6,7 +6,7 @@ projection to the predictor's width when the model is loaded.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +19,8 @@ from antiphon.nn.layers import Linear
 from antiphon.nn.sampler import LogitsFilter, SamplingRows
 from antiphon.nn.transformer import Transformer
 
-if TYPE_CHECKING:  # it needs Triton
+if TYPE_CHECKING:  # it needs Triton, and CUDA
+    from antiphon.nn.cuda.inner_codes import InnerCodes
     from antiphon.nn.kernels.fused_linear import PreNormState
 
 
@@ -63,6 +64,7 @@ class CodePredictor:
         tables: projected embeddings of all groups but the last, each ``[size, hidden_size]``.
         heads: final state to logits, of all groups but the first.
         filter: of logits, instead of the sampler's own top-k and top-p.
+        resident: makes all codes of few rows in one launch; ``None``: kernels do.
     """
 
     transformer: Transformer
@@ -70,6 +72,16 @@ class CodePredictor:
     tables: tuple[Tensor, ...]
     heads: tuple[Linear, ...]
     filter: LogitsFilter | None = None
+    resident: "InnerCodes | None" = None
+
+    def with_resident(self) -> "CodePredictor":
+        """Return it with a program for few rows, where there is one for its sizes and its GPU."""
+        from antiphon.nn.cuda import inner_codes
+
+        if self.filter is not None or not inner_codes.is_served(self.transformer, self.heads):
+            return self
+        resident = inner_codes.InnerCodes.of(self.transformer, self.heads, self.tables)
+        return replace(self, resident=resident)
 
     @property
     def vocab_size(self) -> int:
@@ -103,6 +115,9 @@ class CodePredictor:
         attend = FrameAttention(cache, len(states))
         if self.projection is not None:
             states = self.projection(states)
+        if self.resident is not None and len(states) <= self.resident.max_rows:
+            self.resident.complete(states, frames, rows, noise)
+            return
         inputs = self._begin(states, codes[:, 0])
         for group, head in enumerate(self.heads, start=1):
             start, end = attend.num_positions, group + 1

@@ -98,7 +98,7 @@ def load_predictor(
         projection = Linear.of(weights, f"{name}.small_to_mtp_projection")
         projection = replace(projection, is_batch_invariant=is_batch_invariant)
     tables = frame_table.groups[:-1]
-    return CodePredictor(
+    predictor = CodePredictor(
         transformer=Transformer.of(
             weights,
             f"{name}.model",
@@ -112,6 +112,7 @@ def load_predictor(
             Linear.of(weights, f"{name}.lm_head.{group}") for group in range(config.num_groups - 1)
         ),
     )
+    return predictor.with_resident()
 
 
 def _folded_text_table(weights: Weights) -> Tensor:

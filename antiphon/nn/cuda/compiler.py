@@ -1,0 +1,140 @@
+"""Compiles CUDA C++ in the process, without a toolkit, and launches it on PyTorch's stream."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_FOLDER = Path(__file__).parent
+_CAPABILITY = (9, 0)
+"""Of the GPUs that the programs are written for; code for 9.0a does not run on others."""
+
+
+class CompilationError(Exception):
+    """A program could not be compiled; the message is the compiler's."""
+
+
+@cache
+def runs_on(device: torch.device, num_blocks: int) -> bool:
+    """Return whether a program can be compiled here, and a device runs all its blocks at a time."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return False
+    properties = torch.cuda.get_device_properties(device)
+    if (properties.major, properties.minor) != _CAPABILITY:
+        return False
+    return properties.multi_processor_count >= num_blocks and has_compiler()
+
+
+@cache
+def has_compiler() -> bool:
+    """Return whether the package that compiles is here, and the library behind it."""
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return False
+    try:
+        _checked(import_module("cuda.bindings.nvrtc").nvrtcVersion())
+    except (RuntimeError, ImportError):  # the library is not found
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kernel whose blocks are all on the device at a time."""
+
+    function: Any
+    num_blocks: int
+    num_threads: int
+    shared_bytes: int
+
+    def launch(self, *structures: ctypes.Structure) -> None:
+        """Launch on the current stream, with structures as the kernel's arguments."""
+        driver = import_module("cuda.bindings.driver")
+        addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))
+        _checked(
+            driver.cuLaunchCooperativeKernel(
+                self.function,
+                *(self.num_blocks, 1, 1),
+                *(self.num_threads, 1, 1),
+                self.shared_bytes,
+                torch.cuda.current_stream().cuda_stream,
+                ctypes.addressof(addresses),
+            )
+        )
+
+
+def load_program(
+    source: str,
+    name: str,
+    definitions: Mapping[str, int],
+    num_threads: int,
+    device: torch.device,
+) -> Program:
+    """Compile a kernel and load it on a device.
+
+    Args:
+        source: of `source_of`.
+        name: of the kernel; ``name_shared_bytes`` is a constant beside it.
+        definitions: macros; ``BLOCKS`` is the number of blocks.
+        num_threads: of a block.
+        device: where PyTorch has tensors already.
+
+    Raises:
+        CompilationError: the source is not accepted.
+    """
+    driver = import_module("cuda.bindings.driver")
+    binary = compiled(source, definitions)
+    constant = ctypes.c_int()
+    with torch.cuda.device(device):
+        (module,) = _checked(driver.cuModuleLoadData(binary))
+        (function,) = _checked(driver.cuModuleGetFunction(module, name.encode()))
+        shared = f"{name}_shared_bytes".encode()
+        address, num_bytes = _checked(driver.cuModuleGetGlobal(module, shared))
+        _checked(driver.cuMemcpyDtoH(ctypes.addressof(constant), address, num_bytes))
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _checked(driver.cuFuncSetAttribute(function, attribute, constant.value))
+    return Program(function, definitions["BLOCKS"], num_threads, constant.value)
+
+
+def source_of(files: Sequence[str]) -> str:
+    """Return the text of files of this folder, one after the other."""
+    return "\n".join((_FOLDER / file).read_text(encoding="utf-8") for file in files)
+
+
+def compiled(source: str, definitions: Mapping[str, int]) -> bytes:
+    """Compile for the generation that the programs are written for; needs no GPU.
+
+    Raises:
+        CompilationError: the source is not accepted.
+    """
+    nvrtc = import_module("cuda.bindings.nvrtc")
+    (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), b"program.cu", 0, [], []))
+    options = [b"--gpu-architecture=sm_90a", b"--std=c++17"]
+    options += [f"-D{name}={value}".encode() for name, value in definitions.items()]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if int(status):
+        (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
+        log = b" " * size
+        _checked(nvrtc.nvrtcGetProgramLog(program, log))
+        raise CompilationError(log.decode(errors="replace").strip("\0 "))
+    (size,) = _checked(nvrtc.nvrtcGetCUBINSize(program))
+    binary: bytes = b" " * size
+    _checked(nvrtc.nvrtcGetCUBIN(program, binary))
+    return binary
+
+
+def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a call returned beside its status.
+
+    Raises:
+        RuntimeError: the call failed.
+    """
+    status, *values = answer
+    if int(status):
+        raise RuntimeError(f"CUDA says {status!r}")
+    return tuple(values)

@@ -1,0 +1,216 @@
+"""All inner codes of a frame in one launch, by blocks that stay on the device.
+
+What `antiphon.nn.code_predictor.CodePredictor` does in some four hundred launches: each product of
+it is the reading of its weight, and between two products a device of launches waits. Here weights
+stream without a pause, and a block waits for other blocks' numbers alone (`inner_codes.cu`).
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from antiphon.nn.cuda.compiler import Program, load_program, runs_on, source_of
+from antiphon.nn.layers import Linear, RMSNorm
+from antiphon.nn.sampler import SamplingRows
+from antiphon.nn.transformer import Transformer
+
+MAX_ROWS: Final = 8
+"""The columns of a matrix instruction."""
+_FILES = ("device.cuh", "exchange.cuh", "product.cuh", "attend.cuh", "draw.cuh", "inner_codes.cu")
+_NUM_BLOCKS = 128
+_NUM_WARPS = 16
+_NUM_THREADS = 32 * (_NUM_WARPS + 1)
+_HEAD_DIM = 128
+_MAX_POSITIONS = 16
+_MAX_LAYERS = 5
+"""Whose keys and values fit beside the rest."""
+_HIDDEN, _INNER = 1024, 3072
+_NUM_HEADS, _NUM_KV_HEADS = 16, 8
+_VOCAB = 2048
+_KEPT_STAGES = 14
+"""Of the weights of a pass, two megabytes each, that are to stay in the device's cache."""
+_COPIES = 1
+"""Of such stages that are under way: what the memory needs to be busy, and no more."""
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in (
+            "weights", "heads", "head_norms", "cosines", "sines", "tables", "packets",
+            "launches",
+        )),
+        ("epsilon", ctypes.c_float),
+        ("head_epsilon", ctypes.c_float),
+    ]  # fmt: skip
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in (
+            "states", "codes", "scores", "noise", "temperature", "top_k", "top_p",
+        )),
+        *((name, ctypes.c_int) for name in (
+            "num_rows", "state_stride", "code_stride", "score_stride", "noise_stride",
+            "temperature_stride", "top_k_stride", "top_p_stride", "zero",
+        )),
+    ]  # fmt: skip
+
+
+def is_served(transformer: Transformer, heads: Sequence[Linear]) -> bool:
+    """Return whether a model has the sizes that the program is written for, on such a device."""
+    weight, first = heads[0].weight, transformer.layers[0]
+    shape, inner = first.heads.shape, len(first.feed_forward.gate_up.weight) // 2
+    sizes = shape.num_heads, shape.num_kv_heads, shape.head_dim, inner
+    return (
+        runs_on(weight.device, _NUM_BLOCKS)
+        and weight.dtype == torch.bfloat16
+        and not transformer.is_batch_invariant
+        and not transformer.has_biases
+        and not transformer.has_output_norms
+        and first.query_key_value.bias is None
+        and first.heads.query_norm is not None
+        and sizes == (_NUM_HEADS, _NUM_KV_HEADS, _HEAD_DIM, _INNER)
+        and tuple(weight.shape) == (_VOCAB, _HIDDEN)
+        and len(transformer.layers) <= _MAX_LAYERS
+        and len(heads) < _MAX_POSITIONS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCodes:
+    """A model's weights as the program reads them, and the room in which its blocks talk.
+
+    Launches follow each other on one stream: they share that room.
+    """
+
+    program: Program
+    model: _Model
+    held: tuple[Tensor, ...]
+
+    max_rows = MAX_ROWS
+
+    @classmethod
+    def of(
+        cls, transformer: Transformer, heads: Sequence[Linear], tables: Sequence[Tensor]
+    ) -> "InnerCodes":
+        """Pack the weights of a model that `is_served`, and compile the program for it."""
+        layers, device = transformer.layers, heads[0].weight.device
+        program = _program(device, len(layers), len(heads))
+        head_norms: list[Tensor] = []
+        for layer in layers:
+            assert layer.heads.query_norm is not None
+            assert layer.heads.key_norm is not None
+            head_norms += [layer.heads.query_norm.weight, layer.heads.key_norm.weight]
+        assert layers[0].heads.query_norm is not None
+        attended, joined = _NUM_HEADS * _HEAD_DIM, (_NUM_HEADS + 2 * _NUM_KV_HEADS) * _HEAD_DIM
+        num_numbers = MAX_ROWS * (2 * _HIDDEN + attended + _INNER + 2 * joined + _VOCAB)
+        held = (
+            packed_layers(transformer),
+            torch.stack([packed(_normed(each, transformer.norm)) for each in heads]),
+            torch.cat(head_norms),
+            transformer.rope.cosines,
+            transformer.rope.sines,
+            torch.tensor([each.data_ptr() for each in tables], device=device),
+            torch.zeros(num_numbers // 2, dtype=torch.int64, device=device),
+            torch.zeros(1, dtype=torch.int32, device=device),
+        )
+        epsilons = layers[0].attention_norm.epsilon, layers[0].heads.query_norm.epsilon
+        model = _Model(*(each.data_ptr() for each in held), *epsilons)
+        return cls(program, model, (*held, *tables))
+
+    def complete(
+        self, states: Tensor, frames: tuple[Tensor, Tensor], rows: SamplingRows, noise: Tensor
+    ) -> None:
+        """Do what `CodePredictor.complete` does, of projected states, at most `MAX_ROWS`."""
+        codes, scores = frames
+        strided = (
+            *(states, codes, scores, noise),
+            *(rows.temperature, rows.top_k, rows.top_p),
+        )
+        told = _Rows(
+            *(each.data_ptr() for each in strided),
+            len(states),
+            *(each.stride(0) for each in strided),
+            0,
+        )
+        self.program.launch(self.model, told)
+
+
+@cache
+def _program(device: torch.device, num_layers: int, num_groups: int) -> Program:
+    """Return the program, compiled once for all models of a size."""
+    definitions = definitions_of(num_layers, num_groups)
+    return load_program(source(), "inner_codes", definitions, _NUM_THREADS, device)
+
+
+def source() -> str:
+    """Return the program's text."""
+    return source_of(_FILES)
+
+
+def definitions_of(num_layers: int, num_groups: int) -> dict[str, int]:
+    """Return the macros of the program for a model of so many layers and inner codes."""
+    return {
+        "BLOCKS": _NUM_BLOCKS,
+        "LAYERS": num_layers,
+        "HIDDEN": _HIDDEN,
+        "INNER": _INNER,
+        "NUM_HEADS": _NUM_HEADS,
+        "NUM_KV_HEADS": _NUM_KV_HEADS,
+        "VOCAB": _VOCAB,
+        "NUM_GROUPS": num_groups,
+        "KEPT_STAGES": _KEPT_STAGES,
+        "COPIES": _COPIES,
+    }
+
+
+def packed_layers(transformer: Transformer) -> Tensor:
+    """Return the weights of all layers, ``[blocks, layers, words of a block and a layer]``."""
+    layers = []
+    for layer in transformer.layers:
+        joining = _normed(layer.query_key_value, layer.attention_norm)
+        pairs = _normed(layer.feed_forward.gate_up, layer.feed_forward_norm).view(2, -1, 2, _HIDDEN)
+        lifting = pairs.transpose(0, 1).flatten(0, 2)  # two gates, what they are for, and so on
+        parts = (joining, layer.output.weight, lifting, layer.feed_forward.down.weight)
+        layers.append(torch.cat([packed(each) for each in parts], dim=1))
+    return torch.stack(layers, dim=1)
+
+
+def _normed(linear: Linear, norm: RMSNorm) -> Tensor:
+    """Return a product's weight with the norm's before it."""
+    return (linear.weight.float() * norm.weight.float()).to(linear.weight.dtype)
+
+
+def packed(weight: Tensor) -> Tensor:
+    """Lay a weight out as the lanes of the program's matrix instructions read it.
+
+    Each block has outputs in turn, and each of its warps inputs in turn. The A operand of an
+    instruction is ``[16 outputs, 16 inputs]``, of which lane ``4 g + q`` holds outputs g and g + 8,
+    inputs 2q, 2q + 1, 2q + 8 and 2q + 9 (PTX ISA, "mma.m16n8k16"). Blocks with eight outputs have
+    two such operands of half the rows in the place of one.
+
+    Args:
+        weight: ``[num_outputs, num_inputs]``.
+
+    Returns:
+        ``[blocks, words of a block]``: stages of two operands for each warp.
+    """
+    num_outputs, num_inputs = weight.shape
+    own, steps = num_outputs // _NUM_BLOCKS, num_inputs // 16 // _NUM_WARPS
+    inputs = (_NUM_WARPS, steps, 2, 4, 2)  # warp, step, half of 16, lane in group, pair
+    if own == 8:
+        lanes = weight.view(_NUM_BLOCKS, 8, _NUM_WARPS, steps // 2, 2, 2, 4, 2)
+        # block, g, warp, turn, step, half, q, pair -> block, warp, turn, g, q, step, half, pair
+        lanes = lanes.permute(0, 2, 3, 1, 6, 4, 5, 7)
+    else:
+        lanes = weight.view(_NUM_BLOCKS, own // 16, 2, 8, *inputs)
+        # block, tile, row half, g, warp, step, half, q, pair
+        # -> block, warp, step, tile, g, q, half, row half, pair
+        lanes = lanes.permute(0, 4, 5, 1, 3, 7, 6, 2, 8)
+    lanes = lanes.reshape(_NUM_BLOCKS, _NUM_WARPS, -1, 2, 32 * 8)
+    return lanes.transpose(1, 2).reshape(_NUM_BLOCKS, -1)
