@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from antiphon.errors import SettingsError
 
 _EARLY_LAUNCH = (9, 0)
+_RESIDENT_CAPABILITY, _RESIDENT_BLOCKS = (9, 0), 128  # of `antiphon.nn.cuda`
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Card:
         bandwidth_gbs: of that memory, 10^9 bytes a second.
         tflops: bfloat16 on tensor cores with float32 sums, without sparsity; ``None``: not known.
         capability: compute capability.
+        multiprocessors: of it; 0: not told.
     """
 
     name: str
@@ -23,6 +25,13 @@ class Card:
     bandwidth_gbs: float
     tflops: float | None = None
     capability: tuple[int, int] = _EARLY_LAUNCH
+    multiprocessors: int = 0
+
+    @property
+    def keeps_programs(self) -> bool:
+        """Whether a model's program stays on it instead of being launched kernel by kernel."""
+        is_written_for = self.capability == _RESIDENT_CAPABILITY
+        return is_written_for and self.multiprocessors >= _RESIDENT_BLOCKS
 
     @property
     def launches_early(self) -> bool:
@@ -31,9 +40,9 @@ class Card:
 
 
 CARDS = (
-    Card("H200", 140, 4800, 989, (9, 0)),
-    Card("H100 SXM", 80, 3350, 989, (9, 0)),
-    Card("H100 PCIe", 80, 2000, 756, (9, 0)),
+    Card("H200", 140, 4800, 989, (9, 0), 132),
+    Card("H100 SXM", 80, 3350, 989, (9, 0), 132),
+    Card("H100 PCIe", 80, 2000, 756, (9, 0), 114),
     Card("A100 80GB", 80, 2039, 312, (8, 0)),
     Card("A100 40GB", 40, 1555, 312, (8, 0)),
     Card("L40S", 48, 864, 362, (8, 9)),

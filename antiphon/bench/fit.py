@@ -22,6 +22,8 @@ REACHED_DECODER_TFLOPS = 0.2
 KERNEL_US = 2.35
 WIDE_KERNEL_US = 4.8
 """With so many streams that products need tensor cores."""
+RESIDENT_US = 1.0
+"""What a program that stays on the device does in the place of a kernel."""
 LATE_LAUNCH_US = 1.2
 """More on a card that begins no kernel early."""
 CONTEXT_GIB = 0.5
@@ -133,5 +135,8 @@ def _frame_ms(footprint: Footprint, card: Card, num_streams: int, num_positions:
     kernel_us = KERNEL_US if num_streams <= _FEW_STREAMS else WIDE_KERNEL_US
     if not card.launches_early:
         kernel_us += LATE_LAUNCH_US
-    launch_ms = footprint.num_launches * kernel_us / 1000
+    num_launches, num_resident = footprint.num_launches, 0
+    if card.keeps_programs and num_streams <= footprint.resident_streams:
+        num_resident = footprint.num_resident
+    launch_ms = ((num_launches - num_resident) * kernel_us + num_resident * RESIDENT_US) / 1000
     return max(read_ms, model_ms) + num_streams * decoder_ms + launch_ms

@@ -40,6 +40,8 @@ class Footprint:
         position_bytes: of keys and values that a position takes, of a prompt or a frame.
         slot_bytes: that the decoder keeps of a stream.
         num_launches: kernels that a step of few streams launches, one after the other.
+        num_resident: of these, what one program does that stays on the device, where there is one.
+        resident_streams: for at most so many streams.
         frames_per_s: of audio.
         prompt_positions: of a usual prompt.
         measured_ms: of a frame, by the name of a card and the number of streams.
@@ -55,3 +57,5 @@ class Footprint:
     frames_per_s: float
     prompt_positions: int
     measured_ms: Mapping[str, Mapping[int, float]]
+    num_resident: int = 0
+    resident_streams: int = 0

@@ -5,6 +5,7 @@ the first code was drawn from, then the codes so far. What embeds a code is fold
 projection to the predictor's width when the model is loaded.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from antiphon.nn.backends import TorchBackend, backend_of
 from antiphon.nn.layers import Linear
 from antiphon.nn.sampler import LogitsFilter, SamplingRows
 from antiphon.nn.transformer import Transformer
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:  # it needs Triton, and CUDA
     from antiphon.nn.cuda.inner_codes import InnerCodes
@@ -77,10 +80,15 @@ class CodePredictor:
     def with_resident(self) -> "CodePredictor":
         """Return it with a program for few rows, where there is one for its sizes and its GPU."""
         from antiphon.nn.cuda import inner_codes
+        from antiphon.nn.cuda.compiler import CompilationError
 
         if self.filter is not None or not inner_codes.is_served(self.transformer, self.heads):
             return self
-        resident = inner_codes.InnerCodes.of(self.transformer, self.heads, self.tables)
+        try:
+            resident = inner_codes.InnerCodes.of(self.transformer, self.heads, self.tables)
+        except CompilationError as error:  # a compiler of another age: kernels do the same
+            logger.warning("inner codes are made by kernels, since their program failed: %s", error)
+            return self
         return replace(self, resident=resident)
 
     @property

@@ -98,3 +98,17 @@ def test_names_of_cards(name: str) -> None:
 def test_an_unknown_card_is_told_the_known_ones() -> None:
     with pytest.raises(SettingsError, match=r"RTX 9999.*H200.*RTX 5090.*--bandwidth-gbs"):
         card_of("RTX 9999")
+
+
+def test_a_program_that_stays_is_counted_where_it_runs() -> None:
+    resident = replace(MODEL, num_launches=500, num_resident=400, resident_streams=8)
+    launched = replace(resident, num_resident=0)
+
+    def times_ms(card: str, footprint: Footprint) -> list[float]:
+        return [each.frame_ms for each in fit(footprint, card_of(card), 8.0, (1, 8, 9)).speeds]
+
+    for card, is_faster in (("H200", True), ("H100 PCIe", False), ("RTX 4090", False)):
+        one, eight, nine = zip(times_ms(card, resident), times_ms(card, launched), strict=True)
+        assert (one[0] < one[1]) == is_faster
+        assert (eight[0] < eight[1]) == is_faster
+        assert nine[0] == nine[1]

@@ -16,19 +16,19 @@ from tests.engine.simulator import Report, Traffic, simulate
 KEY_VALUE_BYTES = 28 * 2 * 8 * 128 * 2
 """Of a position: keys and values of eight heads in all layers of the 1.7B model, in bfloat16."""
 COPIED_BYTES_S = 4.24e12
-"""By the H200, see docs/performance/step-1.7b-held.json."""
+"""By the H200, see docs/performance/step-1.7b-inner-codes.json."""
 DEVICE = replace(
     H200,
-    # Of 8 rows since the predictor's products hold their weights: 1.53 ms a frame instead of 1.88.
-    rows_s=((1, 2.5e-3), (8, 3.5e-3), (64, 4.3e-3), (256, 8.0e-3)),
+    # Up to 8 rows, inner codes are one launch: 1.10 and 1.30 ms instead of 1.41 and 2.15.
+    rows_s=((1, 2.2e-3), (8, 2.65e-3), (16, 3.8e-3), (64, 4.3e-3), (256, 8.0e-3)),
     num_free_tokens=192,
     position_s=KEY_VALUE_BYTES / COPIED_BYTES_S,
 )
-ENGINE_HOST = HostModel(request_s=0.11e-3, latency_s=4e-3)
+ENGINE_HOST = HostModel(request_s=0.095e-3, latency_s=3.3e-3)
 """Of ``antiphon bench engine``."""
 SERVER_HOST = replace(ENGINE_HOST, request_s=REQUEST_S, chunk_s=CHUNK_S)
 """Of a server of one process; its times were measured on slower cores, see docs/scale.md."""
-FITTED = "0.11 ms a request and 4 ms until its first chunk, to the engine's four first sounds"
+FITTED = "0.095 ms a request and 3.3 ms until its first chunk, to the engine's five first sounds"
 MAX_DEVIATION = 0.1
 
 _PROMPT_POSITIONS = (8, 8)  # of a built-in voice: its text stands beside the frames
@@ -105,22 +105,23 @@ def arrivals(rate_hz: float, duration_s: float) -> Traffic:
     )
 
 
-# By the sections of docs/performance.md: "Small batches", "Measured again" (600 frames; 1 client),
-# and "After the engine was rebuilt around one pass" (64 clients).
+# "Inner codes in one launch" of docs/performance.md; 64 streams of 600 frames: "Measured again".
 MEASURED = (
-    Load("engine, 1 stream", streams(1, 100), ENGINE_HOST, 2.66, 30.1, 7.4),
-    Load("engine, 8 streams", streams(8, 100), ENGINE_HOST, 3.86, 166, 10.5),
-    Load("engine, 64 streams", streams(64, 100), ENGINE_HOST, 5.90, 868, 20.7),
-    Load("engine, 256 streams", streams(256, 100), ENGINE_HOST, 12.42, 1650, 64.2),
+    Load("engine, 1 stream", streams(1, 100), ENGINE_HOST, 2.37, 33.8, 6.8),
+    Load("engine, 8 streams", streams(8, 100), ENGINE_HOST, 2.96, 216, 8.3),
+    Load("engine, 64 streams", streams(64, 100), ENGINE_HOST, 5.80, 883, 21.4),
+    Load("engine, 256 streams", streams(256, 100), ENGINE_HOST, 12.77, 1604, 58.0),
     Load("engine, 64 streams of 600 frames", streams(64, 600), ENGINE_HOST, 6.42, 798),
-    Load("HTTP, 1 client", clients(1, 20), SERVER_HOST, None, 29),
-    Load("HTTP, 64 clients", clients(64, 512), SERVER_HOST, None, 756),
+    Load("engine, 256 streams of 600 frames", streams(256, 600), ENGINE_HOST, 13.69, 1496, 52.3),
+    Load("HTTP, 1 client", clients(1, 8), SERVER_HOST, None, 33.4),
+    Load("HTTP, 64 clients, begun in 2 s", clients(64, 512, 2.0), SERVER_HOST, None, 720),
+    Load("HTTP, 256 clients, begun in 2 s", clients(256, 2048, 2.0), SERVER_HOST, None, 1199),
+    Load("HTTP, 100 requests/s", arrivals(100.0, 75.0), SERVER_HOST, None, 805),
 )
 PREDICTED = (
-    Load("engine, 256 streams of 600 frames", streams(256, 600), ENGINE_HOST),
-    Load("HTTP, 64 clients, begun in 2 s", clients(64, 768, 2.0), SERVER_HOST),
-    Load("HTTP, 256 clients, begun in 2 s", clients(256, 2048, 2.0), SERVER_HOST),
-    Load("HTTP, 100 requests/s", arrivals(100.0, 60.0), SERVER_HOST),
+    Load("HTTP, 8 clients, begun in 1 s", clients(8, 128, 1.0), SERVER_HOST),
+    Load("HTTP, 128 clients, begun in 2 s", clients(128, 1024, 2.0), SERVER_HOST),
+    Load("HTTP, 130 requests/s", arrivals(130.0, 60.0), SERVER_HOST),
 )
 
 

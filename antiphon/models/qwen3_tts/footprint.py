@@ -15,12 +15,13 @@ from antiphon.nn.layer_configs import TransformerConfig
 _NUMBER_BYTES = 2  # bfloat16 in talker and predictor, float16 in the codec
 _PROMPT_POSITIONS = 40  # of a sentence and a built-in voice
 _ENDS_LAUNCHES = 30  # of a frame, which are neither product nor attention nor draw
+_RESIDENT_STREAMS = 8  # of `antiphon.nn.cuda.inner_codes`
 _PASS_FRAMES = 25  # that the codec's ring of keys has room for, beyond its window
 
 # Of docs/performance.md: engine alone, streams of 100 frames, random weights.
 _MEASURED_MS = {
-    "1b7": {"H200": {1: 2.66, 8: 3.86, 64: 5.90, 256: 12.42}},
-    "0b6": {"H200": {1: 2.14, 8: 3.77, 64: 5.08, 256: 12.05}},
+    "1b7": {"H200": {1: 2.37, 8: 2.96, 64: 5.80, 256: 12.77}},
+    "0b6": {"H200": {64: 5.08, 256: 12.05}},  # of few streams not since they have a program
 }
 
 
@@ -43,6 +44,8 @@ def footprint(path: Path) -> Footprint:
         frames_per_s=codec.sample_rate_hz / codec.samples_per_frame,
         prompt_positions=_PROMPT_POSITIONS,
         measured_ms=_MEASURED_MS.get(config.model_size, {}),
+        num_resident=_num_inner_launches(config, products),
+        resident_streams=_RESIDENT_STREAMS,
     )
 
 
@@ -75,8 +78,18 @@ def _kept_bytes(transformer: TransformerConfig) -> int:
 
 
 def _num_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
-    num_attentions = sum(each.weight.endswith(".qkv") for each in products)
-    return len(products) + num_attentions + config.predictor.num_groups + _ENDS_LAUNCHES
+    return _num_kernels(products) + config.predictor.num_groups + _ENDS_LAUNCHES
+
+
+def _num_kernels(products: list[Product]) -> int:
+    """Return how many there are of products, with an attention for each that makes heads."""
+    return len(products) + sum(each.weight.endswith(".qkv") for each in products)
+
+
+def _num_inner_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
+    """Return how many kernels the inner codes of a frame are, where no program makes them."""
+    inner = [each for each in products if each.weight.startswith("predictor.")]
+    return _num_kernels(inner) + config.predictor.num_groups - 1
 
 
 def slot_bytes(config: CodecDecoderConfig) -> int:

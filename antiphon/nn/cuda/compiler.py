@@ -91,6 +91,7 @@ def load_program(
     binary = compiled(source, definitions)
     constant = ctypes.c_int()
     with torch.cuda.device(device):
+        torch.cuda.synchronize()  # has the device's context be this thread's
         (module,) = _checked(driver.cuModuleLoadData(binary))
         (function,) = _checked(driver.cuModuleGetFunction(module, name.encode()))
         shared = f"{name}_shared_bytes".encode()

@@ -51,6 +51,16 @@ def test_a_cpu_is_not_served() -> None:
     assert predictor.with_resident() is predictor
 
 
+def test_where_it_does_not_compile_kernels_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise compiler.CompilationError("an old compiler")
+
+    predictor = predictor_of(torch.device("cpu"), num_layers=1, num_groups=2)
+    monkeypatch.setattr("antiphon.nn.cuda.inner_codes.is_served", lambda *_: True)
+    monkeypatch.setattr(InnerCodes, "of", fails)
+    assert predictor.with_resident() is predictor
+
+
 def test_the_program_compiles() -> None:
     if not compiler.has_compiler():
         pytest.skip("NVIDIA's compiler is not installed")
