@@ -22,7 +22,7 @@ from antiphon.nn.transformer import Transformer
 
 logger = logging.getLogger(__name__)
 
-if TYPE_CHECKING:  # it needs Triton, and CUDA
+if TYPE_CHECKING:  # kernels need Triton; a program is of no use without CUDA
     from antiphon.nn.cuda.inner_codes import InnerCodes
     from antiphon.nn.kernels.fused_linear import PreNormState
 
@@ -82,10 +82,11 @@ class CodePredictor:
         from antiphon.nn.cuda import inner_codes
         from antiphon.nn.cuda.compiler import CompilationError
 
-        if self.filter is not None or not inner_codes.is_served(self.transformer, self.heads):
+        parts = self.transformer, self.heads, self.tables
+        if self.filter is not None or not inner_codes.is_served(*parts):
             return self
         try:
-            resident = inner_codes.InnerCodes.of(self.transformer, self.heads, self.tables)
+            resident = inner_codes.InnerCodes.of(*parts)
         except CompilationError as error:  # a compiler of another age: kernels do the same
             logger.warning("inner codes are made by kernels, since their program failed: %s", error)
             return self
@@ -114,9 +115,10 @@ class CodePredictor:
         Args:
             states: that the codes of group 0 were drawn from, ``[rows, width of the outer model]``.
             frames: codes of whole frames, int64, and their scores, f32, both
-                ``[rows, num_groups]`` of any stride; all groups but the first are written.
+                ``[rows, num_groups]``, rows of any stride; all groups but the first are written.
             rows: sampling parameters.
-            noise: for all groups but the first, ``[rows, num_groups - 1, vocab_size]``.
+            noise: for all groups but the first, f32 ``[rows, num_groups - 1, vocab_size]``, rows
+                of any stride that is a multiple of four.
             cache: of `new_cache`, for at least as many rows; what it holds does not matter.
         """
         codes, scores = frames

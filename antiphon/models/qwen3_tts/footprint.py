@@ -21,7 +21,7 @@ _PASS_FRAMES = 25  # that the codec's ring of keys has room for, beyond its wind
 # Of docs/performance.md: engine alone, streams of 100 frames, random weights.
 _MEASURED_MS = {
     "1b7": {"H200": {1: 2.37, 8: 2.96, 64: 5.80, 256: 12.77}},
-    "0b6": {"H200": {64: 5.08, 256: 12.05}},  # of few streams not since they have a program
+    "0b6": {"H200": {64: 5.08, 256: 12.05}},  # few streams: not since a program serves them
 }
 
 
@@ -88,7 +88,7 @@ def _num_kernels(products: list[Product]) -> int:
 
 def _num_inner_launches(config: Qwen3TTSConfig, products: list[Product]) -> int:
     """Return how many kernels the inner codes of a frame are, where no program makes them."""
-    inner = [each for each in products if each.weight.startswith("predictor.")]
+    inner = [each for each in products if each.weight.startswith(("predictor.", "head."))]
     return _num_kernels(inner) + config.predictor.num_groups - 1
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ _CAPABILITY = (9, 0)
 
 
 class CompilationError(Exception):
-    """A program could not be compiled; the message is the compiler's."""
+    """A program could not be compiled or loaded; the message is the compiler's or the driver's."""
 
 
 @cache
@@ -34,11 +33,9 @@ def runs_on(device: torch.device, num_blocks: int) -> bool:
 @cache
 def has_compiler() -> bool:
     """Return whether the package that compiles is here, and the library behind it."""
-    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
-        return False
     try:
         _checked(import_module("cuda.bindings.nvrtc").nvrtcVersion())
-    except (RuntimeError, ImportError):  # the library is not found
+    except (ImportError, RuntimeError):  # the package or its library is not found
         return False
     return True
 
@@ -51,21 +48,23 @@ class Program:
     num_blocks: int
     num_threads: int
     shared_bytes: int
+    device: torch.device
 
     def launch(self, *structures: ctypes.Structure) -> None:
-        """Launch on the current stream, with structures as the kernel's arguments."""
+        """Launch on its device's current stream, with structures as the kernel's arguments."""
         driver = import_module("cuda.bindings.driver")
         addresses = (ctypes.c_void_p * len(structures))(*map(ctypes.addressof, structures))
-        _checked(
-            driver.cuLaunchCooperativeKernel(
-                self.function,
-                *(self.num_blocks, 1, 1),
-                *(self.num_threads, 1, 1),
-                self.shared_bytes,
-                torch.cuda.current_stream().cuda_stream,
-                ctypes.addressof(addresses),
+        with torch.cuda.device(self.device):
+            _checked(
+                driver.cuLaunchCooperativeKernel(
+                    self.function,
+                    *(self.num_blocks, 1, 1),
+                    *(self.num_threads, 1, 1),
+                    self.shared_bytes,
+                    torch.cuda.current_stream().cuda_stream,
+                    ctypes.addressof(addresses),
+                )
             )
-        )
 
 
 def load_program(
@@ -85,13 +84,27 @@ def load_program(
         device: where PyTorch has tensors already.
 
     Raises:
-        CompilationError: the source is not accepted.
+        CompilationError: the source is not accepted, or what was made of it.
+    """
+    binary = compiled(source, definitions)
+    try:
+        function, shared_bytes = _loaded(binary, name, num_threads, device)
+    except (ImportError, RuntimeError) as error:
+        raise CompilationError(f"the program was not loaded: {error}") from error
+    return Program(function, definitions["BLOCKS"], num_threads, shared_bytes, device)
+
+
+def _loaded(binary: bytes, name: str, num_threads: int, device: torch.device) -> tuple[Any, int]:
+    """Return a kernel on a device, and the shared memory that a block of it has.
+
+    Raises:
+        ImportError: there is no package for the driver.
+        RuntimeError: the driver does not take it, or a block has no room.
     """
     driver = import_module("cuda.bindings.driver")
-    binary = compiled(source, definitions)
     constant = ctypes.c_int()
     with torch.cuda.device(device):
-        torch.cuda.synchronize()  # has the device's context be this thread's
+        torch.cuda.current_stream().synchronize()  # has the device's context be this thread's
         (module,) = _checked(driver.cuModuleLoadData(binary))
         (function,) = _checked(driver.cuModuleGetFunction(module, name.encode()))
         shared = f"{name}_shared_bytes".encode()
@@ -99,7 +112,14 @@ def load_program(
         _checked(driver.cuMemcpyDtoH(ctypes.addressof(constant), address, num_bytes))
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _checked(driver.cuFuncSetAttribute(function, attribute, constant.value))
-    return Program(function, definitions["BLOCKS"], num_threads, constant.value)
+        (num_resident,) = _checked(
+            driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                function, num_threads, constant.value
+            )
+        )
+    if num_resident < 1:
+        raise RuntimeError("a block has no room on a multiprocessor")
+    return function, constant.value
 
 
 def source_of(files: Sequence[str]) -> str:
@@ -122,7 +142,7 @@ def compiled(source: str, definitions: Mapping[str, int]) -> bytes:
         (size,) = _checked(nvrtc.nvrtcGetProgramLogSize(program))
         log = b" " * size
         _checked(nvrtc.nvrtcGetProgramLog(program, log))
-        raise CompilationError(log.decode(errors="replace").strip("\0 "))
+        raise CompilationError(log.decode(errors="replace").strip("\0 ") or repr(status))
     (size,) = _checked(nvrtc.nvrtcGetCUBINSize(program))
     binary: bytes = b" " * size
     _checked(nvrtc.nvrtcGetCUBIN(program, binary))

@@ -1,8 +1,8 @@
 // What blocks of a resident program tell each other: packets of two numbers and the mark of their turn.
 //
 // A packet is 8 bytes, which are written and read as one. Who waits for it reads it until it has the mark, so
-// that no fence and no barrier over the grid is needed. A buffer is written again only when what was read
-// from it has come back, through other packets, to those who write.
+// that no fence and no barrier over the grid is needed. A buffer is written again only by a block that knows
+// its readers to be done, from other packets which they have put since (inner_codes.cu tells of each buffer).
 //
 // Inputs of products are laid out as matrix instructions take them: of 16 inputs in turn and a column n, lane
 // 4 * n + q holds the pairs of inputs 2q and 2q + 8; these are two packets in turn.

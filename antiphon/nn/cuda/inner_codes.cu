@@ -1,6 +1,6 @@
 // All inner codes of a frame in one launch: sixteen passes of a small transformer and fifteen draws, in
-// blocks that stay on the device's multiprocessors. Weights stream without a pause; blocks wait for each
-// other's numbers alone.
+// blocks that stay on the device's multiprocessors. Weights stream without a pause; what blocks wait for is
+// each other's numbers, and nothing else.
 //
 // A block makes the same outputs of each product for all rows. Pass p is over position p of each row: the
 // state that the first code was drawn from, then the codes so far. The first pass ends with the keys and
@@ -21,10 +21,21 @@ constexpr int STAGES_OF_LAYER = STAGES_OF_JOINED + STAGES_OF_OUTPUT + STAGES_OF_
 constexpr int STAGES_OF_HEAD = LOGITS * HIDDEN * 2 / STAGE_BYTES;
 static_assert(OWN == 8 && JOINED % 16 == 0 && 2 * GATED % 16 == 0 && LOGITS == 16,
               "how outputs are shared out");
+static_assert((NUM_GROUPS + 1) * (LAYERS + 1) < 128 && NUM_GROUPS < MAX_POSITIONS, "marks of a launch");
 constexpr int ROW_BLOCKS = BLOCKS / MAX_ROWS;  // from the block that draws for a row to that of the next row
 
-// Packets, in 8 bytes. Two buffers of queries, keys and values: the first pass does not wait for those of its
-// last layer.
+// Where buffers of packets begin, in packets of 8 bytes.
+//
+// Who writes a buffer knows that its readers are done. A block puts its part of a product after a barrier of
+// all its warps; so a packet says that its block has taken all inputs of that product, and of all before it.
+// - LAYER_INPUTS: `lower` has taken LIFTED of all blocks, which were past `join_heads` by then; who draws has
+//   taken the row's logits of all blocks, which were past `make_logits`.
+// - MIDDLE_INPUTS, ATTENDED, LIFTED: who writes them has taken the layer's inputs, or what descends from
+//   them. These were put by all blocks, or drawn from logits of all blocks, after the layer before. In the
+//   second pass, whose inputs are given, it is the inputs of the first pass's last layer that say so.
+// - LOGIT_PAIRS: what is written descends from embeddings, which were put when the logits before were taken.
+// - HEADS: likewise, but what the first pass attends in its last layer is not waited for, and the second pass
+//   begins at once. So there are two, for products in turn.
 constexpr int LAYER_INPUTS = 0, MIDDLE_INPUTS = LAYER_INPUTS + HIDDEN / 2 * COLUMNS;
 constexpr int ATTENDED = MIDDLE_INPUTS + HIDDEN / 2 * COLUMNS,
               LIFTED = ATTENDED + NUM_HEADS * HEAD_DIM / 2 * COLUMNS;
@@ -58,14 +69,17 @@ struct Rows {
 
 struct Shared {
     KeptHeads kept;
-    float many[NUM_WARPS * WARP_STRIDE<2 * GATED>];  // sums of warps; of turns that alternate
-    float few[NUM_WARPS * WARP_STRIDE<OWN>];
+    // Sums of warps. Products in turn have theirs in one and in the other: one barrier a product is enough.
+    alignas(16) float many[NUM_WARPS * WARP_STRIDE<2 * GATED>];
+    alignas(16) float few[NUM_WARPS * WARP_STRIDE<OWN>];
     float squares[NUM_WARPS * COLUMNS];
     Drawing drawing;
     Parameters how;  // of the row for which this block draws
     u64 full[NUM_STAGES], empty[NUM_STAGES];
 };
 
+// Never 0, with which buffers begin. Marks come again after 2**25 launches, which does no harm: the first one
+// that a launch waits for in a buffer is another than the last one that a launch leaves there.
 DEVICE u32 mark_of(u32 launch, int pass, int layer) { return launch * 128 + pass * (LAYERS + 1) + layer + 1; }
 
 // The warp that has weights copied, in the order in which the others use them.
@@ -283,6 +297,8 @@ struct Block {
                 lower(pass, layer);
             }
             if (pass == 0) continue;
+            // The next sums go to the same place without a barrier: what they are made of has come only after
+            // all sums of these logits were read and put.
             make_logits(pass);
             draw_own(pass);
         }

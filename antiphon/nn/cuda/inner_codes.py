@@ -1,8 +1,9 @@
 """All inner codes of a frame in one launch, by blocks that stay on the device.
 
-What `antiphon.nn.code_predictor.CodePredictor` does in some four hundred launches: each product of
-it is the reading of its weight, and between two products a device of launches waits. Here weights
-stream without a pause, and a block waits for other blocks' numbers alone (`inner_codes.cu`).
+They are what `antiphon.nn.code_predictor.CodePredictor` makes in some four hundred launches. There
+a product reads its weight and does little else, and from one launch to the next nothing is read.
+Here weights stream without a pause, while blocks wait for each other's numbers and nothing else
+(`inner_codes.cu`).
 """
 
 import ctypes
@@ -61,7 +62,7 @@ class _Rows(ctypes.Structure):
     ]  # fmt: skip
 
 
-def is_served(transformer: Transformer, heads: Sequence[Linear]) -> bool:
+def is_served(transformer: Transformer, heads: Sequence[Linear], tables: Sequence[Tensor]) -> bool:
     """Return whether a model has the sizes that the program is written for, on such a device."""
     weight, first = heads[0].weight, transformer.layers[0]
     shape, inner = first.heads.shape, len(first.feed_forward.gate_up.weight) // 2
@@ -72,13 +73,24 @@ def is_served(transformer: Transformer, heads: Sequence[Linear]) -> bool:
         and not transformer.is_batch_invariant
         and not transformer.has_biases
         and not transformer.has_output_norms
-        and first.query_key_value.bias is None
-        and first.heads.query_norm is not None
+        and all(each.query_key_value.bias is None for each in transformer.layers)
+        and all(each.heads.query_norm is not None for each in transformer.layers)
+        and all(each.heads.shape == shape for each in transformer.layers)
         and sizes == (_NUM_HEADS, _NUM_KV_HEADS, _HEAD_DIM, _INNER)
-        and tuple(weight.shape) == (_VOCAB, _HIDDEN)
+        and all(each.bias is None for each in heads)
+        and all(tuple(each.weight.shape) == (_VOCAB, _HIDDEN) for each in heads)
+        and len(tables) >= len(heads)
+        and all(_is_table(each) for each in tables)
+        and len(transformer.rope.cosines) > len(heads)
         and len(transformer.layers) <= _MAX_LAYERS
         and len(heads) < _MAX_POSITIONS
     )
+
+
+def _is_table(table: Tensor) -> bool:
+    """Return whether the program can embed codes by a table."""
+    is_wide = table.shape[1] == _HIDDEN and len(table) >= _VOCAB
+    return is_wide and table.is_contiguous() and table.dtype == torch.bfloat16
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +194,7 @@ def packed_layers(transformer: Transformer) -> Tensor:
 
 
 def _normed(linear: Linear, norm: RMSNorm) -> Tensor:
-    """Return a product's weight with the norm's before it."""
+    """Fold the weight of the norm in front of a product into the product's own, rounded anew."""
     return (linear.weight.float() * norm.weight.float()).to(linear.weight.dtype)
 
 

@@ -25,6 +25,7 @@ struct Ring {
     template <int COUNT>
     DEVICE void take(uint4 (&weights)[COUNT]) {
         static_assert(COUNT % 2 == 0, "a stage has two for each lane");
+        static_assert(COUNT / 2 <= NUM_STAGES, "all are taken before one is given back");
         const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         u32 emptied = stage;
 #pragma unroll
@@ -43,7 +44,7 @@ struct Ring {
         }
         __syncwarp();
         // A stage is empty when what was read of it is there, not when it was asked for: by its address, the
-        // arrival depends on it.
+        // arrival depends on it. Lanes meet after each wait and load as one: what the first has, all have.
         if (lane == 0) {
 #pragma unroll
             for (int i = 0; i < COUNT; i += 2) {

@@ -68,6 +68,8 @@ def test_a_frame_reads_the_talker_once_and_the_predictor_for_each_further_group(
     assert layers < told.read_bytes < 1.05 * layers
     assert told.stream_flop > told.read_bytes
     assert told.frames_per_s == 12.5
+    # Of fifteen passes: products and an attention in each of five layers, a head, and a draw.
+    assert told.num_resident == 15 * (5 * 5 + 2)
 
 
 def test_the_decoder_multiplies_as_often_as_it_was_counted(path: Path) -> None:
