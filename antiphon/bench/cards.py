@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from antiphon.errors import SettingsError
+from antiphon.nn.cuda.resident_limits import CAPABILITY, NUM_BLOCKS
 
 _EARLY_LAUNCH = (9, 0)
-_RESIDENT_CAPABILITY, _RESIDENT_BLOCKS = (9, 0), 128  # of `antiphon.nn.cuda`
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,7 @@ class Card:
     @property
     def keeps_programs(self) -> bool:
         """Whether a model's program stays on it instead of being launched kernel by kernel."""
-        is_written_for = self.capability == _RESIDENT_CAPABILITY
-        return is_written_for and self.multiprocessors >= _RESIDENT_BLOCKS
+        return self.capability == CAPABILITY and self.multiprocessors >= NUM_BLOCKS
 
     @property
     def launches_early(self) -> bool:

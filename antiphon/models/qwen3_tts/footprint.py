@@ -10,12 +10,12 @@ from antiphon.models.qwen3_tts.bench_spec import frame_products
 from antiphon.models.qwen3_tts.checkpoint_schema import codec_layout, main_layout
 from antiphon.models.qwen3_tts.config import CodecDecoderConfig, Qwen3TTSConfig
 from antiphon.models.qwen3_tts.config_reader import load_config
+from antiphon.nn.cuda.resident_limits import MAX_ROWS
 from antiphon.nn.layer_configs import TransformerConfig
 
 _NUMBER_BYTES = 2  # bfloat16 in talker and predictor, float16 in the codec
 _PROMPT_POSITIONS = 40  # of a sentence and a built-in voice
 _ENDS_LAUNCHES = 30  # of a frame, which are neither product nor attention nor draw
-_RESIDENT_STREAMS = 8  # of `antiphon.nn.cuda.inner_codes`
 _PASS_FRAMES = 25  # that the codec's ring of keys has room for, beyond its window
 
 # Of docs/performance.md: engine alone, streams of 100 frames, random weights.
@@ -45,7 +45,7 @@ def footprint(path: Path) -> Footprint:
         prompt_positions=_PROMPT_POSITIONS,
         measured_ms=_MEASURED_MS.get(config.model_size, {}),
         num_resident=_num_inner_launches(config, products),
-        resident_streams=_RESIDENT_STREAMS,
+        resident_streams=MAX_ROWS,
     )
 
 

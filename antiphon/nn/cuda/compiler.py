@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from antiphon.nn.cuda.resident_limits import CAPABILITY
+
 _FOLDER = Path(__file__).parent
-_CAPABILITY = (9, 0)
-"""Of the GPUs that the programs are written for; code for 9.0a does not run on others."""
 
 
 class CompilationError(Exception):
@@ -25,7 +25,7 @@ def runs_on(device: torch.device, num_blocks: int) -> bool:
     if device.type != "cuda" or torch.version.cuda is None:
         return False
     properties = torch.cuda.get_device_properties(device)
-    if (properties.major, properties.minor) != _CAPABILITY:
+    if (properties.major, properties.minor) != CAPABILITY:
         return False
     return properties.multi_processor_count >= num_blocks and has_compiler()
 

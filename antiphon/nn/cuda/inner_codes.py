@@ -10,20 +10,17 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
 import torch
 from torch import Tensor
 
 from antiphon.nn.cuda.compiler import Program, load_program, runs_on, source_of
+from antiphon.nn.cuda.resident_limits import MAX_ROWS, NUM_BLOCKS
 from antiphon.nn.layers import Linear, RMSNorm
 from antiphon.nn.sampler import SamplingRows
 from antiphon.nn.transformer import Transformer
 
-MAX_ROWS: Final = 8
-"""The columns of a matrix instruction."""
 _FILES = ("device.cuh", "exchange.cuh", "product.cuh", "attend.cuh", "draw.cuh", "inner_codes.cu")
-_NUM_BLOCKS = 128
 _NUM_WARPS = 16
 _NUM_THREADS = 32 * (_NUM_WARPS + 1)
 _HEAD_DIM = 128
@@ -68,13 +65,14 @@ def is_served(transformer: Transformer, heads: Sequence[Linear], tables: Sequenc
     shape, inner = first.heads.shape, len(first.feed_forward.gate_up.weight) // 2
     sizes = shape.num_heads, shape.num_kv_heads, shape.head_dim, inner
     return (
-        runs_on(weight.device, _NUM_BLOCKS)
+        runs_on(weight.device, NUM_BLOCKS)
         and weight.dtype == torch.bfloat16
         and not transformer.is_batch_invariant
         and not transformer.has_biases
         and not transformer.has_output_norms
         and all(each.query_key_value.bias is None for each in transformer.layers)
         and all(each.heads.query_norm is not None for each in transformer.layers)
+        and all(each.heads.key_norm is not None for each in transformer.layers)
         and all(each.heads.shape == shape for each in transformer.layers)
         and sizes == (_NUM_HEADS, _NUM_KV_HEADS, _HEAD_DIM, _INNER)
         and all(each.bias is None for each in heads)
@@ -168,7 +166,7 @@ def source() -> str:
 def definitions_of(num_layers: int, num_groups: int) -> dict[str, int]:
     """Return the macros of the program for a model of so many layers and inner codes."""
     return {
-        "BLOCKS": _NUM_BLOCKS,
+        "BLOCKS": NUM_BLOCKS,
         "LAYERS": num_layers,
         "HIDDEN": _HIDDEN,
         "INNER": _INNER,
@@ -213,16 +211,16 @@ def packed(weight: Tensor) -> Tensor:
         ``[blocks, words of a block]``: stages of two operands for each warp.
     """
     num_outputs, num_inputs = weight.shape
-    own, steps = num_outputs // _NUM_BLOCKS, num_inputs // 16 // _NUM_WARPS
+    own, steps = num_outputs // NUM_BLOCKS, num_inputs // 16 // _NUM_WARPS
     inputs = (_NUM_WARPS, steps, 2, 4, 2)  # warp, step, half of 16, lane in group, pair
     if own == 8:
-        lanes = weight.view(_NUM_BLOCKS, 8, _NUM_WARPS, steps // 2, 2, 2, 4, 2)
+        lanes = weight.view(NUM_BLOCKS, 8, _NUM_WARPS, steps // 2, 2, 2, 4, 2)
         # block, g, warp, turn, step, half, q, pair -> block, warp, turn, g, q, step, half, pair
         lanes = lanes.permute(0, 2, 3, 1, 6, 4, 5, 7)
     else:
-        lanes = weight.view(_NUM_BLOCKS, own // 16, 2, 8, *inputs)
+        lanes = weight.view(NUM_BLOCKS, own // 16, 2, 8, *inputs)
         # block, tile, row half, g, warp, step, half, q, pair
         # -> block, warp, step, tile, g, q, half, row half, pair
         lanes = lanes.permute(0, 4, 5, 1, 3, 7, 6, 2, 8)
-    lanes = lanes.reshape(_NUM_BLOCKS, _NUM_WARPS, -1, 2, 32 * 8)
-    return lanes.transpose(1, 2).reshape(_NUM_BLOCKS, -1)
+    lanes = lanes.reshape(NUM_BLOCKS, _NUM_WARPS, -1, 2, 32 * 8)
+    return lanes.transpose(1, 2).reshape(NUM_BLOCKS, -1)

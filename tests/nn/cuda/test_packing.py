@@ -27,6 +27,10 @@ CPU = torch.device("cpu")
 NUM_BLOCKS, NUM_WARPS = 128, 16
 SHARED_BYTES = 227 * 1024  # that a block may have on compute capability 9.0
 
+needs_compiler = pytest.mark.skipif(
+    not compiler.has_compiler(), reason="NVIDIA's run-time compiler is not installed"
+)
+
 
 @pytest.fixture(scope="module")
 def predictor() -> CodePredictor:
@@ -123,6 +127,7 @@ def test_other_models_are_not_served(
         replace(layer, output=replace(layer.output, bias=torch.zeros(WIDTH))),
         replace(layer, attention_output_norm=layer.attention_norm),
         replace(layer, heads=replace(layer.heads, query_norm=None)),
+        replace(layer, heads=replace(layer.heads, key_norm=None)),
     )
     for other in others:
         assert not is_served(replace(transformer, layers=(layer, other)), heads, tables)
@@ -179,16 +184,14 @@ def test_without_a_compiler_nothing_is_compiled(
     assert not compiler.has_compiler.__wrapped__()
 
 
+@needs_compiler
 def test_the_program_compiles() -> None:
-    if not compiler.has_compiler():
-        pytest.skip("NVIDIA's compiler is not installed")
     binary = compiler.compiled(source(), definitions_of(num_layers=5, num_groups=15))
     assert binary.startswith(b"\x7fELF")
 
 
+@needs_compiler
 def test_a_program_that_does_not_compile_says_why() -> None:
-    if not compiler.has_compiler():
-        pytest.skip("NVIDIA's compiler is not installed")
     with pytest.raises(compiler.CompilationError, match="nothing_like_it"):
         compiler.compiled("int number = nothing_like_it;", {})
 
@@ -204,11 +207,10 @@ def layout_of(name: str, structure: type[ctypes.Structure]) -> list[str]:
     return [f"sizeof({name}) == {ctypes.sizeof(structure)}", *places]
 
 
+@needs_compiler
 @pytest.mark.parametrize("num_layers", [1, 5])
 def test_the_program_has_the_structures_that_it_is_given(num_layers: int) -> None:
     """It has room for its own, too, marks that do not meet, and stages for its largest product."""
-    if not compiler.has_compiler():
-        pytest.skip("NVIDIA's compiler is not installed")
     claims = (
         *layout_of("Model", _Model),
         *layout_of("Rows", _Rows),
