@@ -176,27 +176,35 @@ def serve(work: Callable[[], None]) -> None:
         work: of a child: reads standard input to its end, writes to standard output, and exits.
     """
     control = socket.socket(fileno=os.dup(0))
-    while True:
-        message, fds, _, _ = socket.recv_fds(control, _MESSAGE.size, 1)
-        if not message:
-            os._exit(0)
-        kind, pid = _MESSAGE.unpack(message)
-        if kind == _END:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            control.send(_REPLY.pack(os.waitpid(pid, 0)[1]))
-            continue
-        try:
-            child = os.fork()
-        except OSError:
-            child = _FAILED
-        if child == 0:
-            control.close()
-            os.dup2(fds[0], 0)
-            os.dup2(fds[0], 1)
-            os.close(fds[0])
-            work()
-            os._exit(0)
-        for fd in fds:
-            os.close(fd)
-        control.send(_REPLY.pack(child))
+    with suppress(ConnectionError):  # whoever asked was killed before it read the reply
+        while _serve_one(control, work):
+            pass
+    os._exit(0)
+
+
+def _serve_one(control: socket.socket, work: Callable[[], None]) -> bool:
+    """Do what the next message asks for; return whether there was one."""
+    message, fds, _, _ = socket.recv_fds(control, _MESSAGE.size, 1)
+    if not message:
+        return False
+    kind, pid = _MESSAGE.unpack(message)
+    if kind == _END:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        control.send(_REPLY.pack(os.waitpid(pid, 0)[1]))
+        return True
+    try:
+        child = os.fork()
+    except OSError:
+        child = _FAILED
+    if child == 0:
+        control.close()
+        os.dup2(fds[0], 0)
+        os.dup2(fds[0], 1)
+        os.close(fds[0])
+        work()
+        os._exit(0)
+    for fd in fds:
+        os.close(fd)
+    control.send(_REPLY.pack(child))
+    return True

@@ -125,11 +125,21 @@ def main() -> None:
 def _work(answer: Callable[..., bytes], max_memory_bytes: int) -> None:
     """Read limits and a file, write the answer or the reason why there is none, and exit."""
     give_up_rights(max_memory_bytes)
+    try:
+        _answer_one(answer)
+    except ConnectionError:  # whoever asked was killed
+        os._exit(1)
+
+
+def _answer_one(answer: Callable[..., bytes]) -> None:
+    """Read limits and a file, write the answer or the reason why there is none."""
     sys.stdout.buffer.write(_READY)
     sys.stdout.buffer.flush()
+    limits = sys.stdin.buffer.readline()
+    if not limits.endswith(b"\n"):
+        raise ConnectionResetError("nobody asks any more")
     try:
-        limits = json.loads(sys.stdin.buffer.readline())
-        content = answer(sys.stdin.buffer.read(), **limits)
+        content = answer(sys.stdin.buffer.read(), **json.loads(limits))
     except InvalidRequestError as error:
         refusal = {"message": error.message, "param": error.param, "code": error.code}
         sys.stdout.buffer.write(_REFUSED + json.dumps(refusal).encode())

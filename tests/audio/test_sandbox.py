@@ -3,12 +3,16 @@
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from select import select
 
 import numpy as np
 import pytest
@@ -27,6 +31,7 @@ from tests.audio.hostile import (
     mp4_of_untold_fragments,
     mp4_of_untold_samples,
 )
+from tests.servers import DEADLINE_S
 
 GOOD = written(tone(44100, 2), 44100, "MP3")
 
@@ -188,6 +193,29 @@ def test_many_files_at_once_have_a_child_each_and_leave_none() -> None:
             assert left.read_text(encoding="ascii").split() == []
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
         assert re.search(r"Threads:\s+1\n", status), "what is forked would miss the others"
+
+
+@linux_only
+@pytest.mark.parametrize("question", [b"", b"{", b"{}\n" + GOOD], ids=["none", "half", "whole"])
+def test_nothing_is_said_when_whoever_asks_was_killed(
+    question: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    children = ForkServer(
+        partial(process._command, str(1 << 28), "antiphon.audio.sandbox", process._FORKS)
+    )
+    children.start()
+    forks, control = waiting(children), children._control
+    assert control is not None
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        socket.send_fds(control, [struct.pack("<ci", b"f", 0)], [theirs.fileno()])
+        ours.sendall(question)
+        (pid,) = struct.unpack("<i", control.recv(4, socket.MSG_PEEK))  # it stays unread
+    control.close()
+    assert forks.wait(DEADLINE_S) == 0
+    with suppress(ProcessLookupError), open(os.pidfd_open(pid), "rb") as child:
+        select([child], [], [], DEADLINE_S)  # until it has ended
+    assert capfd.readouterr().err == ""
 
 
 @both
