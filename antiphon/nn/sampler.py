@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from antiphon.nn import kernels
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.types import Sampling
 
 _WORD = 0xFFFFFFFF
@@ -85,7 +85,7 @@ class SamplingTable:
             temperature = 1.0 if sampling.temperature is None else sampling.temperature
             row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
             self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
-        uploads.add(self._set, np.array([*samplings]), rows)
+        uploads.write(self.parameters, np.array([*samplings]), rows)
 
     def reach(self, slots: Sequence[int]) -> SamplingReach:
         """Return what of the slots' parameters the host must know to sample.
@@ -96,9 +96,6 @@ class SamplingTable:
             return SamplingReach(self._vocab_size, uses_top_p=False)
         largest = max((self._host_top_k[slot] for slot in slots), default=1)
         return SamplingReach(largest, any(self._host_top_p[slot] < 1.0 for slot in slots))
-
-    def _set(self, index: Tensor, rows: Tensor) -> None:
-        self.parameters[index] = rows.float()
 
     def rows(self, index: Tensor, reach: SamplingReach) -> SamplingRows:
         """Gather the rows of slots, ``index`` on the device; ``reach`` covers all of them."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 
 _MAX_TOP_K = 256  # up to which the likeliest tokens are found without sorting all
 _NUM_PARAMETERS = 8
@@ -155,7 +155,7 @@ class TokenSampler:
                 *(each.presence_penalty, each.frequency_penalty, each.num_logprobs),
             )
             self._reaches[slot] = each.reach
-        uploads.add(self._set, np.array([*starts], np.int64), rows)
+        uploads.write(self._parameters, np.array([*starts]), rows)
         adjusted = {slot: each for slot, each in starts.items() if each[0].is_adjusted}
         # Other rows' penalties have a step add biases to all of its rows.
         forgetting = {*adjusted, *(self._biased_slots & starts.keys())}
@@ -291,9 +291,6 @@ class TokenSampler:
         is_kept &= (shares.cumsum(dim=-1) - shares < top_p) | (top_p >= 1)
         least = ranked.masked_fill(~is_kept, torch.inf).amin(dim=-1, keepdim=True)
         return torch.where((top_k == 0) & (top_p >= 1), everything, least)
-
-    def _set(self, index: Tensor, rows: Tensor) -> None:
-        self._parameters[index] = rows.float()
 
     def _forget(self, index: Tensor) -> None:
         """Begin histories anew."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.nn.backends import TorchBackend
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
     RepetitionAware,
     SamplingRows,

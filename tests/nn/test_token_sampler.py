@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import seed_words
 from antiphon.nn.token_sampler import (
     Filtering,

@@ -19,7 +19,8 @@ from antiphon.engine.model_runner.kv_cache import KVBudget, KVCaches
 from antiphon.engine.runner import row_buckets
 from antiphon.nn.attention import DecodeAttention
 from antiphon.nn.graphs import Graphs, buckets, round_up
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
 
 _MIN_VISIBLE = 256
 _NUM_VISIBLE_STEP = 4  # from one bucket of visible positions to the next
@@ -103,7 +104,7 @@ class DecodeSteps(Generic[RequestT]):
                 num_rows = round_up(num_rows, self.row_buckets)
             index = np.full(num_rows, self._num_slots)
             index[: len(slots)] = slots
-            uploads.add(self._index[:num_rows].copy_, index)
+            uploads.write_first(self._index, index)
 
     def step(self, slots: Sequence[int], num_visible: int) -> Tensor:
         """Make one frame in each of ``slots``, which are placed.

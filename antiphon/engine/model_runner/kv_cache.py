@@ -11,7 +11,7 @@ from torch import Tensor
 from antiphon.engine.kv_memory import BLOCK_POSITIONS, num_blocks_of, num_bytes_left
 from antiphon.engine.plan import BlockCopy
 from antiphon.nn.attention import KVShape, PagedCache
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +84,7 @@ class KVCaches:
         self.num_blocks = budget.num_blocks(shapes, like)
         size = (budget.num_slots + 1, num_blocks_of(budget.max_positions))
         self.table = torch.full(size, self.num_blocks, dtype=torch.int32, device=like.device)
+        self._null_block = self.table[0, :1].clone()
         self.stacks = tuple(
             PagedCache.zeros(shape, self.num_blocks, BLOCK_POSITIONS, self.table, like)
             for shape in shapes
@@ -94,7 +95,7 @@ class KVCaches:
         """Empty the tables of slots."""
         for slot in slots:
             self._num_held[slot] = 0
-        uploads.add(self._empty, np.array(slots, np.int64))
+        uploads.copy(self.table, np.array(slots, np.int64), self._null_block)
 
     def extend(self, blocks: Mapping[int, Sequence[int]], uploads: PackedUpload) -> None:
         """Put blocks at the ends of slots' tables."""
@@ -108,7 +109,7 @@ class KVCaches:
             numbers += given
             self._num_held[slot] = num_held + len(given)
         if numbers:
-            uploads.add(self._put, np.array((places, numbers), np.int64))
+            uploads.write(self.table.view(-1), np.array(places), np.array(numbers))
 
     def copy(self, copies: Sequence[BlockCopy], uploads: PackedUpload) -> None:
         """Copy blocks in all stacks."""
@@ -123,12 +124,6 @@ class KVCaches:
             for layers in torch.split(stack.tensor, max(1, _COPY_BYTES // layer_bytes)):
                 # All are read before any is written: a source may be a target too.
                 layers.index_copy_(2, targets, layers.index_select(2, sources))
-
-    def _empty(self, index: Tensor) -> None:
-        self.table.index_fill_(0, index, self.num_blocks)
-
-    def _put(self, placed: Tensor) -> None:
-        self.table.view(-1)[placed[0]] = placed[1].int()
 
     def log_memory(self) -> None:
         """Log what memory the blocks take, and what they are good for."""

@@ -31,7 +31,8 @@ from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequ
 from antiphon.engine.model_runner.told_states import ToldStates
 from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
 from antiphon.nn.graphs import Graphs
-from antiphon.nn.host_device import Download, PackedUpload
+from antiphon.nn.host_device import Download
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.weights import Progress
 
 logger = logging.getLogger(__name__)
@@ -171,13 +172,14 @@ class ModelRunner(Generic[RequestT]):
         with self.on_stream():
             for slot in plan.releases:
                 self._leaving.append((self._num_launched, self._slots.pop(slot).request))
-            self._upload(plan)
+            uploads = self._changes(plan)
             work = [self._prompts.parted(group) for group in self._groups(plan.prefills)]
+            spans: Sequence[PromptSpan[RequestT]] = ()
             if self._is_batched and work and plan.decode_slots and not work[0].replays:
-                return self._step(plan.decode_slots, self._prompts.without_common(work[0].spans))
+                spans = self._prompts.without_common(work.pop().spans, uploads)
             for each in work:
-                self._prompts.compute(each)
-            return self._step(plan.decode_slots)
+                self._prompts.compute(each, uploads)
+            return self._step(plan.decode_slots, uploads, spans)
 
     def collect(self, launched: _Launched[RequestT], rows: Codes) -> StepOutput:
         """Sort a step's frames by outcome, one row each; a frame of a gone request counts too."""
@@ -226,8 +228,8 @@ class ModelRunner(Generic[RequestT]):
                 progress(number, len(shapes))
         self._graphs.settle()
 
-    def _upload(self, plan: StepPlan) -> None:
-        """Write what a plan changes in the slots, by one copy to the device."""
+    def _changes(self, plan: StepPlan) -> PackedUpload:
+        """Return what a plan changes in the slots; it is sent before anything is computed."""
         uploads = PackedUpload(self._caches.table.device)
         if plan.starts:
             self._start(plan.starts, uploads)
@@ -238,7 +240,7 @@ class ModelRunner(Generic[RequestT]):
         self._caches.copy(plan.copies, uploads)
         if self._is_batched:
             self._steps.place(plan.decode_slots, uploads)
-        uploads.send()
+        return uploads
 
     def _start(self, starts: Sequence[Start], uploads: PackedUpload) -> None:
         """Give slots to requests; their tables begin empty."""
@@ -275,20 +277,25 @@ class ModelRunner(Generic[RequestT]):
         pieces = [(each.slot, self._slots[each.slot].request, each.piece) for each in appends]
         self._model.append(pieces, uploads)
 
-    def _step(self, slots: Sequence[int], spans: Sequence[PromptSpan[RequestT]] = ()) -> _Step:
+    def _step(
+        self,
+        slots: Sequence[int],
+        uploads: PackedUpload,
+        spans: Sequence[PromptSpan[RequestT]] = (),
+    ) -> _Step:
         """Launch one frame in each of ``slots``, with prompts in the same pass if all are one."""
         launched, results = self._count(slots), []
         num_visible = np.minimum(launched.num_positions, self._max_positions).tolist()
         for group, visible in zip(self._groups(slots), self._groups(num_visible), strict=True):
             if not self._is_batched:
-                uploads = PackedUpload(self._caches.table.device)
                 self._steps.place(group, uploads)
-                uploads.send()
             if spans:
-                hidden = self._prefiller.step(spans, group, max(visible))
+                hidden = self._prefiller.step(spans, group, max(visible), uploads)
                 results.append(self._steps.draw(group, hidden))
             else:
+                uploads.send()
                 results.append(self._steps.step(group, max(visible)))
+        uploads.send()  # without a frame too
         # Without frames too, a download tells when the device has come so far.
         rows = results or [self.frame_store.new_empty((0, 1))]
         told = self._tell(launched)  # before the frames, whose end is waited for

@@ -31,6 +31,7 @@ from antiphon.nn.attention import (
 )
 from antiphon.nn.graphs import Graphs, round_up
 from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
 
 _Piece = tuple[int, int, int]
 """Slot, first position, number of positions."""
@@ -101,27 +102,38 @@ class Prefiller(Generic[RequestT]):
             self._numbers[: len(numbers)].copy_(upload(numbers, self._device))
         self._graphs.capture(shape, partial(self._compute_buffered, shape))
 
-    def prefill(self, spans: Sequence[PromptSpan[RequestT]], *, by_block: bool = False) -> None:
+    def prefill(
+        self,
+        spans: Sequence[PromptSpan[RequestT]],
+        uploads: PackedUpload,
+        *,
+        by_block: bool = False,
+    ) -> None:
         """Compute keys and values of prompts, or of parts of them.
 
         Args:
             spans: which positions.
+            uploads: sent before anything is computed, with more that it takes.
             by_block: block by block, so that a position's values do not depend by rounding on how
                 its prompt is split, as long as spans begin and end where blocks do.
         """
         if by_block:
             for each in _blocks(spans):
                 piece = (each.slot, each.start, each.end - each.start)
-                self._run(self._model.embed_prompts([each]), [piece])
+                self._run(self._model.embed_prompts([each]), [piece], uploads)
                 self._keep([each], [piece], 0)
             return
         states = self._model.embed_prompts(spans)
         for first, pieces in _passes(spans, self._sizes[-1]):
-            self._run(states[first : first + _num_tokens(pieces)], pieces)
+            self._run(states[first : first + _num_tokens(pieces)], pieces, uploads)
             self._keep(spans, pieces, 0)
 
     def step(
-        self, spans: Sequence[PromptSpan[RequestT]], slots: Sequence[int], num_visible: int
+        self,
+        spans: Sequence[PromptSpan[RequestT]],
+        slots: Sequence[int],
+        num_visible: int,
+        uploads: PackedUpload,
     ) -> Tensor:
         """Prefill, and run a row of each of ``slots`` through the layers; in one pass, if it fits.
 
@@ -129,6 +141,7 @@ class Prefiller(Generic[RequestT]):
             spans: which positions, of at least one prompt; then all prompts of ``slots`` are there.
             slots: that make a frame.
             num_visible: at least the number of positions that the fullest of them will then hold.
+            uploads: sent before anything is computed, with more that it takes.
 
         Returns:
             Hidden states of the rows, ``[len(slots), width]``, until the next pass.
@@ -136,10 +149,10 @@ class Prefiller(Generic[RequestT]):
         states = self._model.embed_prompts(spans)
         *before, last = _passes(spans, self._sizes[-1] - len(slots))
         for first, pieces in before:
-            self._run(states[first : first + _num_tokens(pieces)], pieces)
+            self._run(states[first : first + _num_tokens(pieces)], pieces, uploads)
             self._keep(spans, pieces, 0)
         first, pieces = last
-        hidden = self._run(states[first:], pieces, slots, num_visible)[: len(slots)]
+        hidden = self._run(states[first:], pieces, uploads, slots, num_visible)[: len(slots)]
         self._keep(spans, pieces, len(slots))
         return hidden
 
@@ -158,12 +171,14 @@ class Prefiller(Generic[RequestT]):
         self,
         states: Tensor,
         pieces: Sequence[_Piece],
+        uploads: PackedUpload,
         slots: Sequence[int] = (),
         num_visible: int = 1,
     ) -> Tensor:
         """Run one pass; return hidden states of the rows, and of some more tokens by a graph."""
         num_rows, num_tokens = len(slots), len(slots) + len(states)
         if not self._graphs.is_enabled:
+            uploads.send()
             laid_out = self._laid_out(pieces, slots, num_tokens, num_rows)
             layout = self._layout(upload(laid_out, self._device), num_tokens, num_rows)
             padded = states.new_zeros(num_tokens, states.shape[1])
@@ -174,7 +189,8 @@ class Prefiller(Generic[RequestT]):
         if shape not in self._graphs:
             self.capture(shape)
         numbers = self._laid_out(pieces, slots, size, self._most_rows(size))
-        self._numbers[: len(numbers)].copy_(upload(numbers, self._device))
+        uploads.write_first(self._numbers, numbers)
+        uploads.send()
         self._states[num_rows:num_tokens].copy_(states)
         self._states[num_tokens:size].zero_()
         return self._graphs.run(shape, partial(self._compute_buffered, shape))

@@ -11,6 +11,7 @@ from antiphon.engine.model_runner.ar_model import Codes, PromptSpan, RequestT
 from antiphon.engine.model_runner.decode import DecodeSteps
 from antiphon.engine.model_runner.prefill import Prefiller
 from antiphon.engine.plan import CacheShape, Prefill
+from antiphon.nn.packed_upload import PackedUpload
 
 
 @dataclass(slots=True, eq=False)
@@ -89,20 +90,24 @@ class PromptPasses(Generic[RequestT]):
         return PromptWork(spans, replays)
 
     def without_common(
-        self, spans: Sequence[PromptSpan[RequestT]]
+        self, spans: Sequence[PromptSpan[RequestT]], uploads: PackedUpload
     ) -> Sequence[PromptSpan[RequestT]]:
-        """Compute common positions in a pass of their own if need be; return the other spans."""
+        """Compute common positions in a pass of their own if need be; return the other spans.
+
+        What ``uploads`` have is sent before that.
+        """
         if not (self._is_batched and self._is_parted):
             return spans
         is_common = [each.end <= self._slots[each.slot].num_common_positions for each in spans]
         if common := [*compress(spans, is_common)]:
-            self._prefiller.prefill(common)
+            self._prefiller.prefill(common, uploads)
         return [each for each, is_one in zip(spans, is_common, strict=True) if not is_one]
 
-    def compute(self, work: PromptWork[RequestT]) -> None:
-        """Compute positions in passes of their own."""
-        if spans := self.without_common(work.spans):
-            self._prefiller.prefill(spans, by_block=not self._is_batched)
+    def compute(self, work: PromptWork[RequestT], uploads: PackedUpload) -> None:
+        """Compute positions in passes of their own; what ``uploads`` have is sent before that."""
+        if spans := self.without_common(work.spans, uploads):
+            self._prefiller.prefill(spans, uploads, by_block=not self._is_batched)
+        uploads.send()
         replays = work.replays
         for number in range(max(map(len, replays.values()), default=0)):
             self._replay(

@@ -11,7 +11,7 @@ from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES
 from antiphon.models.base import Piece
 from antiphon.nn import kernels
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 
 SlotRequestT = TypeVar("SlotRequestT")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.plan import FRAME_STORE_FRAMES
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import seed_words
 
 
@@ -49,18 +49,20 @@ class SlotState:
         self, rows: Sequence[tuple[int, int, int]], seeds: Sequence[int], uploads: PackedUpload
     ) -> None:
         """Begin requests, ``(slot, next position, next frame)`` each."""
-        words = [seed_words(seed) for seed in seeds]
-        uploads.add(self._begin, np.array(rows, np.int64).T, np.array(words, np.int64))
+        index, positions, frames = np.array(rows, np.int64).T
+        uploads.write(self.positions, index, positions)
+        uploads.write(self.frames, index, frames)
+        uploads.write(self.seeds, index, np.array([seed_words(seed) for seed in seeds], np.int64))
 
     def restore(self, made: Sequence[tuple[int, NDArray[Any]]], uploads: PackedUpload) -> None:
         """Put back the latest of the frames that requests made before, by slot."""
-        rows = [
-            (slot, number % FRAME_STORE_FRAMES, *frames[number])
-            for slot, frames in made
-            for number in range(max(0, len(frames) - FRAME_STORE_FRAMES), len(frames))
-        ]
-        if rows:
-            uploads.add(self._put_back, np.array(rows, np.int64))
+        places = []
+        for slot, frames in made:
+            numbers = np.arange(max(0, len(frames) - FRAME_STORE_FRAMES), len(frames))
+            places.append(slot * FRAME_STORE_FRAMES + numbers % FRAME_STORE_FRAMES)
+        latest = [frames[-FRAME_STORE_FRAMES:] for _, frames in made]
+        store = self.frame_store.flatten(0, 1)
+        uploads.write(store, np.concatenate(places), np.concatenate(latest))
 
     def recent(self, index: Tensor, frames: Tensor, window: int, first: int = 0) -> Tensor:
         """Return the latest codes of group 0, int64 ``[num_rows, window]``, the latest one first.
@@ -78,15 +80,6 @@ class SlotState:
         numbers = frames[:, None] - torch.arange(1, window + 1, device=frames.device)
         codes = self.frame_store[index[:, None], numbers % FRAME_STORE_FRAMES, 0]
         return torch.where(numbers >= first, codes, -1)
-
-    def _begin(self, rows: Tensor, seeds: Tensor) -> None:
-        index, positions, frames = rows.unbind(0)
-        self.positions[index] = positions
-        self.frames[index] = frames
-        self.seeds[index] = seeds
-
-    def _put_back(self, rows: Tensor) -> None:
-        self.frame_store[rows[:, 0], rows[:, 1]] = rows[:, 2:]
 
     def advance(self, index: Tensor, positions: Tensor, frames: Tensor) -> None:
         """Move the slots in ``index`` one frame on from ``positions`` and ``frames``.

@@ -20,7 +20,8 @@ from antiphon.engine.model_runner.ar_model import (
 )
 from antiphon.engine.model_runner.slot_model import SlotModel
 from antiphon.nn.attention import KVShape
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.transformer import Transformer
 
 
@@ -87,15 +88,9 @@ class TokenModel(SlotModel[TokenRequestT]):
         self, starts: Sequence[SlotStart[TokenRequestT]], uploads: PackedUpload
     ) -> None:
         """Note what slots read first of new requests."""
-        numbers = [
-            (each.slot, each.request.ids[each.prompt.num_positions + each.next_frame])
-            for each in starts
-        ]
-        uploads.add(self._begin, np.array(numbers, np.int64).T)
-
-    def _begin(self, numbers: Tensor) -> None:
-        """Write the ids that slots read next: slots, then ids."""
-        self._next_ids[numbers[0]] = numbers[1]
+        slots = np.array([each.slot for each in starts])
+        ids = [each.request.ids[each.prompt.num_positions + each.next_frame] for each in starts]
+        uploads.write(self._next_ids, slots, np.array(ids))
 
     def feed_back(self, frames: Frames, inputs: Inputs, *, is_replay: bool, is_end: Tensor) -> None:
         """Let the tokens of frames be read next, and end the step; ``is_end`` is of each token."""

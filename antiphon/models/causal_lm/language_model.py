@@ -24,8 +24,8 @@ from antiphon.models.causal_lm.request import CausalLMPrompt, CausalLMRequest
 from antiphon.models.chat_spec import MAX_BIASES
 from antiphon.models.token_frame import FRAME_SIZE, MAX_LOGPROBS
 from antiphon.nn.attention import Attend
-from antiphon.nn.host_device import PackedUpload
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
 from antiphon.nn.transformer import Transformer
 

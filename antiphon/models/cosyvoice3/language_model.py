@@ -24,8 +24,8 @@ from antiphon.models.cosyvoice3.config import CosyVoice3Config
 from antiphon.models.cosyvoice3.request import CosyVoice3Prompt, CosyVoice3Request
 from antiphon.nn.attention import Attend
 from antiphon.nn.backends import backend_of
-from antiphon.nn.host_device import PackedUpload
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import RepetitionAware, SamplingReach, SamplingRows, SamplingTable
 from antiphon.nn.transformer import Transformer
 
@@ -85,8 +85,8 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
     def start(self, starts: Sequence[SlotStart[CosyVoice3Request]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
         self._table.write({each.slot: each.prompt.sampling for each in starts}, uploads)
-        limits = [(each.slot, each.request.prompt.min_frames) for each in starts]
-        uploads.add(self._limit, np.array(limits, np.int64).T)
+        limits = [each.request.prompt.min_frames for each in starts]
+        uploads.write(self._min_frames, np.array([each.slot for each in starts]), np.array(limits))
 
     def sampling_shape(self, slots: Sequence[int]) -> SamplingReach:
         return self._table.reach(slots)
@@ -122,9 +122,6 @@ class SpeechLM(TokenModel[CosyVoice3Request]):
 
     def commit(self, frames: Frames, inputs: Inputs, *, is_replay: bool) -> None:
         self.feed_back(frames, inputs, is_replay=is_replay, is_end=self._is_end)
-
-    def _limit(self, numbers: Tensor) -> None:
-        self._min_frames[numbers[0]] = numbers[1]
 
 
 def draw_nucleus(logits: Tensor, rows: SamplingRows, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,8 @@ from antiphon.models.fish_speech.dual_ar import SlowModel
 from antiphon.models.fish_speech.request import FishSpeechPrompt, FishSpeechRequest
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
     RepetitionAware,
     SamplingReach,

@@ -23,8 +23,8 @@ from antiphon.models.glm_image.config import PriorConfig
 from antiphon.models.glm_image.prior_request import PriorRequest
 from antiphon.models.glm_image.prompt import GlmImagePrompt
 from antiphon.nn.attention import Attend
-from antiphon.nn.host_device import PackedUpload
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.transformer import Transformer
 
@@ -83,9 +83,12 @@ class PriorModel(TokenModel[PriorRequest]):
 
     def start(self, starts: Sequence[SlotStart[PriorRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
-        for each in starts:
-            positions = each.request.prompt.positions[: self._max_positions]
-            uploads.add(self._axes[each.slot, : len(positions)].copy_, positions)
+        axes = [each.request.prompt.positions[: self._max_positions] for each in starts]
+        places = [
+            each.slot * self._max_positions + np.arange(len(positions))
+            for each, positions in zip(starts, axes, strict=True)
+        ]
+        uploads.write(self._axes.flatten(0, 1), np.concatenate(places), np.concatenate(axes))
         self._sampling.write({each.slot: each.prompt.sampling for each in starts}, uploads)
 
     def sampling_shape(self, slots: Sequence[int]) -> SamplingReach:

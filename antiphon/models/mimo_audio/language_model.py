@@ -28,8 +28,9 @@ from antiphon.models.mimo_audio.config import MiMoAudioConfig
 from antiphon.models.mimo_audio.patches import GroupDecoder, GroupEncoder
 from antiphon.models.mimo_audio.request import MiMoAudioPrompt, MiMoAudioRequest
 from antiphon.nn.attention import Attend, KVShape
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import SamplingReach, SamplingTable
 from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
 from antiphon.nn.transformer import Transformer
@@ -129,18 +130,12 @@ class MiMoAudioModel(SlotModel[MiMoAudioRequest]):
         groups = [
             each.request.groups[each.prompt.num_positions + each.next_frame] for each in starts
         ]
-        uploads.add(self._begin, slots, np.stack(groups))
+        uploads.write(self._next, slots, np.stack(groups))
         self._text_sampler.write({each.slot: _text_sampling(each) for each in starts}, uploads)
         writes = [each.request.prompt.writing is not None for each in starts]
-        uploads.add(self._set_writing, slots, np.array(writes, np.int64))
+        uploads.write(self._writes, slots, np.array(writes))
         codes = {each.slot: each.request.prompt.code_sampling for each in starts}
         self._code_sampling.write(codes, uploads)
-
-    def _begin(self, slots: Tensor, groups: Tensor) -> None:
-        self._next[slots] = groups
-
-    def _set_writing(self, slots: Tensor, writes: Tensor) -> None:
-        self._writes[slots] = writes != 0
 
     def embed_prompts(self, spans: Sequence[PromptSpan[MiMoAudioRequest]]) -> Tensor:
         groups = np.concatenate([each.request.groups[each.start : each.end] for each in spans])

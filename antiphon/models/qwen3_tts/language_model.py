@@ -35,7 +35,8 @@ from antiphon.models.qwen3_tts.stopping import LoopDetectors
 from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
     SamplingReach,
     SamplingTable,
@@ -85,6 +86,8 @@ class LanguageModel:
         self.has_occurred = table.new_zeros(num_rows, vocab_size, dtype=torch.bool)
         # The text id beside each frame's input.
         self._text = torch.zeros(num_rows, max_positions, dtype=torch.int64, device=device)
+        self._padding = torch.full((1,), config.tokens.tts_pad, device=device)
+        self._false = torch.zeros(1, dtype=torch.bool, device=device)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
         self._predictor_sampling = SamplingTable(num_rows, config.predictor.vocab_size, device)
         self._frame_cache: FrameCache = predictor.new_cache(num_slots)
@@ -124,7 +127,11 @@ class LanguageModel:
             if num_lead:
                 led.append(each.slot)
                 last.append(each.request.lead[num_lead - 1])
-        uploads.add(self._begin, np.array([each.slot for each in starts], np.int64), texts_wide)
+        slots = np.array([each.slot for each in starts], np.int64)
+        uploads.copy(self._text, slots, self._padding)
+        uploads.write(self._text, slots, texts_wide)
+        uploads.copy(self.pending, slots, self.talker.frame_table.rows[self._codec_tokens.bos])
+        uploads.copy(self.has_occurred, slots, self._false)
         if led:
             frames = np.array(last, np.int64).reshape(-1, num_groups)
             uploads.add(self._follow, np.array(led, np.int64), frames)
@@ -132,24 +139,14 @@ class LanguageModel:
         self._predictor_sampling.write(
             {each.slot: each.request.prompt.predictor_sampling for each in starts}, uploads
         )
-        occurred = [(each.slot, code) for each in starts for code in each.frames[:, 0]]
-        if occurred:
-            uploads.add(self._note_said, np.array(occurred, np.int64).T)
-
-    def _begin(self, index: Tensor, text: Tensor) -> None:
-        """Write what a slot holds before its first frame."""
-        self._text.index_fill_(0, index, self._config.tokens.tts_pad)
-        self._text[index, : text.shape[1]] = text
-        self.pending[index] = self.talker.frame_table.rows[self._codec_tokens.bos]
-        self.has_occurred.index_fill_(0, index, value=False)
+        vocab_size = self.has_occurred.shape[1]
+        said = [each.slot * vocab_size + np.unique(each.frames[:, 0]) for each in starts]
+        places = np.concatenate(said)
+        uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
 
     def _follow(self, index: Tensor, frames: Tensor) -> None:
         """Have slots go on after the frames that come before theirs."""
         self.pending[index] = self.talker.frame_table.frames(frames)
-
-    def _note_said(self, said: Tensor) -> None:
-        """Note codes of group 0: slots, then codes."""
-        self.has_occurred[said[0], said[1]] = True
 
     def append(
         self, pieces: Sequence[tuple[int, Qwen3TTSRequest, Piece]], uploads: PackedUpload
@@ -163,18 +160,13 @@ class LanguageModel:
             places += range(first, first + len(used))
             ids += used
         if ids:
-            uploads.add(self._put_text, np.array((places, ids), np.int64))
-
-    def _put_text(self, placed: Tensor) -> None:
-        self._text.view(-1)[placed[0]] = placed[1]
+            uploads.write(self._text.view(-1), np.array(places), np.array(ids))
 
     def embed_prompts(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> Tensor:
         """Embed all columns, ``[num_positions, hidden_size]``."""
         read = [each.request.columns(self._config, each.start, each.end) for each in spans]
         columns = np.concatenate([np.stack((each.text, each.codec)) for each in read], axis=1)
-        text, codec = upload(columns, self._device)
-        table = self.talker.frame_table
-        states = _embed_known(text, self.talker.text_table) + _embed_known(codec, table.rows)
+        states, table = self._embed_ids(upload(columns, self._device)), self.talker.frame_table
         frames = np.concatenate([each.frames for each in read])
         if len(frames):
             places = upload(np.flatnonzero(columns[1] == FRAME_COLUMN), self._device)
@@ -188,6 +180,12 @@ class LanguageModel:
             places = upload(np.flatnonzero(columns[1] == SPEAKER), self._device)
             states[places] += upload(np.concatenate(speakers), self._device).to(states.dtype)
         return states
+
+    def _embed_ids(self, columns: Tensor) -> Tensor:
+        """Embed ids of both tracks, ``[2, num_positions]``; negative ones stand for nothing."""
+        text, codec = columns
+        rows = self.talker.frame_table.rows
+        return _embed_known(text, self.talker.text_table) + _embed_known(codec, rows)
 
     def sampling_shape(self, slots: Sequence[int]) -> Reaches:
         return self._talker_sampling.reach(slots), self._predictor_sampling.reach(slots)
@@ -256,6 +254,11 @@ class FusedLanguageModel(LanguageModel):
     """The same on a GPU, with one kernel for each end of a step."""
 
     uses_kernels = True
+
+    def _embed_ids(self, columns: Tensor) -> Tensor:
+        from antiphon.nn.kernels.paired_embedding import embed_pairs
+
+        return embed_pairs(columns, (self.talker.text_table, self.talker.frame_table.rows))
 
     def embed(self, slots: Tensor) -> Inputs:
         from antiphon.nn.kernels import frame

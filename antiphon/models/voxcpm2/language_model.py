@@ -31,7 +31,8 @@ from antiphon.models.voxcpm2.request import PATCH, VoxCPM2Prompt, VoxCPM2Request
 from antiphon.nn.attention import Attend, KVShape
 from antiphon.nn.backends import backend_of
 from antiphon.nn.graphs import round_up
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
+from antiphon.nn.packed_upload import PackedUpload
 
 _STEP_BUCKETS = (4, 6, 8, DEFAULT_STEPS, 16, 25, MAX_STEPS)
 

@@ -17,7 +17,7 @@ from antiphon.models.qwen3_tts.config import CheckpointTask
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.nn.attention import KVShape
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 
 
 @pytest.fixture(scope="module")

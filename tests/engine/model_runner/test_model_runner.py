@@ -25,7 +25,7 @@ from antiphon.engine.model_runner.slot_state import SlotState
 from antiphon.engine.plan import FRAME_STORE_FRAMES, Start, StepPlan
 from antiphon.models.base import Piece, Prompt
 from antiphon.nn.attention import Attend, KVShape
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import gumbel_noise
 from antiphon.nn.transformer import Transformer
 from tests.engine.drive import Drive

@@ -42,6 +42,8 @@ def test_a_step_compiles(compiler: Compiler, checkpoint: Callable[..., Path], dt
     drive.step((0,), starts=starts[:1])
     drive.step(range(6), starts=starts[1:])
     assert {
+        "_write_rows",
+        "_embed_pairs",
         "_thin_product",
         "wide_product",
         "_decode",

@@ -13,7 +13,7 @@ if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
 from antiphon.nn import kernels, token_sampler
-from antiphon.nn.host_device import PackedUpload
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import seed_words
 from antiphon.nn.token_sampler import TokenHistory, TokenSampler, TokenSampling
 

@@ -26,8 +26,9 @@ from antiphon.models.causal_lm.omni.config import OmniConfig
 from antiphon.models.causal_lm.omni.talker_request import MAX_CODES, TalkerPrompt, TalkerRequest
 from antiphon.models.causal_lm.omni.voices import OmniVoice
 from antiphon.nn.attention import Attend
-from antiphon.nn.host_device import PackedUpload, upload
+from antiphon.nn.host_device import upload
 from antiphon.nn.layers import Linear, Weights
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.token_sampler import TokenHistory, TokenReach, TokenSampler, TokenSampling
 from antiphon.nn.transformer import Transformer
 from antiphon.types import Sampling
@@ -104,7 +105,8 @@ class OmniTalker(TokenModel[TalkerRequest]):
 
     def start(self, starts: Sequence[SlotStart[TalkerRequest]], uploads: PackedUpload) -> None:
         self.begin_slots(starts, uploads)
-        uploads.add(self._open, np.array([each.slot for each in starts], np.int64))
+        slots = np.array([each.slot for each in starts])  # which read states as they arrive
+        uploads.write(self._last_replies, slots, np.full(len(slots), MAX_CODES - 1))
         samplings = {}
         for each in starts:
             begin = each.prompt.num_positions + 1
@@ -112,10 +114,6 @@ class OmniTalker(TokenModel[TalkerRequest]):
             history = TokenHistory(ids[:begin], ids[begin:])
             samplings[each.slot] = (_token_sampling(each.prompt.sampling), history)
         self._sampler.write(samplings, uploads)
-
-    def _open(self, index: Tensor) -> None:
-        """Let slots read states as they arrive."""
-        self._last_replies[index] = MAX_CODES - 1
 
     def append(
         self, pieces: Sequence[tuple[int, TalkerRequest, Piece]], uploads: PackedUpload
@@ -128,15 +126,11 @@ class OmniTalker(TokenModel[TalkerRequest]):
                 uploads.add(self._put, np.array(places, np.int64).T, states)
             if request.is_closed:
                 last = min(request.num_replies, MAX_CODES) - 1
-                uploads.add(self._close, np.array(((slot,), (last,)), np.int64))
+                uploads.write(self._last_replies, np.array([slot]), np.array([last]))
 
     def _put(self, places: Tensor, states: Tensor) -> None:
         """Write states by slot and number."""
         self._replies[places[0], places[1]] = self._projection(states.to(self.like.dtype))
-
-    def _close(self, numbers: Tensor) -> None:
-        """Note the last states of slots: slots, then numbers; an index of one number would wait."""
-        self._last_replies[numbers[0]] = numbers[1]
 
     def embed_prompts(self, spans: Sequence[PromptSpan[TalkerRequest]]) -> Tensor:
         """Return what is read: states of the thinker, with the codes beside them, projected."""

@@ -18,7 +18,7 @@ from antiphon.models.causal_lm.prompt import CausalLMPrompter
 from antiphon.models.causal_lm.runner import CausalLMRunner, load_runner
 from antiphon.models.spec import LoadContext
 from antiphon.types import PositionStates, Sampling
-from tests.asking import AskNothing, step_asking_nothing
+from tests.asking import step_asking_nothing
 from tests.engine.drive import Drive
 from tests.models.causal_lm.omni.answers import LIKELIEST, asked, said, told_of
 
@@ -159,10 +159,6 @@ def test_steps_and_states_ask_nothing_of_the_device(
     said(talker, told)  # ends with a slot's last state
     model = talker._model
     assert isinstance(model, OmniTalker)
-    numbers = torch.tensor([[1], [3]])
-    with torch.inference_mode(), AskNothing():
-        model._close(numbers)
-    assert model._last_replies[1] == 3
     step_asking_nothing(model)
 
 

@@ -1,0 +1,49 @@
+"""Numbers out of one buffer, or of elsewhere, into rows of any tensors: one launch."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+NUM_FIELDS = 5
+_BLOCK = 512
+
+
+def write_rows(table: Tensor, words: Tensor) -> None:
+    """Write rows, which touch different numbers.
+
+    Args:
+        table: what each row is, int64 ``[num_rows * NUM_FIELDS]``: the address of its first number;
+            where what is written begins, as an address, or as ``-1 - offset`` in bytes of
+            ``words``; how many numbers are written; bytes of one, 1, 2, 4 or 8; and whether they
+            are all the first one (0) or follow on each other (1).
+        words: int64.
+    """
+    _write_rows[(len(table) // NUM_FIELDS,)](
+        table, words, NUM_FIELDS=NUM_FIELDS, BLOCK=_BLOCK, num_warps=4
+    )
+
+
+@triton.jit
+def _write_rows(table, words, NUM_FIELDS: tl.constexpr, BLOCK: tl.constexpr):
+    told = table + tl.program_id(0) * NUM_FIELDS
+    target, source, num_values = tl.load(told), tl.load(told + 1), tl.load(told + 2)
+    size, step = tl.load(told + 3), tl.load(told + 4)
+    if source < 0:
+        source = words.to(tl.int64) - 1 - source
+    if size == 8:
+        _copy(target, source, num_values, step, tl.int64, BLOCK)
+    elif size == 4:
+        _copy(target, source, num_values, step, tl.int32, BLOCK)
+    elif size == 2:
+        _copy(target, source, num_values, step, tl.int16, BLOCK)
+    else:
+        _copy(target, source, num_values, step, tl.int8, BLOCK)
+
+
+@triton.jit
+def _copy(target, source, num_values, step, TYPE: tl.constexpr, BLOCK: tl.constexpr):
+    to, of = target.to(tl.pointer_type(TYPE)), source.to(tl.pointer_type(TYPE))
+    for first in range(0, num_values, BLOCK):
+        places = first + tl.arange(0, BLOCK)
+        is_one = places < num_values
+        tl.store(to + places, tl.load(of + places * step, mask=is_one), mask=is_one)

@@ -1,0 +1,128 @@
+"""What the host changes on the device in a step, as one copy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.nn.host_device import upload
+from antiphon.nn.row_writes import NUMPY_TYPES, Packing, RowWrite, packed_writes
+
+
+class PackedUpload:
+    """Numbers of many owners in one copy to the device, which come to their places there.
+
+    A copy, and a kernel that writes a single number, take the host as long as others that do a
+    thousand times as much: so all that can be is written by one. It happens in the order in which
+    it was added.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """Begin without numbers; they are not sent before `send`."""
+        self._device = device
+        self._steps: list[_Call | _Writes] = []
+
+    def add(self, function: Callable[..., object], *arrays: NDArray[Any]) -> None:
+        """Have ``function`` called with ``arrays`` as tensors.
+
+        Integers become int64, other numbers float64.
+        """
+        self._steps.append(_Call(function, arrays))
+
+    def write(self, target: Tensor, rows: NDArray[Any], values: NDArray[Any]) -> None:
+        """Write the first numbers of some rows.
+
+        Args:
+            target: contiguous, of one of `antiphon.nn.row_writes.NUMPY_TYPES`.
+            rows: all different, ``[num_rows]``.
+            values: ``[num_rows]``, or ``[num_rows, num_values]``.
+        """
+        if not len(rows):
+            return
+        source = np.asarray(values, NUMPY_TYPES[target.dtype]).reshape(len(rows), -1)
+        self._write(RowWrite(target, _int64(rows), source.shape[1], source))
+
+    def write_first(self, target: Tensor, values: NDArray[Any]) -> None:
+        """Write the first numbers of a tensor of one axis."""
+        self.write(target[None], np.zeros(1, np.int64), values[None])
+
+    def copy(self, target: Tensor, rows: NDArray[Any], source: Tensor) -> None:
+        """Write one row into some rows, all different.
+
+        Args:
+            target: contiguous, of any type.
+            rows: ``[num_rows]``.
+            source: on the device, of the same type, and not changed by what is sent: ``[1]`` to
+                fill rows with a number, or ``[num_values]``.
+        """
+        if not len(rows):
+            return
+        num_values = target[0].numel() if len(source) == 1 else len(source)
+        self._write(RowWrite(target, _int64(rows), num_values, source))
+
+    def send(self) -> None:
+        """Copy on the current stream, and have all done that was added since the last time."""
+        steps, self._steps = self._steps, []
+        if not steps:
+            return
+        packing = Packing()
+        packed = [step.packed(packing) for step in steps]
+        words = upload(packing.words(), self._device)
+        for carry_out in packed:
+            carry_out(words)
+
+    def _write(self, write: RowWrite) -> None:
+        last = self._steps[-1] if self._steps else None
+        if not isinstance(last, _Writes) or not last.has_room_for(write):
+            last = _Writes()
+            self._steps.append(last)
+        last.add(write)
+
+
+class _Call:
+    """A function that is called with numbers."""
+
+    def __init__(self, function: Callable[..., object], arrays: tuple[NDArray[Any], ...]) -> None:
+        self._function = function
+        kinds = [np.float64 if array.dtype.kind == "f" else np.int64 for array in arrays]
+        self._arrays = [np.asarray(*each) for each in zip(arrays, kinds, strict=True)]
+
+    def packed(self, packing: Packing) -> Callable[[Tensor], object]:
+        places = [packing.add(array) for array in self._arrays]
+
+        def call(words: Tensor) -> None:
+            tensors = []
+            for place, array in zip(places, self._arrays, strict=True):
+                numbers = words[place]
+                is_float = array.dtype.kind == "f"
+                tensors.append(
+                    (numbers.view(torch.float64) if is_float else numbers).view(array.shape)
+                )
+            self._function(*tensors)
+
+        return call
+
+
+class _Writes:
+    """Writes that touch different numbers, so that all can be done at once."""
+
+    def __init__(self) -> None:
+        self._writes: list[RowWrite] = []
+        self._storages: set[int] = set()
+
+    def has_room_for(self, write: RowWrite) -> bool:
+        return write.storage not in self._storages
+
+    def add(self, write: RowWrite) -> None:
+        self._writes.append(write)
+        self._storages.add(write.storage)
+
+    def packed(self, packing: Packing) -> Callable[[Tensor], object]:
+        return packed_writes(self._writes, packing)
+
+
+def _int64(rows: NDArray[Any]) -> NDArray[np.int64]:
+    return np.asarray(rows, np.int64)

@@ -1,0 +1,130 @@
+"""Rows of tensors that the host changes: what is written where, many of them in one launch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.nn import kernels
+
+NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
+    torch.bool: np.bool_,
+    torch.int32: np.int32,
+    torch.int64: np.int64,
+    torch.float32: np.float32,
+}
+"""Types whose numbers can come from the host."""
+
+_WORD_BYTES = 8
+_TORCH_TYPES = {np.dtype(each): dtype for dtype, each in NUMPY_TYPES.items()}
+
+
+class Packing:
+    """Arrays on their way to the device, in 64-bit words."""
+
+    def __init__(self) -> None:
+        self._parts: list[NDArray[np.int64]] = []
+        self._num_words = 0
+
+    def add(self, array: NDArray[Any]) -> slice:
+        """Add numbers of 64 bits each; return which words they will be."""
+        part = np.ascontiguousarray(array).reshape(-1).view(np.int64)
+        first, self._num_words = self._num_words, self._num_words + len(part)
+        self._parts.append(part)
+        return slice(first, self._num_words)
+
+    def add_rows(self, array: NDArray[Any]) -> slice:
+        """Add rows of numbers of any type, each padded to whole words."""
+        rows = np.ascontiguousarray(array).view(np.uint8)
+        if padding := -rows.shape[1] % _WORD_BYTES:
+            rows = np.pad(rows, ((0, 0), (0, padding)))
+        return self.add(rows.reshape(-1).view(np.int64))
+
+    def words(self) -> NDArray[np.int64]:
+        """Return all of them, end to end."""
+        return np.concatenate(self._parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowWrite:
+    """Numbers for the beginning of some rows of one tensor.
+
+    Attributes:
+        target: ``[all rows, ...]``, its rows' numbers side by side.
+        rows: all different, int64 ``[num_rows]``.
+        num_values: of each row.
+        source: a row of numbers for each of ``rows``, of the host; or one row for all of them, on
+            the device, of one number if all are the same.
+    """
+
+    target: Tensor
+    rows: NDArray[np.int64]
+    num_values: int
+    source: NDArray[Any] | Tensor
+
+    @property
+    def storage(self) -> int:
+        """Two writes that differ in it touch different numbers."""
+        return self.target.untyped_storage().data_ptr()
+
+
+def packed_writes(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Tensor], object]:
+    """Pack writes that touch different numbers.
+
+    Returns:
+        What writes them all, given the packing's words on the device.
+    """
+    if kernels.run_on(writes[0].target):
+        return _launching(writes, packing)
+    placed = [_placed(write, packing) for write in writes]
+
+    def write_all(words: Tensor) -> None:
+        for place in placed:
+            place(words)
+
+    return write_all
+
+
+def _launching(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Tensor], object]:
+    from antiphon.nn.kernels.row_writes import NUM_FIELDS, write_rows
+
+    told = np.concatenate([_told(write, packing, NUM_FIELDS) for write in writes])
+    place = packing.add(told)
+    return lambda words: write_rows(words[place], words)
+
+
+def _told(write: RowWrite, packing: Packing, num_fields: int) -> NDArray[np.int64]:
+    """Return what the kernel's table says of each row."""
+    target, source = write.target, write.source
+    told = np.empty((len(write.rows), num_fields), np.int64)
+    told[:, 0] = target.data_ptr() + write.rows * (target.stride(0) * target.element_size())
+    if isinstance(source, Tensor):
+        told[:, 1] = source.data_ptr()
+    else:
+        words = packing.add_rows(source)
+        row_words = (words.stop - words.start) // len(source)
+        told[:, 1] = -1 - _WORD_BYTES * (words.start + row_words * np.arange(len(source)))
+    told[:, 2:] = write.num_values, target.element_size(), source.shape[-1] == write.num_values
+    return told
+
+
+def _placed(write: RowWrite, packing: Packing) -> Callable[[Tensor], object]:
+    """Pack one write for lines of PyTorch."""
+    source = write.source
+    rows = packing.add(write.rows)
+    values = None if isinstance(source, Tensor) else packing.add_rows(source)
+
+    def write_it(words: Tensor) -> None:
+        flat = write.target.view(len(write.target), -1)
+        if isinstance(source, Tensor):
+            new = source
+        else:
+            new = words[values].view(_TORCH_TYPES[source.dtype]).view(len(source), -1)
+            new = new[:, : source.shape[1]]  # without what fills up words
+        flat[words[rows], : write.num_values] = new
+
+    return write_it

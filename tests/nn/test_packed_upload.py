@@ -1,0 +1,70 @@
+"""Numbers of several owners reach each of them whole, in order, by one copy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from antiphon.nn import host_device, packed_upload, row_writes
+from antiphon.nn.packed_upload import PackedUpload
+from tests.nn.many_writes import NUM_ROWS, ManyWrites
+
+CPU = torch.device("cpu")
+
+
+def test_everything_is_written_in_order_by_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    num_uploads = 0
+    upload = host_device.upload
+
+    def counted(values: Any, device: torch.device) -> Tensor:
+        nonlocal num_uploads
+        num_uploads += 1
+        return upload(values, device)
+
+    monkeypatch.setattr(packed_upload, "upload", counted)
+    table, heard = torch.zeros(6, dtype=torch.int64), list[Tensor]()
+    uploads = PackedUpload(CPU)
+    uploads.send()
+    assert num_uploads == 0, "there was nothing to send"
+    numbers = np.arange(6).reshape(3, 2).T
+    third = np.float32(1 / 3)
+    uploads.add(table.copy_, np.array([5, 4, 3, 2, 1, 0], np.int32))
+    uploads.add(lambda *parts: heard.extend(parts), numbers, np.array([third, -np.inf]))
+    uploads.add(lambda index: table.index_fill_(0, index, 9), np.array([1, 3]))
+    uploads.add(lambda none: heard.append(none), np.zeros((0, 4), np.int64))
+    assert not table.any(), "before it is sent"
+    uploads.send()
+    assert num_uploads == 1
+    assert table.tolist() == [5, 9, 3, 9, 1, 0]
+    assert heard[0].tolist() == numbers.tolist()
+    assert heard[1].float().tolist() == [third, -np.inf]
+    assert heard[2].shape == (0, 4)
+    uploads.send()
+    assert num_uploads == 1, "what was sent is not sent again"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_hold_what_was_written_last(seed: int) -> None:
+    ManyWrites(CPU, seed).check()
+
+
+def test_writes_of_different_tensors_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches: list[int] = []
+    packed_writes = row_writes.packed_writes
+
+    def counted(writes: Any, packing: Any) -> Any:
+        launches.append(len(writes))
+        return packed_writes(writes, packing)
+
+    monkeypatch.setattr(packed_upload, "packed_writes", counted)
+    tables = [torch.zeros(NUM_ROWS, 3) for _ in range(3)]
+    uploads, rows = PackedUpload(CPU), np.arange(2)
+    for table in tables:
+        uploads.write(table, rows, np.ones((2, 3)))
+    uploads.write(tables[0].view(-1), rows, np.full(2, 5.0))
+    uploads.write(tables[1], np.zeros(0), np.zeros((0, 3)))
+    uploads.send()
+    assert launches == [3, 1], "what was written is written again by a launch of its own"
+    assert tables[0][:2].tolist() == [[5, 5, 1], [1, 1, 1]]
