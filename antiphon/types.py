@@ -6,12 +6,14 @@ All of it is frozen and free of torch, so that it crosses threads, processes and
 import os
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:  # so that importing the vocabulary stays quick
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 Samples: TypeAlias = "NDArray[np.float32]"
 """Mono PCM in [-1, 1], shape ``[num_samples]``."""
@@ -84,8 +86,17 @@ class Sampling:
 
     def with_defaults(self, defaults: "Sampling") -> "Sampling":
         """Return these parameters, and ``defaults`` where they are ``None``."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(defaults, **given)
+
+        def either(own: T | None, default: T | None) -> T | None:
+            return default if own is None else own
+
+        return Sampling(
+            temperature=either(self.temperature, defaults.temperature),
+            top_k=either(self.top_k, defaults.top_k),
+            top_p=either(self.top_p, defaults.top_p),
+            repetition_penalty=either(self.repetition_penalty, defaults.repetition_penalty),
+            max_frames=either(self.max_frames, defaults.max_frames),
+        )
 
 
 def max_frames_of(max_new_tokens: int | None) -> int | None:

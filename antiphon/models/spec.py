@@ -136,6 +136,8 @@ class SpeechCapabilities(Capabilities):
         late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
         voice_fields: request fields and options that bring the voice along; beside one of them an
             unknown name of a voice means nothing.
+        quick_characters: a prompt of fewer, without a recording, is built in a millisecond at most:
+            at once then, since a thread's turn is waited for as long.
     """
 
     sample_request: SpeechRequest = SpeechRequest("Ready.")
@@ -149,6 +151,7 @@ class SpeechCapabilities(Capabilities):
     late_text: bool = False
     channels: int = 1
     voice_fields: tuple[str, ...] = ()
+    quick_characters: int = 0
 
     def __post_init__(self) -> None:
         if not self.voices:

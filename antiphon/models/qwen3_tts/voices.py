@@ -8,6 +8,7 @@ from antiphon.models.spec import SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 
 _MAX_SEGMENT_CHARACTERS = 400  # timbre drifts in long texts
+_QUICK_CHARACTERS = 300  # 0.2 to 1 ms on a core of an EPYC, the planning of the text included
 _LANGUAGE_CODES = {
     "zh": "chinese",
     "en": "english",
@@ -55,6 +56,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
         late_text=True,
         voice_fields=_VOICE_FIELDS[config.task],
         sample_request=_sample_request(config),
+        quick_characters=_QUICK_CHARACTERS,
     )
 
 

@@ -62,9 +62,19 @@ class SpeechModel(LoadedTask):
             ModelLoadingError: they are not loaded in time; loading goes on.
             ModelLoadError: they cannot be served.
         """
-        if any(isinstance(options.get(name), np.ndarray) for name in self.task.recordings):
+        if self._has_recording(options):
             async with self._pool.held(self._stages):
                 pass
+
+    def builds_at_once(self, num_characters: int, request: SpeechRequest) -> bool:
+        """Whether a prompt of so much of a request's text is built too quickly for a thread."""
+        others = (request.instructions, *request.options.values())
+        num_characters += sum(len(other) for other in others if isinstance(other, str))
+        is_short = num_characters < self.capabilities.quick_characters
+        return is_short and not self._has_recording(request.options)
+
+    def _has_recording(self, options: Mapping[str, Any]) -> bool:
+        return any(isinstance(options.get(name), np.ndarray) for name in self.task.recordings)
 
     def voice(self, name: str | None, aliases: Mapping[str, str]) -> Voice:
         """Return the voice of this name, in any case, or that the name is an alias of.

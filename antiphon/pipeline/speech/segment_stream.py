@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from antiphon.concurrency import Workers
 from antiphon.errors import EngineError, RateLimitError
@@ -15,6 +16,8 @@ from antiphon.pipeline.speech.text import segment_seed
 from antiphon.pipeline.speech.text_plan import Segment
 from antiphon.telemetry.tracing import span
 from antiphon.types import AudioChunk, Ended, SpeechEvent, SpeechRequest, Usage, Voice
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,12 @@ class SegmentContext:
     is_admitted: bool = False
     checks_text: bool = False
     checkpoints: SegmentCheckpoints | None = None
+
+    async def compute(self, num_characters: int, function: Callable[..., T], *args: object) -> T:
+        """Call what reads so much text: at once if that is quick, else in a worker thread."""
+        if self.model.builds_at_once(num_characters, self.request):
+            return function(*args)
+        return await self.workers.run(function, *args)
 
     def build(self, segment: Segment, text: str) -> Prompt:
         """Return the prompt of a segment whose text is complete; blocks.
@@ -153,7 +162,7 @@ class SegmentStream:
 
     async def _open(self, context: SegmentContext) -> SpeechEvent | None:
         """Open the model's stream; return an item instead if the model is not needed."""
-        segment, workers = self._segment, context.workers
+        segment = self._segment
         if context.reads_late:
             self._stream = await self._open_late(context)
             return None
@@ -167,13 +176,15 @@ class SegmentStream:
         prompter = context.model.prompter
         if context.checks_text and isinstance(prompter, TextChecking):
             language = context.request.language
-            check = await workers.run(prompter.check_text, text, context.voice, language)
+            check = await context.compute(
+                len(text), prompter.check_text, text, context.voice, language
+            )
             if check.unspoken and not check.is_spoken:
                 self._has_ended = True
                 return Ended("stop", unspoken=check.unspoken)
             self._unspoken = check.unspoken
         if (prompt := self._prompt) is None:
-            prompt = await workers.run(context.build, segment, text)
+            prompt = await context.compute(len(text), context.build, segment, text)
         self._num_tokens = prompt.num_tokens
         self._stream = context.model.open(context.stage_request(segment, prompt))
         return None
@@ -187,7 +198,8 @@ class SegmentStream:
             await text.take()
         so_far = replace(context.request, input=text.taken)
         seed = context.seed(self._segment)
-        prompt, feed = await context.workers.run(prompter.open, so_far, context.voice, seed)
+        opened = (so_far, context.voice, seed)
+        prompt, feed = await context.compute(len(text.taken), prompter.open, *opened)
         self._num_tokens, self._num_frames_allowed = prompt.num_tokens, prompt.num_frames_allowed
         self._is_read = True
         self._text = self._pieces(context, feed)
@@ -201,11 +213,11 @@ class SegmentStream:
             if (more := await self._segment.text.take()) is None:
                 break
             self._is_read = False
-            piece = await context.workers.run(feed.push, more)
+            piece = await context.compute(len(more), feed.push, more)
             if piece is not None:
                 self._fed(piece)
                 yield piece
-        piece = await context.workers.run(feed.close)
+        piece = await context.compute(0, feed.close)
         self._fed(piece)
         self._is_fed = True
         yield piece
@@ -231,7 +243,7 @@ class SegmentStream:
         if context.reads_late and not self._is_fed:
             self._on_change()
             text = await self._segment.text.whole()
-            prompt = await context.workers.run(context.build, self._segment, text)
+            prompt = await context.compute(len(text), context.build, self._segment, text)
             self._num_tokens = prompt.num_tokens
         usage = Usage(self._num_tokens, self._num_frames)
         ended = Ended(ended.reason, usage, self._unspoken)

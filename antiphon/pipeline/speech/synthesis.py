@@ -148,7 +148,7 @@ class Synthesis:
             with self._shared.metrics.observe(context.model.name, context.voice.kind) as stats:
                 self._stats = stats
                 if text is not None:
-                    await context.workers.run(self._plan_whole, text, context)
+                    await context.compute(len(text), self._plan_whole, text, context)
                 while (chunks := await self._step()) is not None:
                     for chunk in chunks:
                         stats.hear(chunk.duration_s)
@@ -203,7 +203,7 @@ class Synthesis:
         self._note_waiting()
 
     def _plan_whole(self, text: str, context: SegmentContext) -> None:
-        """Plan a whole text, see what will not be spoken, and build the first prompt; blocks."""
+        """Plan a whole text, see what will not be spoken, and build the first prompt."""
         items = self._planner.whole(text)
         segments = [item for item in items if isinstance(item, Segment)]
         texts = [segment.text.written for segment in segments]

@@ -1,0 +1,100 @@
+"""A prompt that takes no time is built at once; what takes longer holds up no other stream."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.pipeline.speech.service import Speech
+from antiphon.types import Sampling, SpeechRequest, Voice
+from tests.pipeline.speech.text_streams import said
+from tests.speeches import KeptSpeech, kept
+
+SAMPLING = Sampling(max_frames=2)
+RECORDING = {"ref_audio": np.zeros(24000, np.float32), "x_vector_only_mode": True}
+LONG = "A sentence of a longer text. " * 11
+
+
+@pytest.fixture(scope="module")
+def custom(checkpoint: Callable[..., Path]) -> Iterator[KeptSpeech]:
+    with kept(str(checkpoint("tiny", "custom_voice"))) as speech:
+        yield speech
+
+
+@pytest.fixture(scope="module")
+def base(checkpoint: Callable[..., Path]) -> Iterator[KeptSpeech]:
+    with kept(str(checkpoint("tiny", "base"))) as speech:
+        yield speech
+
+
+def at_once(
+    speech: KeptSpeech, monkeypatch: pytest.MonkeyPatch, request: SpeechRequest
+) -> set[bool]:
+    """Return whether prompts of a request were built in the thread of the event loop."""
+    threads: set[bool] = set()
+
+    async def body(speech: Speech) -> None:
+        loop_thread = threading.get_ident()
+        prompter: Any = speech.model(None).prompter
+        build = prompter.build
+
+        def noted(request: SpeechRequest, voice: Voice, seed: int) -> Any:
+            threads.add(threading.get_ident() == loop_thread)
+            return build(request, voice, seed)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(prompter, "build", noted)
+            async for _ in speech.stream(request):
+                pass
+
+    speech.run(body)
+    return threads
+
+
+def test_a_short_text_has_its_prompt_at_once(
+    custom: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = SpeechRequest("Hello.", sampling=SAMPLING)
+    assert at_once(custom, monkeypatch, request) == {True}
+
+
+@pytest.mark.parametrize(
+    "request_of_it",
+    [
+        SpeechRequest(LONG, sampling=SAMPLING),
+        SpeechRequest("Hello.", instructions=LONG, sampling=SAMPLING),
+    ],
+    ids=["input", "instructions"],
+)
+def test_what_is_long_is_left_to_a_thread(
+    custom: KeptSpeech, monkeypatch: pytest.MonkeyPatch, request_of_it: SpeechRequest
+) -> None:
+    assert at_once(custom, monkeypatch, request_of_it) == {False}
+
+
+def test_so_is_a_recording(base: KeptSpeech, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = SpeechRequest("Hello.", sampling=SAMPLING, options=RECORDING)
+    assert at_once(base, monkeypatch, request) == {False}
+
+
+def test_a_family_that_says_nothing_has_a_thread(
+    toy: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert at_once(toy, monkeypatch, SpeechRequest("Hello.", sampling=SAMPLING)) == {False}
+
+
+def test_words_that_arrive_are_read_at_once(
+    custom: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(speech: Speech) -> None:
+        async def never(function: Any, *arguments: object) -> Any:
+            raise AssertionError("a thread was asked")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(speech.workers, "run", never)
+            await said(speech, ["One word ", "after another ", "is read."])
+
+    custom.run(body)
