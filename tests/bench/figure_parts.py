@@ -35,6 +35,9 @@ def all_parts(options: Options) -> list[Part]:
         *_tests(),
         *_engine(options),
         _http(options),
+        _first_sound(options),
+        _clones(options),
+        _overload(options),
         *_families(options),
         _kokoro(options),
         _suite(options),
@@ -95,6 +98,29 @@ def _http(options: Options) -> Part:
     load = ("--concurrency", options.streams(1, 64, 256), "--ramp-s", "2", *_cut(options))
     command = options.bench("serve", "1.7b", *load, *options.json("http"))
     return _speech(options, "http", "http", command, 90)
+
+
+def _first_sound(options: Options) -> Part:
+    """Return a part that tells where the time to a first sound goes, without HTTP."""
+    module = (sys.executable, "-m", "tests.engine.first_sound_times")
+    command = (*module, "--size", options.size("1.7b"), *options.kept())
+    return _speech(options, "first-sound", "listeners", (*command, "--requests", "60"), 45)
+
+
+def _clones(options: Options) -> Part:
+    """Return a part that speaks with voices of recordings that are new to the server."""
+    module = (sys.executable, "-m", "tests.bench.clone_speed")
+    few = ("--rounds", "1", "--at-once", "2") if options.is_tiny else ()
+    command = (*module, "--size", options.size("1.7b"), *options.kept(), *few)
+    command = (*command, *options.json("clones"))
+    return _speech(options, "clones", "listeners", command, 60, ("1.7b", "base"))
+
+
+def _overload(options: Options) -> Part:
+    """Return an open load of more than one card can speak: the rest is refused."""
+    load = ("--rate", options.count(150), "--duration-s", options.count(20), *_cut(options))
+    command = options.bench("serve", "1.7b", *load, *options.json("overload"))
+    return _speech(options, "overload", "listeners", command, 75)
 
 
 def _cut(options: Options) -> Command:

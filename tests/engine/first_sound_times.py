@@ -1,11 +1,10 @@
-"""Where the time to a first sound goes: ``python -m tests.engine.first_sound_times CHECKPOINT``.
+"""Where the time to a first sound goes: ``python -m tests.engine.first_sound_times``.
 
 Requests come one at a time, some time after each other, to an engine without HTTP. Printed are
 medians of when each part of the first step began and ended on the host, and when the device had
 done it, by CUDA events; all in milliseconds since the request.
 """
 
-import argparse
 import asyncio
 import statistics
 import time
@@ -32,6 +31,7 @@ from antiphon.nn.host_device import Download
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import AudioChunk, Sampling, SpeechRequest, new_request_id
+from tests.bench.peer import peer_flags, weights_of
 
 PARTS: tuple[tuple[Any, str], ...] = (
     (AsyncEngine, "_add"),
@@ -152,12 +152,11 @@ def _median_ms(times_s: Sequence[float | None]) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--requests", type=int, default=60)
-    flags = parser.parse_args()
-    print(*table(asyncio.run(measured(flags.checkpoint, flags.device, flags.requests))), sep="\n")  # noqa: T201
+    parser = peer_flags(__doc__.split("\n")[0], "1.7b")
+    parser.add_argument("--requests", type=int, default=60, help="one after the other")
+    given = parser.parse_args()
+    path = weights_of(given, "qwen3_tts", "custom_voice")
+    print(*table(asyncio.run(measured(path, given.device, given.requests))), sep="\n")  # noqa: T201
 
 
 if __name__ == "__main__":
