@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,11 @@ from tests.servers import DEADLINE_S, NUM_FRONT_ENDS, TOY, RunningServer, start_
 
 if os.environ.get("TRITON_INTERPRET") == "1":
     hold_products_to_their_rows()
+
+# What a shell begins in the background has SIGINT ignored, and so would all have that tests start
+# and then stop by it. Programs do not inherit handlers.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # An example may take as long as a busy machine needs.
 hypothesis.settings.register_profile("untimed", deadline=None)
