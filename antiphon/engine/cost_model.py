@@ -79,6 +79,10 @@ class Curve:
         """Return whether work of this size was measured."""
         return self._is_measured[self._index(size)]
 
+    def hold(self, size: int) -> None:
+        """Take what is expected of this size as measured: only `correct` of it changes it then."""
+        self._is_measured[self._index(size)] = True
+
     def correct(self, size: int, ratio: float, *, first_weight: float = _WEIGHT) -> None:
         """Record that work of this size took ``ratio`` (measured to expected) of the time."""
         index = self._index(size)
@@ -210,10 +214,16 @@ class CostModel:
         )
 
     def _observe_pass(self, shape: StepShape, expected_s: float, seconds: float) -> None:
-        """Learn what a pass over rows and prompts takes, of a step whose rest is known."""
+        """Learn what a pass over rows and prompts takes, of a step whose rest is known.
+
+        It takes no less than one over the rows alone, which is held: where prompts cost nothing,
+        steps that are a little shorter than expected would make all passes ever shorter.
+        """
         num_tokens = shape.num_rows + shape.num_positions
-        pass_s = self._passes.seconds(num_tokens)
-        ratio = (pass_s + seconds - expected_s) / pass_s
+        pass_s, rows_s = self._passes.seconds(num_tokens), self._passes.seconds(shape.num_rows)
+        if shape.num_rows:
+            self._passes.hold(shape.num_rows)
+        ratio = max(pass_s + seconds - expected_s, rows_s) / pass_s
         ratio = min(max(ratio, 1 / _MAX_RATIO), _MAX_RATIO)
         self._passes.correct(num_tokens, ratio, first_weight=_FAR_WEIGHT)
 

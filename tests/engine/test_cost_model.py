@@ -1,5 +1,7 @@
 """What is learned of steps: the measured time, more for more work, and sense before all that."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +88,19 @@ def test_what_prompts_cost_is_learned_in_a_few_steps(position_s: float) -> None:
         times.observe(StepShape(8, 500), 4e-3 + 500 * position_s)
     assert times.prefill_s(8, 500) == pytest.approx(500 * position_s, rel=0.2, abs=0.3e-3)
     assert times.rows_s(8) == pytest.approx(4e-3, rel=0.01), "it was no row that took so long"
+
+
+def test_prompts_that_cost_nothing_do_not_make_long_ones_free() -> None:
+    times, random = CostModel(), Random(1)
+    for number in range(20_000):
+        rows = random.randint(40, 64)
+        positions = random.choice((0, 8, 16, 40))
+        # With prompts a little less than it was learned without, for whatever reason.
+        times.observe(StepShape(rows, positions, rows), (5.0 - 0.1 * (positions > 0)) * 1e-3)
+        if number % 1000 == 999:
+            assert times.positions_within(64, 0.05) < 20_000
+    assert times.prefill_s(64, 40) < 0.5e-3
+    assert times.prefill_s(64, 4096) > 2e-3
 
 
 @given(st.integers(0, 256), st.floats(0, 0.1))
