@@ -53,6 +53,9 @@ class ServeBenchFlags:
         int | None,
         flag("Requests that a server of our own works on.", "the most streams", min=1),
     ] = None
+    front_ends: Annotated[
+        int, flag("HTTP processes of a server of our own; 0: one process.", True, min=0)
+    ] = 0
     concurrency: Annotated[
         str | None,
         flag("Streams at a time, comma-separated; each goes on with its next request.", "1,8,32"),
@@ -250,7 +253,7 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
         num_processes=flags.processes,
         notes={
             **{"model": flags.model, "random": flags.random},
-            **{"family": flags.family, "task": flags.task},
+            **{"family": flags.family, "task": flags.task, "front_ends": flags.front_ends},
         },
     )
 
@@ -277,6 +280,8 @@ def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
         arguments = [source, "--device", flags.device]
         if slots := flags.max_slots or max_slots:
             arguments += ["--max-slots", str(slots)]
+        if flags.front_ends:
+            arguments += ["--front-ends", str(flags.front_ends)]
         with own_server(arguments, api_key=flags.api_key) as url:
             yield url
 

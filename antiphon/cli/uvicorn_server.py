@@ -25,6 +25,7 @@ from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
 from antiphon.config import Settings
 from antiphon.errors import UnavailableError
+from antiphon.interpreter import set_for_streams
 from antiphon.pipeline.jobs import JobRunner
 from antiphon.telemetry import tracing
 from antiphon.telemetry.logs import configure_logging
@@ -33,8 +34,6 @@ from antiphon.web.routes import page_routes
 
 logger = logging.getLogger(__name__)
 
-FULL_COLLECTION_RATIO = 100
-"""Collections of the middle generation for each full one; Python's default is 10."""
 GRACEFUL_SHUTDOWN_S = 5
 """How long open streams may go on after Ctrl-C before they are cut."""
 LAST_RESORT_S = 8
@@ -94,9 +93,7 @@ class ApiServer(uvicorn.Server):
         gc.collect()
         if not self._settings.models.unloads:
             gc.freeze()  # what stays need not be gone over, which would hold up every stream
-        # A full collection goes over all that open streams hold: 500 objects for each WebSocket,
-        # 190 ms with 480 of them, every ten seconds by default.
-        gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_RATIO)
+        set_for_streams()
         if sys.platform == "win32":
             await super().startup(sockets)
         else:

@@ -1,7 +1,6 @@
 """A process that holds stages, which a cluster starts as a child of its own."""
 
 import asyncio
-import gc
 import logging
 import signal
 from dataclasses import dataclass
@@ -9,13 +8,11 @@ from dataclasses import dataclass
 from antiphon.fabric.child_process import begin, tell
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_server import StageServer
+from antiphon.interpreter import set_for_streams
 from antiphon.models.spec import Ref
 from antiphon.telemetry.logs import configure_logging
 
 logger = logging.getLogger(__name__)
-
-FULL_COLLECTION_RATIO = 100
-"""Collections of the middle generation for each full one, which holds up every stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +45,7 @@ async def serve_stages(plan: StageProcessPlan) -> None:
     fabric = LocalFabric(plan.builder.resolve())
     server = StageServer(fabric, plan.token)
     tell(await server.serve(plan.address))
-    gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION_RATIO)
+    set_for_streams()
     await ended.wait()
     await server.close()
     for handle in fabric.handles:

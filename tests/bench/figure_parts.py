@@ -26,6 +26,7 @@ TESTS = {
     ),
 }
 """The tests of ``scripts/test-gpu``, by part."""
+_FRONT_ENDS = ("--front-ends", "4")
 _LONG_TESTS_S = {"kernels": 240, "qwen3_tts": 240, "rest": 240}
 
 
@@ -34,7 +35,8 @@ def all_parts(options: Options) -> list[Part]:
     return [
         *_tests(),
         *_engine(options),
-        _http(options),
+        _http(options, "http"),
+        _http(options, "http-front-ends", *_FRONT_ENDS),
         _first_sound(options),
         _clones(options),
         _overload(options),
@@ -94,10 +96,10 @@ def _frames(
     return options.bench("engine", size, *load, *more, *options.json(name))
 
 
-def _http(options: Options) -> Part:
+def _http(options: Options, name: str, *processes: str) -> Part:
     load = ("--concurrency", options.streams(1, 64, 256), "--ramp-s", "2", *_cut(options))
-    command = options.bench("serve", "1.7b", *load, *options.json("http"))
-    return _speech(options, "http", "http", command, 90)
+    command = options.bench("serve", "1.7b", *load, *processes, *options.json(name))
+    return _speech(options, name, "http", command, 90)
 
 
 def _first_sound(options: Options) -> Part:
@@ -118,8 +120,9 @@ def _clones(options: Options) -> Part:
 
 def _overload(options: Options) -> Part:
     """Return an open load of more than one card can speak: the rest is refused."""
-    load = ("--rate", options.count(150), "--duration-s", options.count(20), *_cut(options))
-    command = options.bench("serve", "1.7b", *load, *options.json("overload"))
+    load = ("--rate", options.count(220), "--duration-s", options.count(20), *_cut(options))
+    server = ("--max-slots", options.count(256), *_FRONT_ENDS)
+    command = options.bench("serve", "1.7b", *load, *server, *options.json("overload"))
     return _speech(options, "overload", "listeners", command, 75)
 
 
@@ -172,7 +175,7 @@ def _rate(options: Options) -> Part:
     """Return an open load, which goes on as long as it is told to, or as there is time."""
     load_s = LOAD_S if options.rate_s is None else f"{options.rate_s:g}"
     load = ("--rate", options.count(100), "--duration-s", load_s, *_cut(options))
-    slots = ("--max-slots", options.count(256), *options.json("rate"))
+    slots = ("--max-slots", options.count(256), *_FRONT_ENDS, *options.json("rate"))
     command = options.bench("serve", "1.7b", *load, *slots)
     expected_s = 60 + (SHORTEST_LOAD_S if options.rate_s is None else options.rate_s)
     part = _speech(options, "rate", "rate", command, expected_s)

@@ -88,7 +88,7 @@ def test_parts_have_names_of_their_own_and_come_as_they_are_asked_for(tmp_path: 
     assert len({each.name for each in parts}) == len(parts)
     assert chosen(parts, None) == parts
     names = [each.name for each in chosen(parts, "rate, peers,http,rate,chat")]
-    assert names == ["rate", "chat", "transformers", "voxcpm", "http"]
+    assert names == ["rate", "chat", "transformers", "voxcpm", "http", "http-front-ends"]
     with pytest.raises(ValueError, match=r"no part 'nothing'; there are tests, .*chat"):
         chosen(parts, "http,nothing")
 
