@@ -41,7 +41,7 @@ def test_products_have_22_bits(
 def test_outputs_need_not_fill_large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MANY_NUMBERS", 0)
     columns, weight = random(1, 32, 130), random(96, 32, 1, seed=1) / 6
-    wanted = F.conv1d(columns, weight)
+    wanted = F.conv1d(columns.double(), weight.double()).float()  # no GPU rounds factors of these
     torch.testing.assert_close(split_conv(columns, SplitWeight.of(weight, 1)), wanted)
 
 
