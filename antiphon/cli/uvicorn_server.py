@@ -23,9 +23,9 @@ from antiphon.cli.banner import Banner, announce
 from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
+from antiphon.concurrency import set_interpreter_for_streams
 from antiphon.config import Settings
 from antiphon.errors import UnavailableError
-from antiphon.interpreter import set_for_streams
 from antiphon.pipeline.jobs import JobRunner
 from antiphon.telemetry import tracing
 from antiphon.telemetry.logs import configure_logging
@@ -93,7 +93,7 @@ class ApiServer(uvicorn.Server):
         gc.collect()
         if not self._settings.models.unloads:
             gc.freeze()  # what stays need not be gone over, which would hold up every stream
-        set_for_streams()
+        set_interpreter_for_streams()
         if sys.platform == "win32":
             await super().startup(sockets)
         else:

@@ -5,10 +5,10 @@ import logging
 import signal
 from dataclasses import dataclass
 
+from antiphon.concurrency import set_interpreter_for_streams
 from antiphon.fabric.child_process import begin, tell
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.interpreter import set_for_streams
 from antiphon.models.spec import Ref
 from antiphon.telemetry.logs import configure_logging
 
@@ -45,7 +45,7 @@ async def serve_stages(plan: StageProcessPlan) -> None:
     fabric = LocalFabric(plan.builder.resolve())
     server = StageServer(fabric, plan.token)
     tell(await server.serve(plan.address))
-    set_for_streams()
+    set_interpreter_for_streams()
     await ended.wait()
     await server.close()
     for handle in fabric.handles:
