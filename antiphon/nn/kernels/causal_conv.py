@@ -4,6 +4,7 @@ Their columns are those of `antiphon.nn.kernels.stream_columns`.
 
 However a product is cut into tiles, a sum runs over taps and channels in the same order in the
 same instructions: a row's result is the same, bit for bit, in any company and in any grouping.
+What is added to a sum is added at its end, but where all of it is one step, see `_inputs_of`.
 
 Factors of columns in float32 are sums of two float16, and so are the columns when they have been
 read (see `antiphon.nn.kernels.split`).
@@ -145,18 +146,25 @@ def _fitted(config: KernelConfig, conv: ConvWeights, x: Tensor) -> KernelConfig:
     if conv.rest is not None:
         inputs, num_stages = _SPLIT_INPUTS, _SPLIT_STAGES
         num_warps = max(num_warps, config.columns // _WARP_COLUMNS)
-    inputs = _inputs_of(inputs, conv.num_in)
+    inputs = _inputs_of(inputs, conv.num_in, conv.num_taps)
     block_bytes = inputs * (config.columns + config.outputs) * x.itemsize
     num_stages = stages_within(num_stages, block_bytes, max_shared_bytes(x))
     return KernelConfig(config.columns, config.outputs, inputs, num_warps, num_stages)
 
 
-def _inputs_of(wanted: int, num_in: int) -> int:
-    """Return how many inputs are multiplied at a time: if possible, a divisor of all."""
+def _inputs_of(wanted: int, num_in: int, num_taps: int) -> int:
+    """Return how many inputs are multiplied at a time: if possible, a divisor of all.
+
+    But no more than half of them, so that no sum is of one step in one config and of several in
+    another: Triton lets a sum of one step begin with what is added to it, which rounds otherwise.
+    """
     largest_divisor = num_in & -num_in  # that is a power of two
     if largest_divisor >= _MIN_WIDTH:
-        return min(wanted, largest_divisor)
-    return min(wanted, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
+        inputs = min(wanted, largest_divisor)
+    else:
+        inputs = min(wanted, max(_MIN_WIDTH, int(triton.next_power_of_2(num_in))))
+    is_one_step = num_taps == 1 and inputs >= num_in
+    return max(_MIN_WIDTH, inputs // 2) if is_one_step else inputs
 
 
 @triton.jit
