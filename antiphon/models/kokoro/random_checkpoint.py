@@ -11,8 +11,8 @@ import torch
 
 from antiphon.models.kokoro.checkpoint import MAX_PHONEMES, STYLE_SIZE
 from antiphon.models.kokoro.config import load_config
+from antiphon.models.kokoro.model import KokoroModel
 from antiphon.models.kokoro.random_vocabulary import VOCABULARY
-from antiphon.models.kokoro.torch_network import KokoroModel
 from antiphon.models.random_weights import check_arguments
 
 Size: TypeAlias = Literal["tiny", "82M"]

@@ -1,6 +1,7 @@
 """The half of the network that reads: phonemes to features, durations, pitch and loudness.
 
-One sentence at a time, so that nothing is masked. Names of parameters are the checkpoint's.
+Names of parameters are the checkpoint's. Without `PaddedRows` there is one sentence, and nothing is
+masked.
 """
 
 import torch
@@ -8,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from antiphon.models.kokoro.config import KokoroConfig
+from antiphon.models.kokoro.padding import PaddedRows, own
+from antiphon.models.kokoro.recurrent import BothWays
 from antiphon.models.kokoro.styled_layers import StyledLayerNorm, StyledResidual
 
 _EMBEDDING_SIZE = 128
@@ -24,12 +27,13 @@ class BertAttention(nn.Module):
         self.query, self.key, self.value, self.dense = (nn.Linear(size, size) for _ in range(4))
         self.LayerNorm = nn.LayerNorm(size, _BERT_EPS)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
         query, key, value = (
             project(x).unflatten(-1, (self._num_heads, -1)).transpose(1, 2)
             for project in (self.query, self.key, self.value)
         )
-        heard = functional.scaled_dot_product_attention(query, key, value)
+        mask = None if rows is None else rows.is_own[:, None]
+        heard = functional.scaled_dot_product_attention(query, key, value, mask)
         normed: Tensor = self.LayerNorm(x + self.dense(heard.transpose(1, 2).flatten(-2)))
         return normed
 
@@ -44,8 +48,8 @@ class BertLayer(nn.Module):
         self.ffn_output = nn.Linear(inner_size, size)
         self.full_layer_layer_norm = nn.LayerNorm(size, _BERT_EPS)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.attention(x)
+    def forward(self, x: Tensor, rows: PaddedRows | None) -> Tensor:
+        x = self.attention(x, rows)
         inner = self.ffn_output(functional.gelu(self.ffn(x), approximate="tanh"))
         normed: Tensor = self.full_layer_layer_norm(inner + x)
         return normed
@@ -76,8 +80,8 @@ class PhonemeBert(nn.Module):
         )
         self._layer = (layer,)  # known by its other name already
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Return ``[1, length, size]`` for ids ``[1, length]``."""
+    def forward(self, ids: Tensor, rows: PaddedRows | None = None) -> Tensor:
+        """Return ``[B, length, size]`` for ids ``[B, length]``."""
         parts = self.embeddings
         positions = torch.arange(ids.shape[1], device=ids.device)
         kinds = torch.zeros_like(ids)
@@ -86,7 +90,7 @@ class PhonemeBert(nn.Module):
         mapped: Tensor = self.encoder["embedding_hidden_mapping_in"](x)
         (layer,) = self._layer
         for _ in range(self._num_layers):
-            mapped = layer(mapped)
+            mapped = layer(mapped, rows)
         return mapped
 
 
@@ -115,15 +119,14 @@ class PhonemeEncoder(nn.Module):
             )
             for _ in range(config.n_layer)
         )
-        self.lstm = _both_ways(size, size)
+        self.lstm = BothWays(size, size)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Return ``[1, size, length]``."""
+    def forward(self, ids: Tensor, rows: PaddedRows | None = None) -> Tensor:
+        """Return ``[B, size, length]``."""
         x = self.embedding(ids).mT
         for convolution in self.cnn:
-            x = convolution(x)
-        heard: Tensor = self.lstm(x.mT)[0]
-        return heard.mT
+            x = convolution(own(x, rows))
+        return self.lstm.hear(x.mT, rows).mT
 
 
 class DurationEncoder(nn.Module):
@@ -134,15 +137,16 @@ class DurationEncoder(nn.Module):
         size, style_size = config.hidden_dim, config.style_dim
         self.lstms = nn.ModuleList()
         for _ in range(config.n_layer):
-            self.lstms.append(_both_ways(size + style_size, size))
+            self.lstms.append(BothWays(size + style_size, size))
             self.lstms.append(StyledLayerNorm(style_size, size))
 
-    def forward(self, x: Tensor, style: Tensor) -> Tensor:
-        """Return ``[1, length, size + style]`` for ``[1, length, size]``."""
+    def forward(self, x: Tensor, style: Tensor, rows: PaddedRows | None = None) -> Tensor:
+        """Return ``[B, length, size + style]`` for ``[B, length, size]``."""
         told = style.unsqueeze(1).expand(-1, x.shape[1], -1)
         x = torch.cat([x, told], dim=-1)
         for recurrent, norm in zip(self.lstms[::2], self.lstms[1::2], strict=True):
-            x = torch.cat([norm(recurrent(x)[0], style), told], dim=-1)
+            assert isinstance(recurrent, BothWays)
+            x = torch.cat([norm(recurrent.hear(x, rows), style), told], dim=-1)
         return x
 
 
@@ -153,9 +157,9 @@ class ProsodyPredictor(nn.Module):
         super().__init__()
         size, style_size = config.hidden_dim, config.style_dim
         self.text_encoder = DurationEncoder(config)
-        self.lstm = _both_ways(size + style_size, size)
+        self.lstm = BothWays(size + style_size, size)
         self.duration_proj = nn.ModuleDict({"linear_layer": nn.Linear(size, config.max_dur)})
-        self.shared = _both_ways(size + style_size, size)
+        self.shared = BothWays(size + style_size, size)
         self.F0, self.N = (
             nn.ModuleList(
                 [
@@ -168,21 +172,29 @@ class ProsodyPredictor(nn.Module):
         )
         self.F0_proj, self.N_proj = (nn.Conv1d(size // 2, 1, 1) for _ in range(2))
 
-    def durations(self, encoded: Tensor) -> Tensor:
-        """Return the frames of each phoneme, ``[length]``, for what ``text_encoder`` returns."""
-        likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](self.lstm(encoded)[0]))
-        return likelihoods.sum(dim=-1).round().clamp(min=1).long().flatten()
+    def durations(self, encoded: Tensor, rows: PaddedRows | None = None) -> Tensor:
+        """Return the frames of each phoneme, int64 ``[B, length]``; padding has none.
 
-    def curves(self, frames: Tensor, style: Tensor) -> tuple[Tensor, Tensor]:
-        """Return pitch in Hz and loudness, each ``[1, 1, 2 * num_frames]``."""
-        shared = self.shared(frames)[0].mT
-        pitch, loudness = shared, shared
-        for block in self.F0:
-            pitch = block(pitch, style)
-        for block in self.N:
-            loudness = block(loudness, style)
+        Args:
+            encoded: what ``text_encoder`` returns.
+            rows: of phonemes.
+        """
+        heard = self.lstm.hear(encoded, rows)
+        likelihoods = torch.sigmoid(self.duration_proj["linear_layer"](heard))
+        durations = likelihoods.sum(dim=-1).round().clamp(min=1).long()
+        return durations if rows is None else durations * rows.is_own[:, 0]
+
+    def curves(
+        self, frames: Tensor, style: Tensor, rows: PaddedRows | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return pitch in Hz and loudness, each ``[B, 1, 2 * num_frames]``."""
+        shared = self.shared.hear(frames, rows).mT
+        pitch, loudness = (_through(blocks, shared, style, rows) for blocks in (self.F0, self.N))
         return self.F0_proj(pitch), self.N_proj(loudness)
 
 
-def _both_ways(num_inputs: int, num_outputs: int) -> nn.LSTM:
-    return nn.LSTM(num_inputs, num_outputs // 2, batch_first=True, bidirectional=True)
+def _through(blocks: nn.ModuleList, x: Tensor, style: Tensor, rows: PaddedRows | None) -> Tensor:
+    for block in blocks:
+        assert isinstance(block, StyledResidual)
+        x, rows = block(x, style, rows), block.rows_after(rows)
+    return x

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.kokoro.checkpoint import PAD_ID, KokoroCheckpoint
-from antiphon.models.kokoro.config import KokoroConfig, load_config
-from antiphon.models.kokoro.text_layers import PhonemeBert, PhonemeEncoder, ProsodyPredictor
-from antiphon.models.kokoro.vocoder import NUM_HARMONICS, KokoroDecoder
+from antiphon.models.kokoro.config import load_config
+from antiphon.models.kokoro.graph_network import GraphNetwork
+from antiphon.models.kokoro.model import KokoroModel
+from antiphon.models.kokoro.vocoder import NUM_HARMONICS
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.precision import exact_float32
@@ -32,49 +33,8 @@ _OPTIONAL = re.compile(
 _UNUSED = re.compile(r"bert\.(pooler\.|embeddings\.position_ids).*")
 
 
-class KokoroModel(nn.Module):
-    """The network; parts have the checkpoint's names."""
-
-    def __init__(self, config: KokoroConfig, *, num_channels: int, num_skipped: int) -> None:
-        """Make it; arguments as of `KokoroDecoder`."""
-        super().__init__()
-        self._upsampling = config.frame_upsampling
-        self.bert = PhonemeBert(config)
-        self.bert_encoder = nn.Linear(config.bert_hidden_size, config.hidden_dim)
-        self.predictor = ProsodyPredictor(config)
-        self.text_encoder = PhonemeEncoder(config)
-        self.decoder = KokoroDecoder(config, num_channels=num_channels, num_skipped=num_skipped)
-
-    def forward(
-        self, ids: Tensor, style: Tensor, noise: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Speak a sentence.
-
-        Args:
-            ids: with padding, ``[1, length]``.
-            style: ``[1, 2 * style_dim]``.
-            noise: draws what has no pitch.
-
-        Returns:
-            samples, ``[num_samples]``, and durations in frames, ``[length]``.
-        """
-        timbre, prosody = style.tensor_split(2, dim=-1)
-        encoded = self.predictor.text_encoder(self.bert_encoder(self.bert(ids)), prosody)
-        durations = self.predictor.durations(encoded)
-        pitch, loudness = self.predictor.curves(
-            encoded.repeat_interleave(durations, dim=1), prosody
-        )
-        text = self.text_encoder(ids).repeat_interleave(durations, dim=2)
-        num_samples = pitch.shape[-1] * self._upsampling
-        drawn = noise.standard_normal((1, num_samples, NUM_HARMONICS), np.float32)
-        samples = self.decoder(
-            text, pitch, loudness, timbre, torch.from_numpy(drawn).to(text.device)
-        )
-        return samples.flatten(), durations
-
-
 class TorchNetwork:
-    """Speaks sentences; any number of threads may call it at the same time."""
+    """Speaks sentence by sentence; any number of threads may call it at the same time."""
 
     def __init__(self, model: KokoroModel, device: torch.device) -> None:
         self._model = model
@@ -93,25 +53,36 @@ class TorchNetwork:
             style: as of `VoiceStyles.style`.
             seed: of the noise.
         """
+        drawn = np.random.default_rng(seed)
+
+        def draw(length: int) -> Tensor:
+            size = self._model.config.frame_upsampling * NUM_HARMONICS
+            noise = drawn.standard_normal((1, length, size), np.float32)
+            return torch.from_numpy(noise).to(self._device)
+
         with self._precision():
             samples, durations = self._model(
                 torch.tensor([[PAD_ID, *ids, PAD_ID]], device=self._device),
                 torch.from_numpy(style).to(self._device),
-                np.random.default_rng(seed),
+                draw,
             )
         return samples.cpu().numpy(), durations.cpu().numpy().astype(np.float32)
 
 
-def load_torch_network(checkpoint: KokoroCheckpoint, context: LoadContext) -> TorchNetwork:
-    """Load the original weights.
+def load_torch_network(
+    checkpoint: KokoroCheckpoint, context: LoadContext
+) -> TorchNetwork | GraphNetwork:
+    """Load the original weights; a GPU runs them as CUDA graphs.
 
     Raises:
         ModelLoadError: they are not complete, or there is no such device.
     """
     assert checkpoint.weights is not None
     device = resolve_device(context.device, context.memory_fraction)
-    model = build_model(checkpoint.path, checkpoint.weights)
-    return TorchNetwork(model.to(device).eval(), device)
+    model = build_model(checkpoint.path, checkpoint.weights).eval()
+    if device.type != "cuda":
+        return TorchNetwork(model, device)
+    return GraphNetwork(model.to(device), device)
 
 
 def build_model(path: Path, file: Path) -> KokoroModel:

@@ -1,6 +1,6 @@
 """The half of the network that speaks: features, pitch and loudness to samples (iSTFTNet).
 
-Names of parameters are the checkpoint's. Shapes are ``[1, channels, length]``.
+Names of parameters are the checkpoint's. Shapes are ``[B, channels, length]``.
 """
 
 import math
@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from antiphon.models.kokoro.checkpoint import SAMPLE_RATE_HZ
 from antiphon.models.kokoro.config import KokoroConfig
+from antiphon.models.kokoro.padding import PaddedRows, own
+from antiphon.models.kokoro.short_time import signal, spectra
 from antiphon.models.kokoro.styled_layers import StyledResidual, StyledSnakeBlock
 
 NUM_HARMONICS = 9
@@ -29,19 +31,22 @@ class HarmonicSource(nn.Module):
         self._upsampling = upsampling
         self.l_linear = nn.Linear(NUM_HARMONICS, 1)
 
-    def forward(self, pitch: Tensor, noise: Tensor) -> Tensor:
+    def forward(self, pitch: Tensor, noise: Tensor, rows: PaddedRows | None = None) -> Tensor:
         """Return samples.
 
         Args:
-            pitch: in Hz, ``[1, 1, length]``.
-            noise: normal numbers, ``[1, length * upsampling, NUM_HARMONICS]``.
+            pitch: in Hz, ``[B, 1, length]``.
+            noise: normal numbers, ``[B, length * upsampling, NUM_HARMONICS]``.
+            rows: whose pitch it is.
 
         Returns:
-            ``[1, length * upsampling]``.
+            ``[B, length * upsampling]``.
         """
         multiples = torch.arange(1, NUM_HARMONICS + 1, device=pitch.device).view(1, -1, 1)
         turns = (pitch * multiples / SAMPLE_RATE_HZ) % 1  # a sample
         phase = torch.cumsum(turns, dim=-1) * (2 * math.pi) * self._upsampling
+        if rows is not None:
+            phase = rows.lengths.pad(phase, 0, 0, "replicate")  # the last one is held to its end
         phase = functional.interpolate(phase, scale_factor=float(self._upsampling), mode="linear")
         is_voiced = (pitch > _MIN_VOICED_HZ).repeat_interleave(self._upsampling, dim=-1).mT
         level = torch.where(is_voiced, _VOICED_NOISE, _SINE_LEVEL / 3)
@@ -56,7 +61,7 @@ class SampleGenerator(nn.Module):
     def __init__(self, config: KokoroConfig) -> None:
         super().__init__()
         self._fft_size, self._hop_size = config.fft_size, config.hop_size
-        self._num_blocks = len(config.kernel_sizes)
+        self._num_blocks, self._rates = len(config.kernel_sizes), config.upsample_rates
         rates, style_size, channels = (
             config.upsample_rates,
             config.style_dim,
@@ -87,28 +92,38 @@ class SampleGenerator(nn.Module):
         self.conv_post = nn.Conv1d(channels, config.fft_size + 2, 7, padding=3)
         self.register_buffer("window", torch.hann_window(config.fft_size), persistent=False)
 
-    def forward(self, x: Tensor, style: Tensor, pitch: Tensor, noise: Tensor) -> Tensor:
-        """Return samples, ``[1, length]``."""
-        guide = self._spectrum(self.m_source(pitch, noise))
+    def forward(
+        self, x: Tensor, style: Tensor, pitch: Tensor, noise: Tensor, rows: PaddedRows | None = None
+    ) -> Tensor:
+        """Return samples, ``[B, length]``; ``rows`` are those of features and of the pitch."""
+        stages = self._rows_of_stages(rows)
+        samples = self.m_source(pitch, noise, rows)
+        source_rows = rows and rows.scaled(samples.shape[1] // pitch.shape[2])
+        guide = spectra(samples, self._window(), self._hop_size, source_rows)
+        guide = own(guide, stages[-1])
         for index, upsample in enumerate(self.ups):
-            x = upsample(functional.leaky_relu(x, _STAGE_SLOPE))
+            x = upsample(functional.leaky_relu(own(x, rows), _STAGE_SLOPE))
             if index + 1 == len(self.ups):
                 x = functional.pad(x, (1, 0), mode="reflect")
-            x = x + self.noise_res[index](self.noise_convs[index](guide), style)
+            rows = stages[index]
+            x = x + self.noise_res[index](self.noise_convs[index](guide), style, rows)
             start = index * self._num_blocks
             blocks = self.resblocks[start : start + self._num_blocks]
-            x = torch.stack([block(x, style) for block in blocks]).sum(dim=0) / self._num_blocks
-        x = self.conv_post(functional.leaky_relu(x, _LAST_SLOPE))
-        magnitude, phase = x.tensor_split(2, dim=1)
+            x = torch.stack([block(x, style, rows) for block in blocks]).sum(dim=0)
+            x = x / self._num_blocks
+        x = self.conv_post(functional.leaky_relu(own(x, rows), _LAST_SLOPE))
+        magnitude, phase = own(x, rows).tensor_split(2, dim=1)
         spectrum = torch.polar(torch.exp(magnitude), torch.sin(phase))
-        return torch.istft(spectrum, self._fft_size, self._hop_size, window=self._window())
+        return signal(spectrum, self._window(), self._hop_size, rows)
 
-    def _spectrum(self, samples: Tensor) -> Tensor:
-        """Return magnitudes, then phases, ``[1, fft_size + 2, length]``."""
-        found = torch.stft(
-            samples, self._fft_size, self._hop_size, window=self._window(), return_complex=True
-        )
-        return torch.cat([found.abs(), found.angle()], dim=1)
+    def _rows_of_stages(self, rows: PaddedRows | None) -> list[PaddedRows | None]:
+        """Return whose columns are those after each stage."""
+        made: list[PaddedRows | None] = []
+        for rate in self._rates:
+            is_last = len(made) + 1 == len(self._rates)
+            rows = None if rows is None else rows.scaled(rate, more=int(is_last))
+            made.append(rows)
+        return made
 
     def reset_window(self) -> None:
         """Make what no checkpoint has, after a model was made without memory."""
@@ -146,13 +161,21 @@ class KokoroDecoder(nn.Module):
         self.generator = SampleGenerator(config)
 
     def forward(
-        self, text: Tensor, pitch: Tensor, loudness: Tensor, style: Tensor, noise: Tensor
+        self,
+        text: Tensor,
+        pitch: Tensor,
+        loudness: Tensor,
+        style: Tensor,
+        noise: Tensor,
+        rows: PaddedRows | None = None,
     ) -> Tensor:
-        """Return samples, ``[1, length]``; arguments as of `ProsodyPredictor.curves`."""
+        """Return samples, ``[B, length]``; arguments as of `ProsodyPredictor.curves`."""
+        fine = rows and rows.doubled
+        pitch, loudness = own(pitch, fine), own(loudness, fine)
         curves = [self.F0_conv(pitch), self.N_conv(loudness)]
         skipped = self.asr_res(text)
-        x = self.encode(torch.cat([text, *curves], dim=1), style)
+        x = self.encode(torch.cat([text, *curves], dim=1), style, rows)
         for block in self.decode:
-            x = block(torch.cat([x, skipped, *curves], dim=1), style)
-        made: Tensor = self.generator(x, style, pitch, noise)
+            x = block(torch.cat([x, skipped, *curves], dim=1), style, rows)
+        made: Tensor = self.generator(x, style, pitch, noise, fine)
         return made

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon.models.kokoro.model import KokoroModel
 from antiphon.models.kokoro.random_checkpoint import make_checkpoint
-from antiphon.models.kokoro.torch_network import KokoroModel, build_model
+from antiphon.models.kokoro.torch_network import build_model
 from antiphon.models.kokoro.vocoder import NUM_HARMONICS
 from tests.models.kokoro.downloads import official_package
 
@@ -86,7 +87,7 @@ def test_prosody(pair: Pair, style: Tensor) -> None:
     hidden = pair.own.bert_encoder(pair.own.bert(IDS))
     own = pair.own.predictor.text_encoder(hidden, prosody)
     torch.testing.assert_close(own, encoded, rtol=1e-4, atol=1e-5)
-    assert torch.equal(pair.own.predictor.durations(encoded), durations.flatten())
+    assert torch.equal(pair.own.predictor.durations(encoded).flatten(), durations.flatten())
     frames = encoded.repeat_interleave(durations.flatten(), dim=1)
     official = pair.official.predictor.F0Ntrain(frames.mT, prosody)
     for ours, theirs in zip(pair.own.predictor.curves(frames, prosody), official, strict=True):

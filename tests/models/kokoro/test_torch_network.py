@@ -18,7 +18,9 @@ FILE = "kokoro-v1_0.pth"
 
 @pytest.fixture(scope="module")
 def network(official: Path) -> TorchNetwork:
-    return load_torch_network(read_checkpoint(official), LoadContext(device="cpu"))
+    loaded = load_torch_network(read_checkpoint(official), LoadContext(device="cpu"))
+    assert isinstance(loaded, TorchNetwork)
+    return loaded
 
 
 def test_samples_are_as_many_as_durations_say(network: TorchNetwork) -> None:
