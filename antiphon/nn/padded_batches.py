@@ -21,7 +21,7 @@ from antiphon.nn.precision import exact_float32
 from antiphon.types import Samples
 
 _LENGTHS_S = (2, 4, 6, 8, 12, 16, 24)
-_BATCH_S = 24  # of audio in a batch, padding included: its activations take about 1 GB
+BATCH_S = 24  # of audio in a batch, padding included: its activations take about 1 GB
 _MAX_ROWS = 8
 
 
@@ -92,6 +92,8 @@ class PaddedBatches:
         samples_per_frame: int,
         captures: bool = True,
         pads: bool | None = None,
+        lengths_s: Sequence[int] = _LENGTHS_S,
+        max_rows: int = _MAX_ROWS,
     ) -> None:
         """Allocate inputs; on a GPU, run every pass once in each shape, or capture it.
 
@@ -103,14 +105,16 @@ class PaddedBatches:
             captures: whether passes become CUDA graphs on a GPU.
             pads: whether there are batches; default: on a GPU. Otherwise every recording is encoded
                 by itself.
+            lengths_s: that recordings are padded to, ascending.
+            max_rows: of a batch.
         """
         self._passes, self._device = passes, device
         self._graphs = Graphs(device, is_enabled=captures)
         self._shapes: dict[int, _Shape] = {}
         has_batches = device.type == "cuda" if pads is None else pads
-        for length_s in _LENGTHS_S if has_batches else ():
+        for length_s in lengths_s if has_batches else ():
             length = -(-length_s * sample_rate_hz // samples_per_frame) * samples_per_frame
-            num_rows = max(1, min(_BATCH_S // length_s, _MAX_ROWS))
+            num_rows = max(1, min(BATCH_S // length_s, max_rows))
             self._shapes[length] = _Shape.of(num_rows, length, device)
         if device.type == "cuda":
             self._warm_up()
@@ -142,14 +146,26 @@ class PaddedBatches:
         """
         if length is None:
             return [self._encode_one(names, each) for each in recordings]
-        shape = self._shapes[length]
+        return self.finish(self.begin(names, recordings, length), len(recordings))
+
+    @torch.inference_mode()
+    def begin(
+        self, names: Sequence[str], recordings: Sequence[Samples], length: int
+    ) -> dict[str, Tensor]:
+        """Begin what `encode` does, without waiting for a GPU; `finish` comes before the next."""
         with self._graphs.on_stream():
-            shape.upload(recordings)
-            running = {name: self._run(name, length) for name in names}
+            self._shapes[length].upload(recordings)
+            return {name: self._run(name, length) for name in names}
+
+    @torch.inference_mode()
+    def finish(
+        self, running: Mapping[str, Tensor], num_recordings: int
+    ) -> list[dict[str, NDArray[Any]]]:
+        """Wait for what `begin` returned; see `encode`."""
+        with self._graphs.on_stream():
             made = {name: each.cpu().numpy() for name, each in running.items()}
         return [
-            {name: rows[row].copy() for name, rows in made.items()}
-            for row in range(len(recordings))
+            {name: rows[row].copy() for name, rows in made.items()} for row in range(num_recordings)
         ]
 
     def _encode_one(self, names: Sequence[str], recording: Samples) -> dict[str, NDArray[Any]]:

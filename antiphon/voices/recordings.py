@@ -6,7 +6,7 @@ from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.concurrency import Workers
 from antiphon.config import ReferenceSettings
 from antiphon.media.addresses import ReferenceUse
-from antiphon.media.references import ReferenceLoader
+from antiphon.media.references import ReferenceLoader, inline_content, is_inline
 from antiphon.storage.single_flight_lru import SingleFlightLRU
 from antiphon.types import Samples
 
@@ -46,6 +46,8 @@ class Recordings:
                 too short or too large.
             EngineError: no process could be started to decode it.
         """
+        if is_inline(recording):  # one turn of a thread for all of it
+            return await self._workers.run(self._decoded_inline, recording, sample_rate_hz)
         content = await self._loader.load(recording, self._use)
         return await self._workers.run(self._decoded, content, sample_rate_hz)
 
@@ -54,6 +56,9 @@ class Recordings:
         self._workers.close()
         self._sandbox.close()
         self._loader.close()
+
+    def _decoded_inline(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
+        return self._decoded(inline_content(recording, self._use), sample_rate_hz)
 
     def _decoded(self, data: bytes, sample_rate_hz: int) -> Samples:
         key = (hashlib.sha256(data).digest(), sample_rate_hz)

@@ -15,7 +15,7 @@ from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_enc
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device
 from antiphon.nn.ecapa import EcapaEncoder
-from antiphon.nn.padded_batches import PaddedBatches
+from antiphon.nn.parallel_rows import ParallelRows
 from antiphon.types import Latents
 
 _WARM_UP_S = 1.0
@@ -25,7 +25,7 @@ class VoiceEncoder:
     """The encoders of a base checkpoint, a `BatchEncoder`; used by one thread at a time.
 
     Both compute in float32, whatever the talker does: roundings would change codes. So a voice's
-    codes are the same on a GPU, where recordings are encoded in padded batches.
+    codes are the same on a GPU, where recordings are padded and encoded side by side.
     """
 
     def __init__(self, context: LoadContext, *, pads: bool | None = None) -> None:
@@ -33,7 +33,7 @@ class VoiceEncoder:
 
         Args:
             context: what to load, and where.
-            pads: whether recordings are encoded in padded batches; default: on a GPU.
+            pads: whether recordings are padded; default: on a GPU.
 
         Raises:
             ModelLoadError: they cannot be loaded.
@@ -52,7 +52,7 @@ class VoiceEncoder:
                 weights, config.codec.encoder, config.codec.num_quantizers
             )
         self._frame = config.codec.samples_per_frame
-        self._batches = PaddedBatches(
+        self._rows = ParallelRows(
             voice_passes(self._speaker, self._codec),
             device,
             sample_rate_hz=self._rate_hz,
@@ -62,7 +62,7 @@ class VoiceEncoder:
         self.encode(noise(_WARM_UP_S))
 
     def batch_of(self, data: Recording) -> EncodingBatch:
-        """Return which others a recording is encoded with: those of about its length.
+        """Return which others a recording is encoded with: those that are as short as it is.
 
         Raises:
             InvalidRequestError: the recording is too short, or longer than any prompt could be.
@@ -77,16 +77,15 @@ class VoiceEncoder:
         if "speaker" in data.wanted:
             self._speaker.check(num_samples)
         self._codec.check(num_samples)
-        length = self._batches.length_of(num_samples)
-        return EncodingBatch((data.wanted, length), self._batches.num_rows(length))
+        num_rows = self._rows.num_rows(num_samples)
+        return EncodingBatch((data.wanted, num_rows), num_rows)
 
     def encode_batch(self, batch: Sequence[Recording]) -> list[Latents]:
         """Return what is wanted of each recording of a batch, by name; see `batch_of`.
 
         The speaker vector is float32 ``[D]``, codes are int64 ``[num_frames, Q]``.
         """
-        length = self._batches.length_of(len(batch[0].samples))
-        made = self._batches.encode(batch[0].wanted, [each.samples for each in batch], length)
+        made = self._rows.encode(batch[0].wanted, [each.samples for each in batch])
         for recording, parts in zip(batch, made, strict=True):
             if "codes" in parts:
                 parts["codes"] = parts["codes"][: -(-len(recording.samples) // self._frame)]

@@ -48,7 +48,7 @@ class VoicePreparer:
             OverloadedError: too many recordings wait to be encoded.
             EngineError: the encoder failed.
         """
-        key = hashlib.sha256(samples.tobytes()).digest()
+        key = hashlib.sha256(np.ascontiguousarray(samples).data).digest()
         codes = self._codes.get(key, lambda: self._hear(key, samples)) if with_codes else None
         speaker = self._speakers.get(
             key, lambda: self._encode(Recording(samples, ("speaker",)))["speaker"]

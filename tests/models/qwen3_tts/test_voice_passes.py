@@ -51,11 +51,14 @@ def recording(num_samples: int) -> Samples:
 
 
 def heard(encoder: VoiceEncoder, part: Part, recordings: Sequence[Samples]) -> list[NDArray[Any]]:
-    """Encode recordings in one batch."""
+    """Encode recordings of about one length, as many at once as may be of a batch."""
     batch = [Recording(samples, (part,)) for samples in recordings]
     (fitting,) = {encoder.batch_of(each) for each in batch}
-    assert len(batch) <= fitting.max_size
-    return [each.data[part] for each in encoder.encode_batch(batch)]
+    parts = [
+        encoder.encode_batch(batch[first : first + fitting.max_size])
+        for first in range(0, len(batch), fitting.max_size)
+    ]
+    return [each.data[part] for made in parts for each in made]
 
 
 # One frame and less, whole frames, and one sample more: of every stride a part is left somewhere.
@@ -78,6 +81,8 @@ def check_company(encoder: VoiceEncoder, lengths: Sequence[int], others: Sequenc
     """Assert that what is made of recordings is the same, to the bit, whatever is beside them."""
     for part in PARTS:
         recordings = [recording(each) for each in lengths]
+        fitting = encoder.batch_of(Recording(recordings[0], (part,)))
+        assert len(lengths) + len(others) <= fitting.max_size
         together = heard(encoder, part, recordings)
         turned = heard(encoder, part, [*map(recording, others), *recordings[::-1]])[::-1]
         for index, samples in enumerate(recordings):
@@ -99,14 +104,14 @@ def test_what_will_not_do_is_refused_before_it_joins_a_batch(padding: VoiceEncod
         padding.batch_of(Recording(np.zeros(330 * RATE_HZ, np.float32), ("codes",)))
 
 
-def test_batches_are_of_about_one_length_and_bounded(padding: VoiceEncoder) -> None:
+def test_short_recordings_go_side_by_side_and_long_ones_are_bounded(padding: VoiceEncoder) -> None:
     def fitting(duration_s: float, part: Part = "codes") -> tuple[Any, int]:
         samples = np.zeros(round(duration_s * RATE_HZ), np.float32)
         batch = padding.batch_of(Recording(samples, (part,)))
         return batch.key, batch.max_size
 
-    assert fitting(4.5) == fitting(6.0)
-    assert fitting(4.5)[0] != fitting(3.5)[0]
+    assert fitting(1.0) == fitting(4.5) == fitting(6.0)
+    assert fitting(6.0)[0] != fitting(8.0)[0]
     assert fitting(4.5)[0] != fitting(4.5, "speaker")[0]
     assert all(fitting(each)[1] * each <= 24 for each in (2, 4, 6, 8, 12, 16, 24))
     assert fitting(25.0)[1] == fitting(60.0)[1] == 1

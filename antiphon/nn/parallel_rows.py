@@ -1,0 +1,106 @@
+"""Recordings encoded several at a time, each in a row, and on streams, of its own.
+
+A GPU is not filled by the narrow layers of one recording, so that several go side by side: the
+passes of one, too. A recording alone does not wait for rows that hold none, as it would in a batch
+of `PaddedBatches`. All recordings of about one length are encoded in the same shape, so that
+company changes no bit of them. The launches of passes must be cheap, as those of CUDA graphs are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from antiphon.nn.padded_batches import BATCH_S, PaddedBatches, PaddedPass
+from antiphon.types import Samples
+
+_LENGTHS_S = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24)
+_MAX_ROWS = 4
+
+
+class ParallelRows:
+    """Passes over recordings, padded to a few lengths; for one thread.
+
+    What a row needs is its own: the more rows, the shorter what they take. All rows together have
+    twice the activations of a `PaddedBatches`.
+    """
+
+    def __init__(
+        self,
+        passes: Mapping[str, PaddedPass],
+        device: torch.device,
+        *,
+        sample_rate_hz: int,
+        samples_per_frame: int,
+        pads: bool | None = None,
+    ) -> None:
+        """Allocate inputs, and capture every pass in each shape of each row on a GPU.
+
+        Args:
+            passes: by name.
+            device: of the passes.
+            sample_rate_hz: of the recordings.
+            samples_per_frame: lengths are multiples of it.
+            pads: whether recordings are padded; default: on a GPU. Otherwise every one is encoded
+                as it is.
+        """
+        # Those that prepare nothing are one launch each, and begin before the others.
+        self._order = sorted(passes, key=lambda name: passes[name].prepare is not None)
+        self._rows = [
+            {
+                name: PaddedBatches(
+                    {name: passes[name]},
+                    device,
+                    sample_rate_hz=sample_rate_hz,
+                    samples_per_frame=samples_per_frame,
+                    pads=pads,
+                    lengths_s=[each for each in _LENGTHS_S if number * each <= BATCH_S],
+                    max_rows=1,
+                )
+                for name in self._order
+            }
+            for number in range(1, _MAX_ROWS + 1)
+        ]
+
+    def num_rows(self, num_samples: int) -> int:
+        """Return how many recordings are encoded at once: those that are given the same number."""
+        return max(1, sum(self._length_of(row, num_samples) is not None for row in self._rows))
+
+    def encode(
+        self, names: Sequence[str], recordings: Sequence[Samples]
+    ) -> list[dict[str, NDArray[Any]]]:
+        """Run passes over recordings.
+
+        Args:
+            names: of the passes.
+            recordings: float32, ``[num_samples]`` each; as many as `num_rows` is of each of them.
+
+        Returns:
+            Of each recording what the passes made of it, by their names: of one that was padded,
+            what they made of the padding too, at the end.
+        """
+        rows = self._rows[: len(recordings)]
+        lengths = [
+            self._length_of(row, len(each)) for row, each in zip(rows, recordings, strict=True)
+        ]
+        if None in lengths:
+            return [self._by_itself(names, each) for each in recordings]
+        running = {
+            (number, name): rows[number][name].begin((name,), [recordings[number]], length)
+            for name in self._order
+            if name in names
+            for number, length in enumerate(lengths)
+            if length is not None
+        }
+        return [
+            {name: row[name].finish(running[number, name], 1)[0][name] for name in names}
+            for number, row in enumerate(rows)
+        ]
+
+    def _by_itself(self, names: Sequence[str], recording: Samples) -> dict[str, NDArray[Any]]:
+        first = self._rows[0]
+        return {name: first[name].encode((name,), [recording], None)[0][name] for name in names}
+
+    def _length_of(self, row: Mapping[str, PaddedBatches], num_samples: int) -> int | None:
+        return row[self._order[0]].length_of(num_samples)
