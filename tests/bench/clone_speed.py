@@ -79,9 +79,11 @@ def main() -> None:
     parser = peer_flags(__doc__.split("\n")[0], "1.7b")
     parser.add_argument("--rounds", type=int, default=6, help="of recordings that come at once")
     parser.add_argument("--at-once", type=int, default=16, help="recordings of a round")
+    parser.add_argument("--front-ends", type=int, default=0, help="of the server; 0: one process")
     given = parser.parse_args()
     model = str(weights_of(given, "qwen3_tts", "base"))
-    with own_server([model, "--device", given.device]) as url:
+    processes = ("--front-ends", str(given.front_ends)) if given.front_ends else ()
+    with own_server([model, "--device", given.device, *processes]) as url:
         times_ms = asyncio.run(measured(url, given.rounds, given.at_once))
     found = {name: Percentiles.of(each) for name, each in times_ms.items()}
     results = [

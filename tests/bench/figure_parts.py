@@ -114,7 +114,7 @@ def _clones(options: Options) -> Part:
     module = (sys.executable, "-m", "tests.bench.clone_speed")
     few = ("--rounds", "1", "--at-once", "2") if options.is_tiny else ()
     command = (*module, "--size", options.size("1.7b"), *options.kept(), *few)
-    command = (*command, *options.json("clones"))
+    command = (*command, *_FRONT_ENDS, *options.json("clones"))
     return _speech(options, "clones", "listeners", command, 60, ("1.7b", "base"))
 
 

@@ -1,16 +1,19 @@
 """A prompt that takes no time is built at once; what takes longer holds up no other stream."""
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from antiphon.concurrency import num_usable_cores
 from antiphon.pipeline.speech.service import Speech
 from antiphon.types import Sampling, SpeechRequest, Voice
 from tests.pipeline.speech.text_streams import said
+from tests.servers import DEADLINE_S
 from tests.speeches import KeptSpeech, kept
 
 SAMPLING = Sampling(max_frames=2)
@@ -78,6 +81,36 @@ def test_what_is_long_is_left_to_a_thread(
 def test_so_is_a_recording(base: KeptSpeech, monkeypatch: pytest.MonkeyPatch) -> None:
     request = SpeechRequest("Hello.", sampling=SAMPLING, options=RECORDING)
     assert at_once(base, monkeypatch, request) == {False}
+
+
+def test_recordings_that_come_at_once_wait_for_no_threads(
+    base: KeptSpeech, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their prompts wait for the encoder, which takes several together."""
+    count = num_usable_cores() + 3
+    meeting = threading.Barrier(count, timeout=DEADLINE_S)
+
+    async def body(speech: Speech) -> None:
+        prompter: Any = speech.model(None).prompter
+        build = prompter.build
+
+        def met(*arguments: Any) -> Any:
+            meeting.wait()
+            return build(*arguments)
+
+        async def loaded() -> Mapping[str, Any]:
+            return RECORDING
+
+        async def hear() -> None:
+            request = SpeechRequest("Hello.", sampling=SAMPLING)
+            async for _ in speech.stream(request, load=loaded):
+                pass
+
+        with monkeypatch.context() as patched:
+            patched.setattr(prompter, "build", met)
+            await asyncio.gather(*(hear() for _ in range(count)))
+
+    base.run(body)
 
 
 def test_a_family_that_says_nothing_has_a_thread(
