@@ -21,14 +21,15 @@ DEVICE = replace(
     H200,
     # Up to 8 rows, inner codes are one launch: 1.10 and 1.30 ms instead of 1.41 and 2.15.
     rows_s=((1, 2.2e-3), (8, 2.65e-3), (16, 3.8e-3), (64, 4.3e-3), (256, 8.0e-3)),
-    num_free_tokens=192,
+    num_free_positions=128,
+    prompts_s=0.43e-3,
     position_s=KEY_VALUE_BYTES / COPIED_BYTES_S,
 )
-ENGINE_HOST = HostModel(request_s=0.095e-3, latency_s=3.3e-3)
+ENGINE_HOST = HostModel(request_s=0.095e-3, latency_s=2.9e-3)
 """Of ``antiphon bench engine``."""
 SERVER_HOST = replace(ENGINE_HOST, request_s=REQUEST_S, chunk_s=CHUNK_S)
 """Of a server of one process; its times were measured on slower cores, see docs/scale.md."""
-FITTED = "0.095 ms a request and 3.3 ms until its first chunk, to the engine's five first sounds"
+FITTED = "0.095 ms a request and 2.9 ms until its first chunk, to the engine's five first sounds"
 MAX_DEVIATION = 0.1
 
 _PROMPT_POSITIONS = (8, 8)  # of a built-in voice: its text stands beside the frames
@@ -113,10 +114,12 @@ MEASURED = (
     Load("engine, 256 streams", streams(256, 100), ENGINE_HOST, 12.77, 1604, 58.0),
     Load("engine, 64 streams of 600 frames", streams(64, 600), ENGINE_HOST, 6.42, 798),
     Load("engine, 256 streams of 600 frames", streams(256, 600), ENGINE_HOST, 13.69, 1496, 52.3),
-    Load("HTTP, 1 client", clients(1, 8), SERVER_HOST, None, 33.4),
-    Load("HTTP, 64 clients, begun in 2 s", clients(64, 512, 2.0), SERVER_HOST, None, 720),
-    Load("HTTP, 256 clients, begun in 2 s", clients(256, 2048, 2.0), SERVER_HOST, None, 1199),
-    Load("HTTP, 100 requests/s", arrivals(100.0, 75.0), SERVER_HOST, None, 805),
+    Load("HTTP, 1 client", clients(1, 50), SERVER_HOST, None, 33.4),
+    Load("HTTP, 64 clients, begun in 2 s", clients(64, 644, 2.0), SERVER_HOST, None, 771),
+    Load("HTTP, 256 clients, begun in 2 s", clients(256, 1563, 2.0), SERVER_HOST, None, 1369),
+    Load("front ends, 64 clients, begun in 2 s", clients(64, 672, 2.0), ENGINE_HOST, None, 805),
+    Load("front ends, 256 clients, begun in 2 s", clients(256, 1578, 2.0), ENGINE_HOST, None, 1580),
+    Load("front ends, 100 requests/s", arrivals(100.0, 138.0), ENGINE_HOST, None, 812),
 )
 PREDICTED = (
     Load("HTTP, 8 clients, begun in 1 s", clients(8, 128, 1.0), SERVER_HOST),
@@ -134,10 +137,10 @@ def rows_of(load: Load) -> list[Row]:
     """Return the figures of a load that were measured, or all that are predicted."""
     report, number = simulated(load), load.traffic.num_clients
     p50_ms, _, p99_ms = (1000 * each for each in report.first_audio_s)
-    frame_ms = 80.0 * number / report.audio_s_per_s
+    frame_ms = 80.0 * number / report.busy_audio_s_per_s
     compared = (
         Row(load.name, "ms a frame", frame_ms, load.frame_ms),
-        Row(load.name, "audio-s / s", report.audio_s_per_s, load.audio_s_per_s),
+        Row(load.name, "audio-s / s", report.busy_audio_s_per_s, load.audio_s_per_s),
         Row(load.name, "first p50 ms", p50_ms, load.first_ms),
     )
     if measured := [each for each in compared if each.measured is not None]:

@@ -21,8 +21,9 @@ class DeviceModel:
         prefill_s: of ``prefill_positions``.
         prefill_positions: that are computed at a time.
         pass_s: of a pass over the layers, besides its positions, if it is one of prompts alone.
-        num_free_tokens: rows and positions together, that take no longer than few rows, where
-            prompts are in one pass with the rows; ``None``: they have passes of their own.
+        num_free_positions: of prompts that are in one pass with the rows, which take no longer than
+            `prompts_s`; ``None``: prompts have passes of their own.
+        prompts_s: that prompts in such a pass take however few they are.
         position_s: that a frame takes longer for each position before it, which it attends to.
         chunk_s: of a pass of the codec over one frame.
         chunk_frame_s: of each frame that is decoded beside it.
@@ -34,7 +35,8 @@ class DeviceModel:
     prefill_s: float = 3e-3
     prefill_positions: int = 64
     pass_s: float = 0.0
-    num_free_tokens: int | None = None
+    num_free_positions: int | None = None
+    prompts_s: float = 0.0
     position_s: float = 0.0
     chunk_s: float = 0.7e-3
     chunk_frame_s: float = 1.8e-3 / 127
@@ -64,12 +66,12 @@ class DeviceModel:
     def _prefill_s(self, num_rows: int, num_positions: int) -> float:
         if not num_positions:
             return 0.0
-        num_free = self.num_free_tokens
-        if num_free is not None:
-            num_positions = max(0, num_rows + num_positions - max(num_rows, num_free))
+        num_free = self.num_free_positions
         is_apart = not num_rows or num_free is None
+        if not is_apart:
+            num_positions = max(0, num_positions - (num_free or 0))
         parts_s = ceil(num_positions / self.prefill_positions) * self.prefill_s
-        return parts_s + (self.pass_s if is_apart else 0.0)
+        return parts_s + (self.pass_s if is_apart else self.prompts_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Hours of traffic in virtual time: the engine's own scheduler over a device of formulas."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -68,7 +68,9 @@ class Report:
         first_audio_s: of live requests: percentiles 50, 95 and 99.
         gapless: share of the live streams without a gap.
         longest_gap_s: in the middle of a live stream.
-        audio_s_per_s: of all requests.
+        audio_s_per_s: of all requests, their first and last seconds included.
+        busy_audio_s_per_s: while all clients are busy: from the last one's first audio to the last
+            request; of the whole time if clients do not come again.
         mean_rows: of steps that made frames.
         mean_step_s: of all steps.
         recomputed: positions that were prefilled again, for each frame that was made.
@@ -80,6 +82,7 @@ class Report:
     gapless: float
     longest_gap_s: float
     audio_s_per_s: float
+    busy_audio_s_per_s: float
     mean_rows: float
     mean_step_s: float
     recomputed: float
@@ -193,6 +196,8 @@ class Listener:
     longest_gap_s: float = 0.0
     audio_s: float = 0.0
     num_frames: int = 0
+    arrivals: list[tuple[float, float]] = field(default_factory=list)
+    """When pieces of audio came, and how long they are, in seconds."""
 
     def on_audio(self, chunk: AudioChunk, now_s: float) -> None:
         if not len(chunk.samples):
@@ -203,6 +208,7 @@ class Listener:
         self.longest_gap_s = max(self.longest_gap_s, now_s - self.silent_at_s)
         self.silent_at_s = max(self.silent_at_s, now_s) + chunk.duration_s
         self.audio_s += chunk.duration_s
+        self.arrivals.append((now_s, chunk.duration_s))
 
 
 @dataclass(slots=True)
@@ -338,7 +344,19 @@ def simulate(
         gapless=fmean(each.longest_gap_s <= 1e-9 for each in heard) if heard else 1.0,
         longest_gap_s=max((each.longest_gap_s for each in heard), default=0.0),
         audio_s_per_s=sum(each.audio_s for each in simulation.ended) / clock.now_s,
+        busy_audio_s_per_s=_busy_audio_s_per_s(simulation.ended, traffic, clock.now_s),
         mean_rows=fmean(device.num_rows),
         mean_step_s=fmean(device.busy_s),
         recomputed=max(stats.prefill_positions - simulation.num_prompt_positions, 0) / stats.frames,
     )
+
+
+def _busy_audio_s_per_s(ended: Sequence[Listener], traffic: Traffic, now_s: float) -> float:
+    if not (traffic.num_requests and traffic.num_clients):
+        return sum(each.audio_s for each in ended) / now_s
+    begun_s = sorted(each.arrivals[0][0] for each in ended if each.arrivals)
+    from_s = begun_s[traffic.num_clients - 1]
+    to_s = max(each.arrived_s for each in ended)
+    arrivals = [pair for each in ended for pair in each.arrivals]
+    heard_s = sum(duration_s for at_s, duration_s in arrivals if from_s < at_s <= to_s)
+    return heard_s / (to_s - from_s)

@@ -163,7 +163,7 @@ def test_prompts_in_the_pass_of_the_rows_are_worth_their_own_pass(num_clients: i
     )
     apart, mixed = (
         simulate(traffic, num_clients, model=model, cache=CACHE)
-        for model in (H200, replace(H200, num_free_tokens=192))
+        for model in (H200, replace(H200, num_free_positions=128))
     )
     assert apart.gapless == mixed.gapless == 1.0
     assert mixed.audio_s_per_s > 1.04 * apart.audio_s_per_s
@@ -177,7 +177,7 @@ def test_a_burst_of_long_prompts_is_computed_as_fast_as_listeners_can_wait() -> 
         simulate(
             traffic,
             64,
-            model=replace(H200, num_free_tokens=192),
+            model=replace(H200, num_free_positions=128),
             cache=CACHE,
             limits=SchedulerLimits(prefill=policy),
         )
