@@ -119,7 +119,7 @@ MEASURED = (
     Load("HTTP, 256 clients, begun in 2 s", clients(256, 1563, 2.0), SERVER_HOST, None, 1369),
     Load("front ends, 64 clients, begun in 2 s", clients(64, 672, 2.0), ENGINE_HOST, None, 805),
     Load("front ends, 256 clients, begun in 2 s", clients(256, 1578, 2.0), ENGINE_HOST, None, 1580),
-    Load("front ends, 100 requests/s", arrivals(100.0, 138.0), ENGINE_HOST, None, 812),
+    Load("front ends, 100 requests/s", arrivals(100.0, 40.0), ENGINE_HOST, None, 812),
 )
 PREDICTED = (
     Load("HTTP, 8 clients, begun in 1 s", clients(8, 128, 1.0), SERVER_HOST),
