@@ -58,12 +58,15 @@ class JsonMeter:
         return end + 1
 
     def _string(self, piece: bytes, start: int) -> int:
-        found = _REST_OF_STRING.match(piece, start)
-        assert found is not None  # it matches nothing, too
-        end = found.end()
-        self._is_escaped = piece[end : end + 1] == b"\\"  # it is the last byte of this piece
-        self._num_backslashes += piece.count(b"\\", start, end + 1)
-        self._num_long_escapes += piece.count(b"\\u", start, end)
+        end = piece.find(b'"', start)
+        end = len(piece) if end < 0 else end
+        if piece.find(b"\\", start, end) >= 0:  # else it needs no expression, which takes longer
+            found = _REST_OF_STRING.match(piece, start)
+            assert found is not None  # it matches nothing, too
+            end = found.end()
+            self._is_escaped = piece[end : end + 1] == b"\\"  # it is the last byte of this piece
+            self._num_backslashes += piece.count(b"\\", start, end + 1)
+            self._num_long_escapes += piece.count(b"\\u", start, end)
         if end < len(piece) and not self._is_escaped:
             self._is_in_string = False
             self._num_strings += 1
