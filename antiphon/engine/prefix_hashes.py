@@ -1,5 +1,6 @@
 """Under which hashes the beginning of a prompt is looked up in the prefix cache."""
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -44,7 +45,8 @@ def prefix_hashes(
         block_positions: positions in a block.
         num_common: positions whose keys and values may be copied; see `Prompt`.
     """
-    data = b"".join((int(key) & _KEY_MASK).to_bytes(_KEY_BYTES, "little") for key in position_keys)
+    keys = [int(key) & _KEY_MASK for key in position_keys]
+    data = struct.pack(f"<{len(keys)}Q", *keys)
     size, parted, place = block_positions * _KEY_BYTES, *divmod(num_common, block_positions)
     if num_common > len(position_keys):
         place = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,13 @@ class Packing:
 
     def add_rows(self, array: NDArray[Any]) -> slice:
         """Add rows of numbers of any type, each padded to whole words."""
-        rows = np.ascontiguousarray(array).view(np.uint8)
-        if padding := -rows.shape[1] % _WORD_BYTES:
-            rows = np.pad(rows, ((0, 0), (0, padding)))
-        return self.add(rows.reshape(-1).view(np.int64))
+        rows = np.ascontiguousarray(array)
+        num_bytes = rows.shape[1] * rows.itemsize
+        if num_bytes % _WORD_BYTES == 0:
+            return self.add(rows.reshape(-1))
+        words = np.zeros((len(rows), -(-num_bytes // _WORD_BYTES)), np.int64)
+        words.view(np.uint8)[:, :num_bytes] = rows.view(np.uint8)
+        return self.add(words)
 
     def words(self) -> NDArray[np.int64]:
         """Return all of them, end to end."""
@@ -92,23 +96,31 @@ def packed_writes(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Ten
 def _launching(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Tensor], object]:
     from antiphon.nn.kernels.row_writes import NUM_FIELDS, write_rows
 
-    told = np.concatenate([_told(write, packing, NUM_FIELDS) for write in writes])
-    place = packing.add(told)
+    told = [_told(write, packing) for write in writes]
+    place = packing.add(np.fromiter(chain.from_iterable(told), np.int64))
+    assert place.stop - place.start == NUM_FIELDS * sum(len(each.rows) for each in writes)
     return lambda words: write_rows(words[place], words)
 
 
-def _told(write: RowWrite, packing: Packing, num_fields: int) -> NDArray[np.int64]:
-    """Return what the kernel's table says of each row."""
+def _told(write: RowWrite, packing: Packing) -> list[int]:
+    """Return what the kernel's table says of each row.
+
+    Python's numbers: nearly all writes are of one row, for which arrays take ten times as long.
+    """
     target, source = write.target, write.source
-    told = np.empty((len(write.rows), num_fields), np.int64)
-    told[:, 0] = target.data_ptr() + write.rows * (target.stride(0) * target.element_size())
+    size = target.element_size()
+    first, row_bytes = target.data_ptr(), target.stride(0) * size
     if isinstance(source, Tensor):
-        told[:, 1] = source.data_ptr()
+        place, step = source.data_ptr(), 0
     else:
         words = packing.add_rows(source)
-        row_words = (words.stop - words.start) // len(source)
-        told[:, 1] = -1 - _WORD_BYTES * (words.start + row_words * np.arange(len(source)))
-    told[:, 2:] = write.num_values, target.element_size(), source.shape[-1] == write.num_values
+        place, step = -1 - _WORD_BYTES * words.start, -_WORD_BYTES * (words.stop - words.start)
+        step //= len(source)
+    rest = write.num_values, size, int(source.shape[-1] == write.num_values)
+    told: list[int] = []
+    for row in write.rows.tolist():
+        told += (first + row * row_bytes, place, *rest)
+        place += step
     return told
 
 

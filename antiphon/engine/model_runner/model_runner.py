@@ -269,7 +269,8 @@ class ModelRunner(Generic[RequestT]):
             [each.prompt.seed for each in opened],
             uploads,
         )
-        self._model.slots.restore([(each.slot, each.frames) for each in opened], uploads)
+        if resumed := [(each.slot, each.frames) for each in opened if len(each.frames)]:
+            self._model.slots.restore(resumed, uploads)
         self._caches.clear([each.slot for each in opened], uploads)
         self._model.start(opened, uploads)
 

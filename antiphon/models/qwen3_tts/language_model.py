@@ -140,9 +140,11 @@ class LanguageModel:
             {each.slot: each.request.prompt.predictor_sampling for each in starts}, uploads
         )
         vocab_size = self.has_occurred.shape[1]
-        said = [each.slot * vocab_size + np.unique(each.frames[:, 0]) for each in starts]
-        places = np.concatenate(said)
-        uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
+        resumed = [each for each in starts if len(each.frames)]
+        if resumed:
+            said = [each.slot * vocab_size + np.unique(each.frames[:, 0]) for each in resumed]
+            places = np.concatenate(said)
+            uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
 
     def _follow(self, index: Tensor, frames: Tensor) -> None:
         """Have slots go on after the frames that come before theirs."""
