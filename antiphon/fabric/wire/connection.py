@@ -120,10 +120,10 @@ class WireConnection(asyncio.BufferedProtocol):
     def abort(self, reason: str) -> None:
         """End the connection at once."""
         self._end(reason)
-        if self._transport is not None:
-            self._transport.abort()
-        else:
+        if self._transport is None:
             self.gone.set()
+        elif not self.gone.is_set():  # asyncio's raises if it was lost when its last bytes had left
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class

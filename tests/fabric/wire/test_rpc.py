@@ -367,3 +367,19 @@ def test_a_message_beyond_the_limit_is_refused_by_its_sender(tmp_path: Path) -> 
             assert await client.call("size", bytes(5000)) == 5000
 
     run(main)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_connection_that_is_lost_once_all_is_read_may_be_aborted(
+    tmp_path: Path, loop: str
+) -> None:
+    async def main() -> None:
+        async with connected(tmp_path, calls()) as (client, there):
+            client.notify("nobody listens", np.zeros(2**19))  # more than a socket holds
+            client.close()
+            assert client.connection.num_waiting_bytes
+            await client.connection.gone.wait()
+            client.connection.abort("It was closed.")
+            await there.connection.gone.wait()
+
+    run(main, loop)
