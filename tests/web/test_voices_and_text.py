@@ -59,7 +59,7 @@ def test_words_go_one_by_one_with_the_key(page: Page, locked: RunningServer) -> 
     page.wait_for("finished", "broken", "failed")
     assert page.state == "finished"
     assert page.utterance("playedSamples") == page.utterance("receivedSamples") > 0
-    page.speak("word " * 200)
+    page.speak("One more word. " * 60)  # stopped while words are still on their way
     page.wait_for("playing")
     page.find("stop").click()
     assert page.state == "stopped"
