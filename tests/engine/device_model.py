@@ -66,12 +66,11 @@ class DeviceModel:
     def _prefill_s(self, num_rows: int, num_positions: int) -> float:
         if not num_positions:
             return 0.0
-        num_free = self.num_free_positions
-        is_apart = not num_rows or num_free is None
-        if not is_apart:
-            num_positions = max(0, num_positions - (num_free or 0))
-        parts_s = ceil(num_positions / self.prefill_positions) * self.prefill_s
-        return parts_s + (self.pass_s if is_apart else self.prompts_s)
+        besides_s = self.pass_s
+        if num_rows and self.num_free_positions is not None:
+            besides_s = self.prompts_s
+            num_positions = max(0, num_positions - self.num_free_positions)
+        return besides_s + ceil(num_positions / self.prefill_positions) * self.prefill_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ SENTENCE_CHARACTERS = 24
 LoadOptions: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 
 _ANY_LENGTH = sys.maxsize
-_NUM_LISTENERS = 32
+_NUM_RECORDING_WORKERS = 32
 """Threads of requests with recordings, which do little more than wait until those are encoded."""
 
 
@@ -71,7 +71,7 @@ class Speech:
         self.uploaded = uploaded
         self._pronunciations = settings_pronunciations(settings.pronunciations)
         self._workers = Workers("speech")
-        self._listeners = Workers("speech-recordings", _NUM_LISTENERS)
+        self._recording_workers = Workers("speech-recordings", _NUM_RECORDING_WORKERS)
 
     def with_voices(self, uploaded: VoiceService) -> "Speech":
         """Return the same with other voices beside the models' own; all else is shared."""
@@ -213,7 +213,7 @@ class Speech:
     def close(self) -> None:
         """Stop the worker threads."""
         self._workers.close()
-        self._listeners.close()
+        self._recording_workers.close()
 
     def _context(
         self,
@@ -237,7 +237,7 @@ class Speech:
             request=request,
             model=model,
             resolve_voice=resolve,
-            workers=self._workers if load is None else self._listeners,
+            workers=self._workers if load is None else self._recording_workers,
             metrics=self.metrics,
             planner=planner,
         )
