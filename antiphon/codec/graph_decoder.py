@@ -21,10 +21,10 @@ from torch import Tensor
 
 from antiphon.engine.plan import CodecChunk
 from antiphon.engine.runner import frame_buckets
-from antiphon.nn.codec_layers.frame_table import empty_table, fill, table_of
+from antiphon.nn.codec_layers.frame_table import empty_table, fill
 from antiphon.nn.codec_layers.state import DoubleBufferedState
 from antiphon.nn.graphs import Graphs, round_up
-from antiphon.nn.host_device import Download, upload
+from antiphon.nn.host_device import Download, Staging, upload
 from antiphon.nn.weights import Progress
 from antiphon.types import Samples
 
@@ -63,6 +63,8 @@ class GraphState:
         graphs: by number of frames.
         sizes: these numbers, ascending.
         table: whose the frames of a pass are, see `antiphon.nn.codec_layers.frame_table`.
+        places: after it in one tensor, where the frames of a pass are, int32 ``[n]``.
+        staging: of this tensor.
         codes: of a pass, int64 ``[n, num_quantizers]``, as many as the largest has.
         primed: states after priming, by the frames, most recently used last.
     """
@@ -71,6 +73,8 @@ class GraphState:
     graphs: Graphs
     sizes: tuple[int, ...]
     table: Tensor
+    places: Tensor
+    staging: Staging
     codes: Tensor
     primed: OrderedDict[bytes, tuple[Tensor, ...]] = field(default_factory=OrderedDict)
 
@@ -145,7 +149,9 @@ class GraphDecoder:
         sizes = frame_buckets(_max_frames(num_slots))
         codes = torch.zeros((sizes[-1], self._num_quantizers), dtype=torch.int64, device=device)
         graphs = Graphs(device, is_enabled=self._uses_graphs)
-        state = GraphState(streams, graphs, sizes, empty_table(sizes[-1], device), codes)
+        numbers = empty_table(sizes[-1], device, num_more=1)
+        table, places, staging = numbers[:-1], numbers[-1], Staging(numbers)
+        state = GraphState(streams, graphs, sizes, table, places, staging, codes)
         if graphs.is_enabled:
             torch.cuda.synchronize(device)
             self._capture(state)
@@ -232,12 +238,12 @@ class GraphDecoder:
     ) -> int:
         """Fill the buffers that a pass reads; return its number of frames."""
         size = round_up(len(places), state.sizes)
-        table = table_of(rows, size, state.num_slots, _MAX_CHUNK_FRAMES)
-        padded = np.zeros((1, size + 1), np.int64)
-        padded[0, : len(places)] = places
-        given = upload(np.concatenate((table, padded)), state.table.device)
-        fill(state.table, given[:-1])
-        state.codes[:size].copy_(frames[given[-1, :size]])
+        staged = state.staging.stage()
+        fill(staged, rows, size, state.num_slots, _MAX_CHUNK_FRAMES)
+        staged[-1, : len(places)] = places
+        staged[-1, len(places) :] = 0
+        state.staging.send()
+        torch.index_select(frames, 0, state.places[:size], out=state.codes[:size])
         return size
 
     def _decode_buffered(self, state: GraphState, size: int) -> Tensor:
@@ -247,8 +253,8 @@ class GraphDecoder:
 
     def _capture(self, state: GraphState) -> None:
         for number, size in enumerate(reversed(state.sizes), start=1):  # others fit in its memory
-            padding = table_of([], size, state.num_slots, _MAX_CHUNK_FRAMES)
-            fill(state.table, upload(padding, state.table.device))
+            fill(state.staging.stage(), [], size, state.num_slots, _MAX_CHUNK_FRAMES)
+            state.staging.send()
             torch.cuda.synchronize(state.table.device)
             state.graphs.capture(size, partial(self._decode_buffered, state, size))
             if self._progress is not None:

@@ -68,7 +68,7 @@ class EngineCore:
         self._clock = clock
         self._in_flight: deque[_LaunchedStep] = deque()
         self._ended_s = 0.0
-        self._launch_s = 0.0
+        self._launch_s = [0.0, 0.0]  # of plans without and with prompts
         self._reserve_s = _MIN_RESERVE_S
         self._stalled_until_s = 0.0
 
@@ -91,7 +91,7 @@ class EngineCore:
             return 0.0
         if not self.scheduler.has_work:
             return self.scheduler.idle_s()
-        return max(self._due_s(last) - self._clock(), 0.0)
+        return max(self._due_s(last, self.scheduler.has_prompts) - self._clock(), 0.0)
 
     @property
     def awaited(self) -> PendingStep | None:
@@ -139,7 +139,7 @@ class EngineCore:
         now_s, stats = self._clock(), self.scheduler.stats
         stats.record_host(schedule=launched_s - begun_s, launch=now_s - launched_s)
         if self._in_flight:
-            self._adapt_reserve(self._in_flight[-1], begun_s, now_s)
+            self._adapt_reserve(self._in_flight[-1], bool(plan.prefills), begun_s, now_s)
         self._in_flight.append(_LaunchedStep(plan, pending, StepShape.of(plan), launched_s))
         return True
 
@@ -159,22 +159,26 @@ class EngineCore:
         stats.record_host(update=self._clock() - taken_s)
         return events
 
-    def _due_s(self, last: _LaunchedStep) -> float:
+    def _due_s(self, last: _LaunchedStep, has_prompts: bool) -> float:
         """Return when to begin to plan the step after ``last``, unless that ends before."""
         expected_s = self.scheduler.costs.step_s(last.shape)
         ends_s = max(last.launched_s, self._ended_s) + expected_s
-        return ends_s - self._launch_s - self._reserve_s
+        return ends_s - self._launch_s[has_prompts] - self._reserve_s
 
-    def _adapt_reserve(self, before: _LaunchedStep, begun_s: float, now_s: float) -> None:
+    def _adapt_reserve(
+        self, before: _LaunchedStep, has_prompts: bool, begun_s: float, now_s: float
+    ) -> None:
         """Launch earlier if the device ran dry after ``before``, a little later if it did not.
 
         Args:
             before: the step before the one that has been launched.
+            has_prompts: whether that one has.
             begun_s: when it was begun to plan that one.
             now_s: when that one was launched.
         """
-        was_too_long = self._due_s(before) - begun_s > _MAX_RESERVE_S
-        self._launch_s += (now_s - begun_s - self._launch_s) * _LAUNCH_WEIGHT
+        was_too_long = self._due_s(before, has_prompts) - begun_s > _MAX_RESERVE_S
+        excess_s = now_s - begun_s - self._launch_s[has_prompts]
+        self._launch_s[has_prompts] += excess_s * _LAUNCH_WEIGHT
         is_dry = before.is_over
         ended_s = begun_s if before.ended_s is None else before.ended_s  # at the earliest
         self.scheduler.stats.record_host(gap=now_s - ended_s if is_dry else 0.0)

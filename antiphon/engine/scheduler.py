@@ -176,6 +176,11 @@ class Scheduler:
             or self.idle_s() == 0.0
         )
 
+    @property
+    def has_prompts(self) -> bool:
+        """Whether the next plan may have prompts in it, which take longer to be launched."""
+        return bool(self._slots.prefilling or self._slots.may_start)
+
     def idle_s(self) -> float | None:
         """Return the time until running requests need a chunk, if none of them makes a frame.
 

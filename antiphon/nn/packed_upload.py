@@ -1,6 +1,6 @@
 """What the host changes on the device in a step, as one copy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.nn.host_device import upload
+from antiphon.nn.row_writer import RowWriter
 from antiphon.nn.row_writes import NUMPY_TYPES, Packing, RowWrite, packed_writes
 
 
@@ -20,9 +21,10 @@ class PackedUpload:
     it was added.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        """Begin without numbers; they are not sent before `send`."""
+    def __init__(self, device: torch.device, writer: RowWriter | None = None) -> None:
+        """Begin without numbers; they are not sent before `send`, by ``writer`` if it can."""
         self._device = device
+        self._writer = writer
         self._steps: list[_Call | _Writes] = []
 
     def add(self, function: Callable[..., object], *arrays: NDArray[Any]) -> None:
@@ -66,13 +68,20 @@ class PackedUpload:
     def send(self) -> None:
         """Copy on the current stream, and have all done that was added since the last time."""
         steps, self._steps = self._steps, []
-        if not steps:
+        if not steps or self._is_written(steps):
             return
         packing = Packing()
         packed = [step.packed(packing) for step in steps]
         words = upload(packing.words(), self._device)
         for carry_out in packed:
             carry_out(words)
+
+    def _is_written(self, steps: Sequence["_Call | _Writes"]) -> bool:
+        """Have the writer do all, if it can."""
+        if self._writer is None:
+            return False
+        groups = [step.writes for step in steps if isinstance(step, _Writes)]
+        return len(groups) == len(steps) and self._writer.write(groups)
 
     def _write(self, write: RowWrite) -> None:
         last = self._steps[-1] if self._steps else None
@@ -110,18 +119,18 @@ class _Writes:
     """Writes that touch different numbers, so that all can be done at once."""
 
     def __init__(self) -> None:
-        self._writes: list[RowWrite] = []
+        self.writes: list[RowWrite] = []
         self._storages: set[int] = set()
 
     def has_room_for(self, write: RowWrite) -> bool:
         return write.storage not in self._storages
 
     def add(self, write: RowWrite) -> None:
-        self._writes.append(write)
+        self.writes.append(write)
         self._storages.add(write.storage)
 
     def packed(self, packing: Packing) -> Callable[[Tensor], object]:
-        return packed_writes(self._writes, packing)
+        return packed_writes(self.writes, packing)
 
 
 def _int64(rows: NDArray[Any]) -> NDArray[np.int64]:

@@ -20,6 +20,9 @@ NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
 }
 """Types whose numbers can come from the host."""
 
+NUM_FIELDS = 5
+"""Of a table's row; see `antiphon.nn.kernels.row_writes.write_rows`."""
+
 _WORD_BYTES = 8
 _TORCH_TYPES = {np.dtype(each): dtype for dtype, each in NUMPY_TYPES.items()}
 
@@ -27,9 +30,20 @@ _TORCH_TYPES = {np.dtype(each): dtype for dtype, each in NUMPY_TYPES.items()}
 class Packing:
     """Arrays on their way to the device, in 64-bit words."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
+        """Begin with the word number ``first``."""
         self._parts: list[NDArray[np.int64]] = []
-        self._num_words = 0
+        self._num_words = first
+
+    @property
+    def num_words(self) -> int:
+        """Words so far, those before the first one included."""
+        return self._num_words
+
+    @property
+    def parts(self) -> Sequence[NDArray[np.int64]]:
+        """What was added, in order."""
+        return self._parts
 
     def add(self, array: NDArray[Any]) -> slice:
         """Add numbers of 64 bits each; return which words they will be."""
@@ -94,19 +108,24 @@ def packed_writes(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Ten
 
 
 def _launching(writes: Sequence[RowWrite], packing: Packing) -> Callable[[Tensor], object]:
-    from antiphon.nn.kernels.row_writes import NUM_FIELDS, write_rows
+    from antiphon.nn.kernels.row_writes import write_rows
 
-    told = [_told(write, packing) for write in writes]
-    place = packing.add(np.fromiter(chain.from_iterable(told), np.int64))
+    table = write_table(writes, packing)
+    place = packing.add(np.array(table, np.int64))
     assert place.stop - place.start == NUM_FIELDS * sum(len(each.rows) for each in writes)
     return lambda words: write_rows(words[place], words)
 
 
-def _told(write: RowWrite, packing: Packing) -> list[int]:
-    """Return what the kernel's table says of each row.
+def write_table(writes: Sequence[RowWrite], packing: Packing) -> list[int]:
+    """Return the table of `antiphon.nn.kernels.row_writes.write_rows`; what is written is packed.
 
     Python's numbers: nearly all writes are of one row, for which arrays take ten times as long.
     """
+    return [*chain.from_iterable(_told(write, packing) for write in writes)]
+
+
+def _told(write: RowWrite, packing: Packing) -> list[int]:
+    """Return what the kernel's table says of each row."""
     target, source = write.target, write.source
     size = target.element_size()
     first, row_bytes = target.data_ptr(), target.stride(0) * size

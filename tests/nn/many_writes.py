@@ -5,16 +5,21 @@ import torch
 from torch import Tensor
 
 from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.row_writer import RowWriter
 
-NUM_ROWS, WIDTH, NUM_WRITES = 7, 1031, 40
+NUM_ROWS, WIDTH = 7, 1031
 TYPES = (torch.bool, torch.int32, torch.int64, torch.float32)
 
 
 class ManyWrites:
     """Writes of one seed."""
 
-    def __init__(self, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, device: torch.device, seed: int, writer: RowWriter | None = None, num_writes: int = 40
+    ) -> None:
         self._device = device
+        self._writer = writer
+        self._num_writes = num_writes
         self._random = np.random.default_rng(seed)
         self._targets = [torch.zeros(NUM_ROWS, WIDTH, dtype=type) for type in TYPES]
         self._targets += [torch.zeros(NUM_ROWS, dtype=torch.int64)]
@@ -24,8 +29,8 @@ class ManyWrites:
 
     def check(self) -> None:
         """Write, and see that every number is what was written there last."""
-        uploads = PackedUpload(self._device)
-        for _ in range(NUM_WRITES):
+        uploads = PackedUpload(self._device, self._writer)
+        for _ in range(self._num_writes):
             number = int(self._random.integers(len(self._targets)))
             target, expected = self._targets[number], self._expected[number]
             rows = self._random.permutation(NUM_ROWS)[: self._random.integers(NUM_ROWS + 1)]

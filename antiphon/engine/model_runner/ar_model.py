@@ -205,6 +205,27 @@ class ARModel(Protocol[RequestT]):
 
 
 @runtime_checkable
+class IdPrompts(Protocol):
+    """What a model is too if it can embed its prompts within the graph of a pass."""
+
+    @property
+    def num_id_tracks(self) -> int:
+        """Ids of a position."""
+        ...
+
+    def prompt_ids(self, spans: Sequence[PromptSpan[Any]]) -> NDArray[np.int64] | None:
+        """Return the ids of all positions of the spans, ``[num_id_tracks, num_positions]``.
+
+        Negative ones stand for nothing. ``None``: there is more in the spans than ids.
+        """
+        ...
+
+    def embed_ids(self, ids: Tensor) -> Tensor:
+        """Return what `ARModel.embed_prompts` does for these ids; zeros where both are nothing."""
+        ...
+
+
+@runtime_checkable
 class StateTelling(Protocol):
     """What a model is too if another stage reads states that it computes."""
 

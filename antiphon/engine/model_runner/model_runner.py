@@ -33,6 +33,7 @@ from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
 from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.row_writer import RowWriter
 from antiphon.nn.weights import Progress
 
 logger = logging.getLogger(__name__)
@@ -128,13 +129,14 @@ class ModelRunner(Generic[RequestT]):
         self._model = model
         with torch.inference_mode():
             self._caches = KVCaches(model.kv_shapes, budget, model.like)
-            uses_graphs = uses_graphs and model.uses_kernels
+            uses_graphs = uses_graphs and model.uses_kernels and device.type == "cuda"
             self._graphs = Graphs(device, is_enabled=uses_graphs, priority=-1)
             self._steps = DecodeSteps(model, self._caches, self._graphs, budget)
             visible = self._steps.visible_buckets
             self._prefiller = Prefiller(model, self._caches, self._graphs, visible)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)  # what loading has put on other streams
+            self._writer = RowWriter(self._graphs, device) if uses_graphs else None
             self._warm_up(progress)
         self._caches.log_memory()
         self._is_batched = device.type != "cpu" if is_batched is None else is_batched
@@ -230,7 +232,7 @@ class ModelRunner(Generic[RequestT]):
 
     def _changes(self, plan: StepPlan) -> PackedUpload:
         """Return what a plan changes in the slots; it is sent before anything is computed."""
-        uploads = PackedUpload(self._caches.table.device)
+        uploads = PackedUpload(self._caches.table.device, self._writer)
         if plan.starts:
             self._start(plan.starts, uploads)
         if plan.appends:

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.kv_memory import BLOCK_POSITIONS
-from antiphon.engine.model_runner.ar_model import ARModel, PromptSpan, RequestT, StateTelling
+from antiphon.engine.model_runner.ar_model import (
+    ARModel,
+    IdPrompts,
+    PromptSpan,
+    RequestT,
+    StateTelling,
+)
 from antiphon.engine.model_runner.kv_cache import KVCaches
 from antiphon.engine.runner import token_buckets
 from antiphon.nn.attention import (
@@ -51,6 +57,27 @@ class PassShape:
 
 
 @dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What a pass reads at positions of prompts.
+
+    Attributes:
+        ids: to be embedded within the pass, ``[num_tracks, num_positions]``; ``None``: nothing is.
+        states: embedded already, ``[num_positions, width]``, if there are no ids.
+    """
+
+    ids: NDArray[np.int64] | None
+    states: Tensor | None
+
+    def part(self, first: int, num_positions: int) -> "_Inputs":
+        """Return some positions."""
+        end = first + num_positions
+        return _Inputs(
+            None if self.ids is None else self.ids[:, first:end],
+            None if self.states is None else self.states[first:end],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Layout:
     """Where a pass finds what it computes, on the device.
 
@@ -76,6 +103,9 @@ class Prefiller(Generic[RequestT]):
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
         self._telling = model if isinstance(model, StateTelling) else None
+        has_ids = graphs.is_enabled and isinstance(model, IdPrompts)
+        self._of_ids = model if has_ids and isinstance(model, IdPrompts) else None
+        self._has_states = False  # of a pass before, beside which there are no ids
         self._caches = caches
         self._graphs = graphs
         self._visible_buckets = visible_buckets
@@ -120,12 +150,12 @@ class Prefiller(Generic[RequestT]):
         if by_block:
             for each in _blocks(spans):
                 piece = (each.slot, each.start, each.end - each.start)
-                self._run(self._model.embed_prompts([each]), [piece], uploads)
+                self._run(self._inputs([each]), [piece], uploads)
                 self._keep([each], [piece], 0)
             return
-        states = self._model.embed_prompts(spans)
+        inputs = self._inputs(spans)
         for first, pieces in _passes(spans, self._sizes[-1]):
-            self._run(states[first : first + _num_tokens(pieces)], pieces, uploads)
+            self._run(inputs.part(first, _num_tokens(pieces)), pieces, uploads)
             self._keep(spans, pieces, 0)
 
     def step(
@@ -146,13 +176,14 @@ class Prefiller(Generic[RequestT]):
         Returns:
             Hidden states of the rows, ``[len(slots), width]``, until the next pass.
         """
-        states = self._model.embed_prompts(spans)
+        inputs = self._inputs(spans)
         *before, last = _passes(spans, self._sizes[-1] - len(slots))
         for first, pieces in before:
-            self._run(states[first : first + _num_tokens(pieces)], pieces, uploads)
+            self._run(inputs.part(first, _num_tokens(pieces)), pieces, uploads)
             self._keep(spans, pieces, 0)
         first, pieces = last
-        hidden = self._run(states[first:], pieces, uploads, slots, num_visible)[: len(slots)]
+        inputs = inputs.part(first, _num_tokens(pieces))
+        hidden = self._run(inputs, pieces, uploads, slots, num_visible)[: len(slots)]
         self._keep(spans, pieces, len(slots))
         return hidden
 
@@ -167,33 +198,46 @@ class Prefiller(Generic[RequestT]):
                 first,
             )
 
+    def _inputs(self, spans: Sequence[PromptSpan[RequestT]]) -> _Inputs:
+        """Read what spans are made of; embed what is not embedded within a pass."""
+        ids = None if self._of_ids is None else self._of_ids.prompt_ids(spans)
+        return _Inputs(ids, self._model.embed_prompts(spans) if ids is None else None)
+
     def _run(
         self,
-        states: Tensor,
+        inputs: _Inputs,
         pieces: Sequence[_Piece],
         uploads: PackedUpload,
         slots: Sequence[int] = (),
         num_visible: int = 1,
     ) -> Tensor:
         """Run one pass; return hidden states of the rows, and of some more tokens by a graph."""
-        num_rows, num_tokens = len(slots), len(slots) + len(states)
+        num_rows, num_tokens = len(slots), len(slots) + _num_tokens(pieces)
         if not self._graphs.is_enabled:
+            assert inputs.states is not None, "ids are embedded in graphs"
             uploads.send()
             laid_out = self._laid_out(pieces, slots, num_tokens, num_rows)
             layout = self._layout(upload(laid_out, self._device), num_tokens, num_rows)
-            padded = states.new_zeros(num_tokens, states.shape[1])
-            padded[num_rows:] = states
+            padded = inputs.states.new_zeros(num_tokens, inputs.states.shape[1])
+            padded[num_rows:] = inputs.states
             return self._compute(padded, layout, num_visible)
         size = round_up(num_tokens, self._sizes)
         shape = PassShape(size, round_up(num_visible, self._visible_buckets))
         if shape not in self._graphs:
             self.capture(shape)
-        numbers = self._laid_out(pieces, slots, size, self._most_rows(size))
+        numbers = self._laid_out(pieces, slots, size, self._most_rows(size), inputs.ids)
         uploads.write_first(self._numbers, numbers)
         uploads.send()
-        self._states[num_rows:num_tokens].copy_(states)
-        self._states[num_tokens:size].zero_()
+        self._put(inputs.states, num_rows)
         return self._graphs.run(shape, partial(self._compute_buffered, shape))
+
+    def _put(self, states: Tensor | None, num_rows: int) -> None:
+        """Have a pass add states to what it embeds itself, after its rows; ``None``: zeros."""
+        if self._has_states:
+            self._states.zero_()
+        if states is not None:
+            self._states[num_rows : num_rows + len(states)].copy_(states)
+        self._has_states = states is not None
 
     def _most_rows(self, num_tokens: int) -> int:
         """Return how many of the tokens can be rows."""
@@ -204,12 +248,25 @@ class Prefiller(Generic[RequestT]):
         return num_tokens // TILE_POSITIONS + min(num_tokens, self._padding_slot) + 1
 
     def _num_numbers(self, num_tokens: int) -> int:
-        return self._most_rows(num_tokens) + 2 * num_tokens + 4 * self._max_tiles(num_tokens)
+        sizes = self._sizes_of_numbers(num_tokens, self._most_rows(num_tokens))
+        return sum(sizes) + self._num_id_tracks * num_tokens
+
+    def _sizes_of_numbers(self, num_tokens: int, most_rows: int) -> list[int]:
+        return [most_rows, num_tokens, num_tokens, 4 * self._max_tiles(num_tokens)]
+
+    @property
+    def _num_id_tracks(self) -> int:
+        return 0 if self._of_ids is None else self._of_ids.num_id_tracks
 
     def _laid_out(
-        self, pieces: Sequence[_Piece], slots: Sequence[int], num_tokens: int, most_rows: int
+        self,
+        pieces: Sequence[_Piece],
+        slots: Sequence[int],
+        num_tokens: int,
+        most_rows: int,
+        ids: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Return the numbers of a `_Layout` padded to ``num_tokens``, end to end."""
+        """Return the numbers of a `_Layout` padded to ``num_tokens``, then the ids, end to end."""
         num_rows = len(slots)
         num_missing = num_tokens - num_rows - _num_tokens(pieces)
         size = min(TILE_POSITIONS, self._caches.table.shape[1] * BLOCK_POSITIONS)
@@ -225,18 +282,25 @@ class Prefiller(Generic[RequestT]):
         cut = cut_tiles(pieces, num_rows)
         tiles[: len(cut)] = cut
         places = np.concatenate((rows, _places(pieces)), axis=1)
-        return np.concatenate((index, places.ravel(), tiles.ravel()))
+        padded = np.full((self._num_id_tracks, num_tokens), -1, np.int64)
+        if ids is not None:
+            padded[:, num_rows : num_rows + ids.shape[1]] = ids
+        return np.concatenate((index, places.ravel(), tiles.ravel(), padded.ravel()))
 
     def _layout(self, numbers: Tensor, num_tokens: int, most_rows: int) -> _Layout:
-        sizes = [most_rows, num_tokens, num_tokens, 4 * self._max_tiles(num_tokens)]
-        index, slots, positions, tiles = torch.split(numbers, sizes)
+        sizes = self._sizes_of_numbers(num_tokens, most_rows)
+        index, slots, positions, tiles = torch.split(numbers[: sum(sizes)], sizes)
         return _Layout(index, Tokens(slots, positions, tiles.view(-1, 4)))
 
     def _compute_buffered(self, shape: PassShape) -> Tensor:
         size = shape.num_tokens
         numbers = self._numbers[: self._num_numbers(size)]
         layout = self._layout(numbers, size, self._most_rows(size))
-        return self._compute(self._states[:size], layout, shape.num_visible)
+        states = self._states[:size]
+        if self._of_ids is not None:
+            ids = numbers[len(numbers) - self._num_id_tracks * size :]
+            states = self._of_ids.embed_ids(ids.view(-1, size)) + states
+        return self._compute(states, layout, shape.num_visible)
 
     def _compute(self, states: Tensor, layout: _Layout, num_visible: int) -> Tensor:
         """Return hidden states of as many tokens as can be rows; ``states`` lacks those of rows."""

@@ -164,11 +164,21 @@ class LanguageModel:
         if ids:
             uploads.write(self._text.view(-1), np.array(places), np.array(ids))
 
+    @property
+    def num_id_tracks(self) -> int:
+        return 2  # text and codec
+
+    def prompt_ids(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> NDArray[np.int64] | None:
+        if not all(each.request.is_of_ids for each in spans):
+            return None
+        read = [each.request.columns(self._config, each.start, each.end) for each in spans]
+        return np.concatenate([np.stack((each.text, each.codec)) for each in read], axis=1)
+
     def embed_prompts(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> Tensor:
         """Embed all columns, ``[num_positions, hidden_size]``."""
         read = [each.request.columns(self._config, each.start, each.end) for each in spans]
         columns = np.concatenate([np.stack((each.text, each.codec)) for each in read], axis=1)
-        states, table = self._embed_ids(upload(columns, self._device)), self.talker.frame_table
+        states, table = self.embed_ids(upload(columns, self._device)), self.talker.frame_table
         frames = np.concatenate([each.frames for each in read])
         if len(frames):
             places = upload(np.flatnonzero(columns[1] == FRAME_COLUMN), self._device)
@@ -183,9 +193,8 @@ class LanguageModel:
             states[places] += upload(np.concatenate(speakers), self._device).to(states.dtype)
         return states
 
-    def _embed_ids(self, columns: Tensor) -> Tensor:
-        """Embed ids of both tracks, ``[2, num_positions]``; negative ones stand for nothing."""
-        text, codec = columns
+    def embed_ids(self, ids: Tensor) -> Tensor:
+        text, codec = ids
         rows = self.talker.frame_table.rows
         return _embed_known(text, self.talker.text_table) + _embed_known(codec, rows)
 
@@ -257,10 +266,10 @@ class FusedLanguageModel(LanguageModel):
 
     uses_kernels = True
 
-    def _embed_ids(self, columns: Tensor) -> Tensor:
+    def embed_ids(self, ids: Tensor) -> Tensor:
         from antiphon.nn.kernels.paired_embedding import embed_pairs
 
-        return embed_pairs(columns, (self.talker.text_table, self.talker.frame_table.rows))
+        return embed_pairs(ids, (self.talker.text_table, self.talker.frame_table.rows))
 
     def embed(self, slots: Tensor) -> Inputs:
         from antiphon.nn.kernels import frame

@@ -19,29 +19,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 NUM_FIELDS = 6
-_NUM_GIVEN = 4
 _ALIGNMENT = 32  # numbers; fields that begin so are loaded alike
 
 
-def empty_table(max_frames: int, device: torch.device) -> Tensor:
-    """Return a table for passes of up to ``max_frames``: int32 ``[NUM_FIELDS, more]``."""
+def empty_table(max_frames: int, device: torch.device, *, num_more: int = 0) -> Tensor:
+    """Return a table for passes of up to ``max_frames``: int32 ``[NUM_FIELDS, more]``.
+
+    ``num_more`` fields that are not of the table follow on it.
+    """
     size = (max_frames // _ALIGNMENT + 1) * _ALIGNMENT
-    return torch.zeros(NUM_FIELDS, size, dtype=torch.int32, device=device)
+    return torch.zeros(NUM_FIELDS + num_more, size, dtype=torch.int32, device=device)
 
 
-def table_of(
-    rows: Sequence[tuple[int, int]], size: int, padding_slot: int, max_row_frames: int
-) -> NDArray[np.int64]:
-    """Return what the host fills in.
+def fill(
+    table: NDArray[np.int32],
+    rows: Sequence[tuple[int, int]],
+    size: int,
+    padding_slot: int,
+    max_row_frames: int,
+) -> None:
+    """Fill in a table what kernels do not; it comes to the device later.
 
     Args:
+        table: ``[at least 4, more than size]``.
         rows: slot and number of frames of each.
         size: frames of the pass; what is missing belongs to more rows.
         padding_slot: of these.
         max_row_frames: that they have.
-
-    Returns:
-        The first fields, ``[4, size + 1]``.
     """
     slots, lengths = (list(each) for each in zip(*rows, strict=True)) if rows else ([], [])
     num_left = size - sum(lengths)
@@ -51,15 +55,11 @@ def table_of(
         padding.append(num_left % max_row_frames)
     slots += [padding_slot] * len(padding)
     lengths += padding
-    table = np.full((_NUM_GIVEN, size + 1), size, np.int64)
-    table[2, 0] = 0
-    table[2, 1 : len(lengths) + 1] = np.cumsum(lengths)
-    table[0, :size] = np.repeat(slots, lengths)
-    table[1, :size] = np.arange(size) - np.repeat(table[2, : len(lengths)], lengths)
-    table[3] = len(lengths)
-    return table
-
-
-def fill(table: Tensor, given: Tensor) -> None:
-    """Copy what `table_of` returned, on the device by now, into a table."""
-    table[: len(given), : given.shape[1]].copy_(given)
+    num_rows, of_rows = len(lengths), np.array(lengths, np.int64)
+    offsets = table[2, : size + 1]
+    offsets[0] = 0
+    np.cumsum(of_rows, out=offsets[1 : num_rows + 1])
+    offsets[num_rows + 1 :] = size
+    table[0, :size] = np.array(slots, np.int32).repeat(of_rows)
+    table[1, :size] = np.arange(size) - offsets[:num_rows].repeat(of_rows)
+    table[3, : size + 1] = num_rows

@@ -4,7 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-NUM_FIELDS = 5
+from antiphon.nn.row_writes import NUM_FIELDS as FIELDS
+
 _BLOCK = 512
 
 
@@ -12,20 +13,43 @@ def write_rows(table: Tensor, words: Tensor) -> None:
     """Write rows, which touch different numbers.
 
     Args:
-        table: what each row is, int64 ``[num_rows * NUM_FIELDS]``: the address of its first number;
+        table: what each row is, int64 ``[num_rows * FIELDS]``: the address of its first number;
             where what is written begins, as an address, or as ``-1 - offset`` in bytes of
             ``words``; how many numbers are written; bytes of one, 1, 2, 4 or 8; and whether they
             are all the first one (0) or follow on each other (1).
         words: int64.
     """
-    _write_rows[(len(table) // NUM_FIELDS,)](
-        table, words, NUM_FIELDS=NUM_FIELDS, BLOCK=_BLOCK, num_warps=4
+    _write_rows[(len(table) // FIELDS,)](
+        table, words, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4
+    )
+
+
+def write_counted_rows(words: Tensor, first: int, max_rows: int) -> None:
+    """Write as many rows as a word says, so that a graph serves any number of them.
+
+    Args:
+        words: as of `write_rows`.
+        first: the word that says how many; their table follows on it.
+        max_rows: that there can be.
+    """
+    _write_counted_rows[(max_rows,)](
+        words, first, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4
     )
 
 
 @triton.jit
+def _write_counted_rows(words, first, NUM_FIELDS: tl.constexpr, BLOCK: tl.constexpr):
+    if tl.program_id(0) < tl.load(words + first):
+        _write_row(words + first + 1 + tl.program_id(0) * NUM_FIELDS, words, BLOCK)
+
+
+@triton.jit
 def _write_rows(table, words, NUM_FIELDS: tl.constexpr, BLOCK: tl.constexpr):
-    told = table + tl.program_id(0) * NUM_FIELDS
+    _write_row(table + tl.program_id(0) * NUM_FIELDS, words, BLOCK)
+
+
+@triton.jit
+def _write_row(told, words, BLOCK: tl.constexpr):
     target, source, num_values = tl.load(told), tl.load(told + 1), tl.load(told + 2)
     size, step = tl.load(told + 3), tl.load(told + 4)
     if source < 0:

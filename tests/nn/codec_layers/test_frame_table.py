@@ -6,9 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.nn.codec_layers.frame_table import NUM_FIELDS, empty_table, fill, table_of
+from antiphon.nn.codec_layers.frame_table import NUM_FIELDS, empty_table, fill
 
 PADDING_SLOT = 99
+CPU = torch.device("cpu")
 rows_of_a_pass = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 16)), max_size=12)
 
 
@@ -18,7 +19,10 @@ def test_each_frame_is_that_of_its_row(
 ) -> None:
     num_frames = sum(length for _, length in rows)
     size = num_frames + num_padded
-    slots, places, offsets, counts = table_of(rows, size, PADDING_SLOT, max_row_frames)
+    table = np.full((4, size + 7), -1, np.int32)
+    fill(table, rows, size, PADDING_SLOT, max_row_frames)
+    assert (table[:, size + 1 :] == -1).all()
+    slots, places, offsets, counts = table[:, : size + 1]
     num_rows = counts[0]
     assert offsets[0] == 0
     assert (offsets[num_rows:] == size).all()
@@ -35,12 +39,12 @@ def test_each_frame_is_that_of_its_row(
 
 def test_a_table_has_room_for_the_end_of_its_last_row() -> None:
     for max_frames in (1, 31, 32, 33):
-        table = empty_table(max_frames, torch.device("cpu"))
-        fill(table, torch.from_numpy(table_of([(3, 1)], max_frames, PADDING_SLOT, 16)))
+        table = empty_table(max_frames, CPU)
+        fill(table.numpy(), [(3, 1)], max_frames, PADDING_SLOT, 16)
         assert table.shape[0] == NUM_FIELDS
         assert table[2].tolist()[max_frames] == max_frames
 
 
 def test_more_frames_than_the_pass_has_are_a_mistake() -> None:
     with pytest.raises(AssertionError, match="more frames"):
-        table_of([(0, 5)], 4, PADDING_SLOT, 16)
+        fill(empty_table(4, CPU).numpy(), [(0, 5)], 4, PADDING_SLOT, 16)

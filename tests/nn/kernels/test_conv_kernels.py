@@ -13,7 +13,7 @@ from tests.kernels import why_not_here
 if reason := why_not_here():
     pytest.skip(reason, allow_module_level=True)
 
-from antiphon.nn.codec_layers.frame_table import empty_table, fill, table_of
+from antiphon.nn.codec_layers.frame_table import empty_table, fill
 from antiphon.nn.kernels.causal_conv import ConvWeights, KernelConfig, causal_conv
 from antiphon.nn.kernels.codec_io import begin_frames, depthwise_norm, samples
 from antiphon.nn.kernels.residual_unit import UnitWeights, is_fusible, residual_unit, unit_layout
@@ -31,6 +31,14 @@ OFFSET = 64
 CONFIG = KernelConfig(64, 32, 32, 4, 3)
 
 
+def _table(
+    rows: list[tuple[int, int]], size: int, padding_slot: int, max_row_frames: int
+) -> torch.Tensor:
+    table = empty_table(size, torch.device("cpu"))
+    fill(table.numpy(), rows, size, padding_slot, max_row_frames)
+    return table.to(DEVICE)
+
+
 def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
 
@@ -39,9 +47,7 @@ def table_for(lengths: Sequence[int], turns: Sequence[int], positions: Sequence[
     """Return a whole table of rows out of order; the slot of row ``k`` of ``n`` is ``n - k``."""
     num_frames = sum(lengths)
     slots = range(len(lengths), 0, -1)
-    table = empty_table(num_frames, DEVICE)
-    given = table_of([*zip(slots, lengths, strict=True)], num_frames, 0, max(lengths))
-    fill(table, torch.from_numpy(given).to(DEVICE))
+    table = _table([*zip(slots, lengths, strict=True)], num_frames, 0, max(lengths))
     places = table[1, :num_frames]
     repeats = torch.tensor(lengths, device=DEVICE)
     for field, values in ((4, turns), (5, positions)):
@@ -263,9 +269,7 @@ def test_samples() -> None:
 def test_frames_begin_where_their_streams_are() -> None:
     codes = torch.tensor([[0, 3], [9, -1], [2, 2], [1, 0]], device=DEVICE)
     tables, radians = random(2, 4, 24).to(HALF), random(8, seed=1).abs()
-    table = empty_table(4, DEVICE)
-    given = table_of([(2, 1), (0, 2)], 4, padding_slot=3, max_row_frames=2)
-    fill(table, torch.from_numpy(given).to(DEVICE))
+    table = _table([(2, 1), (0, 2)], 4, padding_slot=3, max_row_frames=2)
     turns = torch.tensor([1, 0, 0, 0], dtype=torch.int32, device=DEVICE)
     positions = torch.tensor([7, 5, 0, 30], device=DEVICE)
     streams = (torch.zeros(4, 64, device=DEVICE), turns, positions)

@@ -1,0 +1,64 @@
+"""Writes of rows by one copy and one graph, whatever is written: what a step of an engine sends."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from antiphon.nn.graphs import Graphs
+from antiphon.nn.host_device import Staging
+from antiphon.nn.row_writes import NUM_FIELDS, Packing, RowWrite, write_table
+
+_KEY = "writes of rows"
+_NUM_WORDS = 8192  # of a copy: 64 KiB, in 3 us
+_NUM_TABLES = 2  # writes of a table touch different numbers; a new request writes some twice
+_MAX_ROWS = 128  # of a table
+
+
+class RowWriter:
+    """A graph of kernels that write what the words say that were copied before them.
+
+    Launched one by one, kernels take the host five times as long.
+    """
+
+    def __init__(self, graphs: Graphs, device: torch.device) -> None:
+        """Capture the graph, for the stream of ``graphs``."""
+        self._graphs = graphs
+        self._words = torch.zeros(_NUM_WORDS, dtype=torch.int64, device=device)
+        self._staging = Staging(self._words)
+        if graphs.is_enabled:
+            torch.cuda.synchronize(device)
+            graphs.capture(_KEY, self._write_all)
+
+    def write(self, groups: Sequence[Sequence[RowWrite]]) -> bool:
+        """Write one group after the other, those of each at once; ``False``: they are too many."""
+        packing = Packing(_NUM_TABLES * _table_words())
+        tables = [write_table(group, packing) for group in groups]
+        is_few = all(len(table) <= _MAX_ROWS * NUM_FIELDS for table in tables)
+        if len(groups) > _NUM_TABLES or not is_few or packing.num_words > _NUM_WORDS:
+            return False
+        words = self._staging.stage()
+        for number in range(_NUM_TABLES):
+            table = tables[number] if number < len(tables) else []
+            first = number * _table_words()
+            words[first] = len(table) // NUM_FIELDS
+            words[first + 1 : first + 1 + len(table)] = table
+        first = _NUM_TABLES * _table_words()
+        for part in packing.parts:
+            words[first : first + len(part)] = part
+            first += len(part)
+        self._staging.send()
+        self._graphs.run(_KEY, self._write_all)
+        return True
+
+    def _write_all(self) -> Tensor:
+        from antiphon.nn.kernels.row_writes import write_counted_rows
+
+        for number in range(_NUM_TABLES):
+            write_counted_rows(self._words, number * _table_words(), _MAX_ROWS)
+        return self._words
+
+
+def _table_words() -> int:
+    """Return the words of a table, with the number of its rows before it."""
+    return 1 + _MAX_ROWS * NUM_FIELDS
