@@ -31,6 +31,10 @@ class PlaybackPolicy:
     Streams with less slack than ``comfort_s`` are exempt, and
     those in danger get the frames there are, if that is less than a chunk.
 
+    Where a pass of the codec takes hardly longer for the frames of two steps than for those of one,
+    every other step leaves its chunks to the next, one frame more each, unless somebody waits for a
+    first sound or is near silence.
+
     Attributes:
         start: duration of a first chunk, in steps of the longer kind; of a first sound that is
             followed by chunks of several frames, besides the steps that make them.
@@ -42,6 +46,7 @@ class PlaybackPolicy:
             exceed it.
         least: that a step may decode however few it makes, in times that a frame alone takes.
         idle_s: likewise if it makes none, in seconds.
+        worth: share of the codec's time that leaving chunks to the next step must save.
         first_frames: of a first chunk, unless its request says otherwise.
         largest_frames: of any chunk, though not below the codec's smallest; ``None``: no limit.
     """
@@ -55,6 +60,7 @@ class PlaybackPolicy:
     least: float = 2.0
     idle_s: float = 0.02
     first_frames: int = 1
+    worth: float = 0.15
     largest_frames: int | None = None
 
 
@@ -67,6 +73,9 @@ class ChunkPlanner:
         self._policy = policy
         self._costs = costs
         self._sizes = codec.chunk_sizes
+        # Of the step before: whether it decoded, and the frames that it made if it left that to
+        # this one.
+        self._has_decoded, self._num_deferred_frames = False, 0
 
     def add(self, request: EngineRequest) -> None:
         """Choose the size of a first chunk: it must last until the second one, one step later.
@@ -96,19 +105,54 @@ class ChunkPlanner:
         due: list[EngineRequest] = []
         rest: list[EngineRequest] = []
         danger_s = now_s + self._policy.margin_s + self._costs.long_frame_s
+        is_urgent = False
         for request in requests:
             if request.is_replaying:
                 continue
+            is_in_danger = request.clock.deadline_s < danger_s
             if request.num_frames_undecoded >= request.chunk_frames and (
                 self._is_causal or self._num_ready(request) >= request.chunk_frames
             ):
                 due.append(request)
-            elif (request.clock.deadline_s < danger_s or not request.may_run) and (
-                self._rest_due_s(request) <= now_s
-            ):
+            elif (is_in_danger or not request.may_run) and self._rest_due_s(request) <= now_s:
                 rest.append(request)
-        chosen = [*self.select(due, num_frames, now_s), *rest]
+                is_urgent |= is_in_danger
+        if self._defers(due, num_frames, now_s, is_urgent=is_urgent):
+            return []
+        chosen = [*self.select(due, num_frames + self._num_deferred_frames, now_s), *rest]
+        self._has_decoded, self._num_deferred_frames = bool(chosen), 0
         return [(request, self._chunk(request, now_s)) for request in chosen]
+
+    def _defers(
+        self, due: Sequence[EngineRequest], num_frames: int, now_s: float, *, is_urgent: bool
+    ) -> bool:
+        """Decide whether all that could be decoded is left to the next step, one frame more each.
+
+        Args:
+            due: whose chunks are complete.
+            num_frames: that this step makes.
+            now_s: the time.
+            is_urgent: whether there are others, who cannot wait.
+        """
+        if is_urgent or not self._has_decoded or not self._is_worth_deferring(num_frames):
+            return False
+        patient_s = now_s + self._policy.margin_s + 3 * self._costs.long_frame_s
+        if any(each.is_first_audio_due or each.clock.deadline_s < patient_s for each in due):
+            return False
+        for each in due:
+            size = round_up(each.chunk_frames + 1, self._sizes)
+            if size <= each.num_frames_undecoded + 1:
+                each.chunk_frames = size
+        self._has_decoded, self._num_deferred_frames = False, num_frames
+        return True
+
+    def _is_worth_deferring(self, num_frames: int) -> bool:
+        """Whether one pass over the frames of two steps is much shorter than two passes."""
+        if not self._is_causal or self._codec.is_elastic or self._codec.has_upstream:
+            return False  # what is left may wait for longer than a step
+        apart_s = 2 * self._costs.codec_s(num_frames)
+        together_s = self._costs.codec_s(2 * num_frames)
+        return num_frames > 0 and apart_s - together_s > self._policy.worth * apart_s
 
     def replay(self, requests: Iterable[EngineRequest], max_frames: int) -> list[CodecReplay]:
         """Plan which frames decoders are given again in one step, before `plan`.
@@ -188,15 +232,18 @@ class ChunkPlanner:
         limit = max(self._least_frames(num_frames), num_frames * self._policy.spread)
         if sum([each.chunk_frames for each in due]) <= limit:
             return due
-        comfortable_s = now_s + self._policy.comfort_s
         chosen: list[EngineRequest] = []
         num_chosen = 0
         for each in sorted(due, key=lambda each: each.clock.deadline_s):
-            is_waited_for = each.is_first_audio_due or each.clock.deadline_s < comfortable_s
-            if num_chosen < limit or is_waited_for:
+            if num_chosen < limit or self._is_waited_for(each, now_s):
                 chosen.append(each)
                 num_chosen += each.chunk_frames
         return chosen
+
+    def _is_waited_for(self, request: EngineRequest, now_s: float) -> bool:
+        """Whether a complete chunk is decoded in any case."""
+        comfortable_s = now_s + self._policy.comfort_s
+        return request.is_first_audio_due or request.clock.deadline_s < comfortable_s
 
     def next_chunk_frames(self, last: int, slack_s: float, step_s: float) -> int:
         """Return the size of the chunk that follows one of ``last`` frames.

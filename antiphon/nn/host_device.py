@@ -10,6 +10,7 @@ from torch import Tensor
 
 _NUM_STAGED = 16  # copies of a tensor under way, before the host waits for the first
 
+
 def upload(
     values: Sequence[int] | Sequence[tuple[int, ...]] | NDArray[Any], device: torch.device
 ) -> Tensor:
@@ -36,14 +37,15 @@ class Staging:
         is_cuda = target.is_cuda
         size = (_NUM_STAGED, *target.shape)
         pinned = torch.zeros(size, dtype=target.dtype, pin_memory=is_cuda)
-        self._staged, self._arrays = [*pinned], [*pinned.numpy()]
+        self._staged: list[Tensor] = [*pinned]
+        self._arrays: list[NDArray[Any]] = [*pinned.numpy()]
         self._number = -1
         self._events: list[torch.cuda.Event | None] = [None] * _NUM_STAGED
         if is_cuda:
             self._events = [torch.cuda.Event() for _ in self._staged]  # type: ignore[no-untyped-call]
 
     def stage(self) -> NDArray[Any]:
-        """Return what the next `send` copies, to be filled: an array like the target, of old numbers."""
+        """Return what the next `send` copies, to be filled: like the target, of old numbers."""
         self._number = (self._number + 1) % _NUM_STAGED
         if (event := self._events[self._number]) is not None:
             event.synchronize()  # over long ago, unless the device is far behind

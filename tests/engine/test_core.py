@@ -1,13 +1,14 @@
 """The engine one step behind its runner: streams are what they would be without the delay."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.core import EngineCore
-from antiphon.engine.plan import CacheShape, StepOutput, StepPlan
+from antiphon.engine.plan import CacheShape, Prefill, StepOutput, StepPlan
 from antiphon.engine.prefill import PrefillPolicy
 from antiphon.engine.request import EngineRequest
 from antiphon.engine.runner import ROW_BUCKETS
@@ -208,6 +209,40 @@ def test_a_wrong_expectation_costs_no_more_than_a_launch(
     assert longest_s is not None
     assert longest_s <= 0.4e-3, "counted in a bucket beyond that of a launch"
     assert (device.idle_s > 0.0) == (factor > 1), "a step was not launched early"
+
+
+def test_a_plan_with_prompts_is_begun_as_much_earlier_as_it_takes_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = VirtualClock()
+    device = TimedDevice(clock, [6e-3])
+    core = EngineCore(device, limits=SchedulerLimits(max_unread_frames=10**6), clock=clock)
+    core.scheduler.add(request("first", 0, None, None))
+    has_prompts = False
+    monkeypatch.setattr(type(core.scheduler), "has_prompts", property(lambda _: has_prompts))
+    schedule = core.scheduler.schedule
+
+    def slow_with_prompts() -> StepPlan:
+        clock.now_s += 2e-3 if has_prompts else 0.0
+        plan = schedule()
+        return replace(plan, prefills=(Prefill(0, 0, 1),)) if has_prompts else plan
+
+    monkeypatch.setattr(core.scheduler, "schedule", slow_with_prompts)
+    run_steps(core, clock, 200)
+    for number in range(200):
+        if number == 100:
+            device.idle_s = 0.0
+        has_prompts = number % 2 == 0
+        core.wake()
+        run_steps(core, clock, 1)
+    assert device.idle_s < 0.1e-3 * 100, "the longer launch comes late"
+    has_prompts = False
+    wait_s = core.wait_s()
+    assert wait_s is not None
+    has_prompts = True
+    earlier_s = core.wait_s()
+    assert earlier_s is not None
+    assert wait_s - earlier_s > 1.5e-3
 
 
 def test_a_request_does_not_wait_for_a_step_after_which_there_is_nothing_to_do() -> None:

@@ -1,12 +1,14 @@
 """The playback clock: chunk sizes by the listener's buffer, earliest deadlines first."""
 
+from dataclasses import replace
+from itertools import pairwise
 from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.engine.cost_model import CostModel
-from antiphon.engine.request import EngineRequest
+from antiphon.engine.request import EngineRequest, Status
 from antiphon.engine.scheduling_policy import (
     ChunkPlanner,
     PlaybackPolicy,
@@ -19,6 +21,7 @@ from tests.engine.strict_device import CODEC
 POLICY = PlaybackPolicy()
 PLANNER = ChunkPlanner(CODEC, POLICY, CostModel())
 SIZES = CODEC.chunk_sizes
+ANY_SIZE = replace(CODEC, chunk_sizes=tuple(range(1, 17)))
 NOW_S = 100.0
 
 
@@ -109,3 +112,48 @@ def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
         decoded.append(16 * len(chosen))
     assert max(decoded) <= 80, "a step decodes much more than it makes"
     assert sum(decoded[100:]) >= 64 * 95, "frames are left lying"
+
+
+def passes(num_streams: int, num_steps: int, slack_s: float = 5.0) -> list[int]:
+    """Return how many frames each step decodes of streams that make one each."""
+    planner = ChunkPlanner(ANY_SIZE, POLICY, CostModel())
+    streams = [request(slack_s) for _ in range(num_streams)]
+    for slot, each in enumerate(streams):
+        each.slot, each.status = slot, Status.RUNNING
+        each.chunk_frames = 1 + slot % 16
+        for _ in range(each.num_frames_decoded):
+            each.plan_frame()
+    decoded = []
+    for _ in range(num_steps):
+        for each in streams:
+            each.plan_frame()
+        planned = planner.plan(streams, len(streams), NOW_S)
+        decoded.append(sum(chunk.num_frames for _, chunk in planned))
+    num_left = sum(each.num_frames_undecoded for each in streams)
+    assert sum(decoded) + num_left == num_streams * num_steps, "frames are lost"
+    assert num_left <= 20 * num_streams, "frames are left lying"
+    return decoded
+
+
+def test_every_other_step_leaves_its_frames_to_the_next_where_that_saves_time() -> None:
+    decoded = passes(64, 100)
+    assert all(one or other for one, other in pairwise(decoded)), "twice in a row"
+    assert sum(not each for each in decoded[20:]) >= 30
+    assert all(passes(256, 100)[20:]), "a pass over so many frames has no time of its own to save"
+
+
+def test_nobody_waits_who_is_near_silence() -> None:
+    near_s = POLICY.margin_s + 2 * CostModel().long_frame_s
+    assert all(passes(64, 10, slack_s=near_s)[:1]), "decoded at once"
+    planner = ChunkPlanner(ANY_SIZE, POLICY, CostModel())
+    streams = [request(near_s), *(request(5.0) for _ in range(63))]
+    for slot, each in enumerate(streams):
+        each.slot, each.status = slot, Status.RUNNING
+        each.chunk_frames = 1
+        each.plan_frame()
+    for _ in range(10):
+        for each in streams:
+            each.plan_frame()
+        chosen = [one for one, _ in planner.plan(streams, len(streams), NOW_S)]
+        assert streams[0] in chosen
+        streams[0].clock.deadline_s, streams[0].chunk_frames = NOW_S + near_s, 1

@@ -19,9 +19,7 @@ def write_rows(table: Tensor, words: Tensor) -> None:
             are all the first one (0) or follow on each other (1).
         words: int64.
     """
-    _write_rows[(len(table) // FIELDS,)](
-        table, words, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4
-    )
+    _write_rows[(len(table) // FIELDS,)](table, words, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4)
 
 
 def write_counted_rows(words: Tensor, first: int, max_rows: int) -> None:
@@ -32,9 +30,7 @@ def write_counted_rows(words: Tensor, first: int, max_rows: int) -> None:
         first: the word that says how many; their table follows on it.
         max_rows: that there can be.
     """
-    _write_counted_rows[(max_rows,)](
-        words, first, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4
-    )
+    _write_counted_rows[(max_rows,)](words, first, NUM_FIELDS=FIELDS, BLOCK=_BLOCK, num_warps=4)
 
 
 @triton.jit

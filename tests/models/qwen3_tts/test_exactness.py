@@ -71,10 +71,13 @@ def held(runner: Qwen3TTSRunner, num_positions: int) -> list[Tensor]:
         *(model.pending, model.has_occurred),
         *(slots.positions, slots.frames, slots.frame_store),
     )
-    return [
+    copies = [
         *(each[:, :num_positions].clone() for layer in kept for each in layer),
         *(state[SLOT].clone() for state in states),
     ]
+    if index.is_cuda:
+        torch.cuda.synchronize()  # copied on a stream of its own: what comes next waits for it
+    return copies
 
 
 def frames_after(
