@@ -8,7 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.codec.protocol import ElasticDecoder, PendingAudio, StreamingDecoder
+from antiphon.codec.protocol import (
+    BatchPriming,
+    ElasticDecoder,
+    PendingAudio,
+    StreamingDecoder,
+)
 from antiphon.engine.plan import CacheShape, CodecReplay, CodecShape, Start, StepOutput, StepPlan
 from antiphon.engine.runner import PendingStep, Runner
 
@@ -124,8 +129,13 @@ class FusedRunner:
 
     def _prime(self, due: set[int]) -> None:
         """Prime the rows that are decoded for; if none is, the row that waits longest."""
-        for slot in [slot for slot in self._contexts if slot in due] or [*self._contexts][:1]:
-            self._decoder.prime(self._state, slot, self._contexts.pop(slot))
+        slots = [slot for slot in self._contexts if slot in due] or [*self._contexts][:1]
+        contexts = {slot: self._contexts.pop(slot) for slot in slots}
+        if isinstance(self._decoder, BatchPriming):
+            self._decoder.prime_rows(self._state, contexts)
+            return
+        for slot, frames in contexts.items():
+            self._decoder.prime(self._state, slot, frames)
 
     def _replay(self, replays: Sequence[CodecReplay]) -> None:
         """Decode frames again of rows that are primed."""

@@ -7,7 +7,7 @@ grouped.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -167,22 +167,28 @@ class GraphDecoder:
 
     @torch.inference_mode()
     def prime(self, state: GraphState, slot: int, frames: NDArray[Any]) -> None:
-        """Prime a fresh row; the state it reaches is cached by its frames."""
-        key = np.ascontiguousarray(frames, np.int64).tobytes()
-        if key not in state.primed:
-            self._advance(slot, frames, state)
+        self.prime_rows(state, {slot: frames})
+
+    @torch.inference_mode()
+    def prime_rows(self, state: GraphState, rows: Mapping[int, NDArray[Any]]) -> None:
+        """Prime fresh rows; the states that they reach are cached by their frames."""
+        keys = {slot: np.ascontiguousarray(each, np.int64).tobytes() for slot, each in rows.items()}
+        new = {key: slot for slot, key in keys.items() if key not in state.primed}
+        self._advance({slot: rows[slot] for slot in new.values()}, state)
+        for key, slot in new.items():
             state.primed[key] = state.streams.snapshot(slot)
-            if len(state.primed) > _NUM_PRIMED:
-                state.primed.popitem(last=False)
-            return
-        state.primed.move_to_end(key)
-        state.streams.restore(slot, state.primed[key])
+        for slot, key in keys.items():
+            state.primed.move_to_end(key)
+            if new.get(key) != slot:
+                state.streams.restore(slot, state.primed[key])
+        while len(state.primed) > _NUM_PRIMED:
+            state.primed.popitem(last=False)
 
     @torch.inference_mode()
     def replay(
         self, state: GraphState, slot: int, frames: NDArray[Any], num_ahead: int = 0
     ) -> None:
-        self._advance(slot, frames, state)
+        self._advance({slot: frames}, state)
 
     @torch.inference_mode()
     def launch(
@@ -211,12 +217,23 @@ class GraphDecoder:
     def close(self) -> None:
         """Nothing to free that does not go with it."""
 
-    def _advance(self, slot: int, frames: NDArray[Any], state: GraphState) -> None:
-        """Decode frames of the host, ``[n, num_quantizers]``, whose audio is not used."""
-        store, num_frames = upload(frames, state.table.device), len(frames)
-        for start in range(0, num_frames, _MAX_CHUNK_FRAMES):
-            end = min(start + _MAX_CHUNK_FRAMES, num_frames)
-            self._run([(slot, end - start)], np.arange(start, end), store, state)
+    def _advance(self, rows: Mapping[int, NDArray[Any]], state: GraphState) -> None:
+        """Decode frames of the host, ``[n, num_quantizers]`` each, whose audio is not used."""
+        if not rows:
+            return
+        store = upload(np.concatenate([*rows.values()]), state.table.device)
+        firsts = np.cumsum([0, *map(len, rows.values())])[:-1].tolist()
+        begins = dict(zip(rows, firsts, strict=True))
+        for start in range(0, max(map(len, rows.values())), _MAX_CHUNK_FRAMES):
+            chunks = [
+                CodecChunk(slot, start, min(_MAX_CHUNK_FRAMES, len(frames) - start))
+                for slot, frames in rows.items()
+                if len(frames) > start
+            ]
+            for part in _passes(chunks, state.sizes[-1]):
+                numbers = [(begins[each.slot] + start, each.num_frames) for each in part]
+                places = np.concatenate([np.arange(at, at + count) for at, count in numbers])
+                self._run([(each.slot, each.num_frames) for each in part], places, store, state)
 
     def _run(
         self,

@@ -113,6 +113,15 @@ class StreamingDecoder(Protocol):
 
 
 @runtime_checkable
+class BatchPriming(StreamingDecoder, Protocol):
+    """A decoder that primes rows side by side."""
+
+    def prime_rows(self, state: Any, rows: Mapping[int, NDArray[Any]]) -> None:
+        """Prime fresh rows, each as `StreamingDecoder.prime` does."""
+        ...
+
+
+@runtime_checkable
 class BoundedDecoder(StreamingDecoder, Protocol):
     """A decoder whose streams take so much memory that its device has room for a few only."""
 

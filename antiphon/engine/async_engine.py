@@ -30,7 +30,6 @@ _Command: TypeAlias = Callable[[], object] | None
 logger = logging.getLogger(__name__)
 
 _STATS_S = 0.25  # between two publications of statistics
-_HANDOVER_S, _MIN_SPARE_S = 5e-5, 3e-4  # for events to be taken, and that it may take
 _IDLE_S = 0.5  # without work, after which integrity is checked
 _NO_PROMPT = Prompt(data=None, num_tokens=1, seed=0)
 
@@ -236,9 +235,6 @@ class AsyncEngine:
             for request_id, event in events:
                 self._emit(request_id, event)
             self._flush()
-            if events and self._core.spare_s > _MIN_SPARE_S:
-                # The interpreter's lock would come to the consumers' loop half a millisecond later.
-                time.sleep(_HANDOVER_S)
             self._publish_stats()
 
     def _take_commands(self) -> bool:

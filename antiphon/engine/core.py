@@ -94,14 +94,6 @@ class EngineCore:
         return max(self._due_s(last, self.scheduler.has_prompts) - self._clock(), 0.0)
 
     @property
-    def spare_s(self) -> float:
-        """The time until a step has to be planned so that the device does not run dry; 0: now."""
-        if not self._in_flight or self._in_flight[-1].is_over:
-            return 0.0
-        due_s = self._due_s(self._in_flight[-1], self.scheduler.has_prompts)
-        return max(due_s + self._reserve_s - self._clock(), 0.0)
-
-    @property
     def awaited(self) -> PendingStep | None:
         """The step whose end makes `wait_s` 0, whatever that was; ``None``: none is in flight.
 
