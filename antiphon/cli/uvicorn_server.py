@@ -23,7 +23,7 @@ from antiphon.cli.banner import Banner, announce
 from antiphon.cli.listen import bind
 from antiphon.cli.progress import shown_progress
 from antiphon.cli.watchdog import Watchdog
-from antiphon.concurrency import set_interpreter_for_streams
+from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.config import Settings
 from antiphon.errors import UnavailableError
 from antiphon.pipeline.jobs import JobRunner
@@ -90,9 +90,10 @@ class ApiServer(uvicorn.Server):
         assert sockets
         port: int = sockets[0].getsockname()[1]
         await self._load()
-        gc.collect()
-        if not self._settings.models.unloads:
-            gc.freeze()  # what stays need not be gone over, which would hold up every stream
+        if self._settings.models.unloads:
+            gc.collect()
+        else:
+            settle_heap()
         set_interpreter_for_streams()
         if sys.platform == "win32":
             await super().startup(sockets)

@@ -15,6 +15,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.fabric.base import StageHandle
 from antiphon.fabric.cluster import Replica
@@ -89,6 +90,7 @@ class RayReplica:
             os._exit(1)  # Ray starts another process: half of one would be worse than none
 
     async def _serve(self) -> None:
+        set_interpreter_for_streams()
         beating = asyncio.create_task(self._beat_forever())
         server = StageServer(self._fabric, self._task.token, tls=self._task.tls)
         address = await server.serve(f"tcp:{self._host}:0")
@@ -99,6 +101,7 @@ class RayReplica:
         except ModelLoadError as error:
             self._failure = error.message
         else:
+            settle_heap()
             self._handle = handle
             self._replica = Replica(self._process, address, handle.id, self._host)
         await beating

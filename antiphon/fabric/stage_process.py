@@ -5,7 +5,7 @@ import logging
 import signal
 from dataclasses import dataclass
 
-from antiphon.concurrency import set_interpreter_for_streams
+from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.fabric.child_process import begin, tell
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_server import StageServer
@@ -43,7 +43,7 @@ async def serve_stages(plan: StageProcessPlan) -> None:
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # the parent decides
     fabric = LocalFabric(plan.builder.resolve())
-    server = StageServer(fabric, plan.token)
+    server = StageServer(fabric, plan.token, on_change=settle_heap)
     tell(await server.serve(plan.address))
     set_interpreter_for_streams()
     await ended.wait()

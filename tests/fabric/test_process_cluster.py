@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from antiphon.config.sources import process_environment
-from antiphon.errors import ModelLoadError, ReplicaLostError
+from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
 from antiphon.fabric.base import Placement, StageRequest
 from antiphon.fabric.cluster import Cluster, Replica
 from antiphon.fabric.cluster_service import ClusterClient, ClusterServer
 from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
 from antiphon.fabric.runtime_folder import runtime_folder
 from antiphon.fabric.wire.stage_client import StageConnection
+from antiphon.models.base import Prompt
 from antiphon.models.registry import resolve
 from antiphon.models.spec import LoadContext, Ref
 from antiphon.types import AudioChunk, SpeechRequest
@@ -27,11 +28,13 @@ CONTEXT = LoadContext(device="cpu")
 
 
 @asynccontextmanager
-async def started() -> AsyncGenerator[tuple[ProcessCluster, str], None]:
+async def started(
+    builder: str = "antiphon.pipeline.stage:build_stage",
+) -> AsyncGenerator[tuple[ProcessCluster, str], None]:
     """Give a cluster, and the folder of its sockets."""
     with runtime_folder() as folder:
         options = ProcessClusterOptions(
-            builder=Ref("antiphon.pipeline.stage:build_stage"),
+            builder=Ref(builder),
             folder=folder,
             token=TOKEN,
             environment=process_environment(),
@@ -86,6 +89,22 @@ def is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_no_collection_goes_over_what_was_loaded() -> None:
+    async def test() -> None:
+        async with started("tests.fabric.heap_stage:build_stage") as (cluster, _):
+            stage = await cluster.host(pipeline(), CONTEXT, Placement())
+            [replica] = await replicas(cluster, stage, 1)
+            connection = await StageConnection.connect(replica.address, TOKEN)
+            request = StageRequest("a", Prompt(data=None, num_tokens=1, seed=0))
+            with pytest.raises(OverloadedError) as caught:
+                await anext(connection.open(replica.stage, request))
+            connection.close()
+            assert caught.value.retry_after_s is not None
+            assert caught.value.retry_after_s > 10_000, "modules alone have more objects"
+
+    run(test())
 
 
 def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:

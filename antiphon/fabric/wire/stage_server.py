@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -38,6 +38,7 @@ class StageServer:
         *,
         tls: WireTls | None = None,
         limits: WireLimits | None = None,
+        on_change: Callable[[], object] | None = None,
     ) -> None:
         """Begin without an address.
 
@@ -46,8 +47,10 @@ class StageServer:
             token: of the cluster.
             tls: for addresses of TCP, and for dialling others; ``None``: in the clear.
             limits: of each connection.
+            on_change: called when stages were loaded or released, before anybody is told.
         """
         self._fabric = fabric
+        self._on_change = on_change
         self._server = RpcServer(self._welcome, token, tls=tls, limits=limits)
         self._others = StageConnections(token, tls=tls, limits=limits)
         self._statuses = StatusPusher(fabric, self._server.peers)
@@ -107,6 +110,7 @@ class StageServer:
             async for news in progress.news(loading):
                 yield news
             handle = loading.result()
+            self._note_change()
             self._statuses.push()  # before the answer, so that it is known by then
             is_wanted = True
             yield handle.id
@@ -120,11 +124,17 @@ class StageServer:
         await asyncio.wait([loading])
         if not loading.cancelled() and loading.exception() is None:
             await self._fabric.release(loading.result())
+            self._note_change()
 
     async def _release(self, stage: str) -> None:
         if (handle := StageHandle(stage)) in self._fabric.handles:
             await self._fabric.release(handle)
+            self._note_change()
             self._statuses.push()
+
+    def _note_change(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
 
     async def _open(self, stage: str, request: StageRequest) -> StageStream:
         if StageHandle(stage) not in self._fabric.handles:
