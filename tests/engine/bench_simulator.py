@@ -115,11 +115,11 @@ MEASURED = (
     Load("engine, 64 streams of 600 frames", streams(64, 600), ENGINE_HOST, 6.42, 798),
     Load("engine, 256 streams of 600 frames", streams(256, 600), ENGINE_HOST, 13.69, 1496, 52.3),
     Load("HTTP, 1 client", clients(1, 50), SERVER_HOST, None, 33.4),
-    Load("HTTP, 64 clients, begun in 2 s", clients(64, 644, 2.0), SERVER_HOST, None, 771),
+    Load("HTTP, 64 clients, begun in 2 s", clients(64, 644, 2.0), SERVER_HOST, None, 782),
     Load("HTTP, 256 clients, begun in 2 s", clients(256, 1563, 2.0), SERVER_HOST, None, 1369),
     Load("front ends, 64 clients, begun in 2 s", clients(64, 672, 2.0), ENGINE_HOST, None, 805),
     Load("front ends, 256 clients, begun in 2 s", clients(256, 1578, 2.0), ENGINE_HOST, None, 1580),
-    Load("front ends, 100 requests/s", arrivals(100.0, 40.0), ENGINE_HOST, None, 812),
+    Load("front ends, 100 requests/s", arrivals(100.0, 40.0), ENGINE_HOST, None, 806),
 )
 PREDICTED = (
     Load("HTTP, 8 clients, begun in 1 s", clients(8, 128, 1.0), SERVER_HOST),
