@@ -129,14 +129,12 @@ class ModelRunner(Generic[RequestT]):
         self._model = model
         with torch.inference_mode():
             self._caches = KVCaches(model.kv_shapes, budget, model.like)
-            uses_graphs = uses_graphs and model.uses_kernels and device.type == "cuda"
+            uses_graphs = uses_graphs and model.uses_kernels
             self._graphs = Graphs(device, is_enabled=uses_graphs, priority=-1)
             self._steps = DecodeSteps(model, self._caches, self._graphs, budget)
             visible = self._steps.visible_buckets
             self._prefiller = Prefiller(model, self._caches, self._graphs, visible)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)  # what loading has put on other streams
-            self._writer = RowWriter(self._graphs, device) if uses_graphs else None
+            self._writer: RowWriter | None = None
             self._warm_up(progress)
         self._caches.log_memory()
         self._is_batched = device.type != "cpu" if is_batched is None else is_batched
@@ -216,9 +214,13 @@ class ModelRunner(Generic[RequestT]):
         del self._model, self._caches, self._steps, self._prefiller, self._prompts
 
     def _warm_up(self, progress: Progress | None) -> None:
-        """Capture the graphs that ordinary requests need; does nothing without graphs."""
+        """Capture the graphs that ordinary requests need, if there are graphs."""
+        device = self._caches.table.device
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # what loading has put on other streams
         if not self._graphs.is_enabled:
             return
+        self._writer = RowWriter(self._graphs, device)
         passes = self._prefiller.usual_shapes(self._steps.usual_visible)
         shapes = (*self._steps.usual_shapes, *passes)
         for number, shape in enumerate(shapes, start=1):
