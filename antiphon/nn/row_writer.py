@@ -27,7 +27,7 @@ class RowWriter:
         self._words = torch.zeros(_NUM_WORDS, dtype=torch.int64, device=device)
         self._staging = Staging(self._words)
         if graphs.is_enabled:
-            torch.cuda.synchronize(device)
+            torch.cuda.synchronize(device)  # the words are made on another stream
             graphs.capture(_KEY, self._write_all)
 
     def write(self, groups: Sequence[Sequence[RowWrite]]) -> bool:

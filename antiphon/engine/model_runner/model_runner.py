@@ -30,6 +30,7 @@ from antiphon.engine.model_runner.prefill import PassShape, Prefiller
 from antiphon.engine.model_runner.prompt_passes import PromptPasses, RunningRequest
 from antiphon.engine.model_runner.told_states import ToldStates
 from antiphon.engine.plan import Append, CacheShape, Start, StepOutput, StepPlan
+from antiphon.nn import kernels
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
 from antiphon.nn.packed_upload import PackedUpload
@@ -220,7 +221,8 @@ class ModelRunner(Generic[RequestT]):
             torch.cuda.synchronize(device)  # what loading has put on other streams
         if not self._graphs.is_enabled:
             return
-        self._writer = RowWriter(self._graphs, device)
+        if kernels.run_on(self._caches.table):
+            self._writer = RowWriter(self._graphs, device)
         passes = self._prefiller.usual_shapes(self._steps.usual_visible)
         shapes = (*self._steps.usual_shapes, *passes)
         for number, shape in enumerate(shapes, start=1):
