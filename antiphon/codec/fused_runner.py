@@ -130,6 +130,8 @@ class FusedRunner:
     def _prime(self, due: set[int]) -> None:
         """Prime the rows that are decoded for; if none is, the row that waits longest."""
         slots = [slot for slot in self._contexts if slot in due] or [*self._contexts][:1]
+        if not slots:
+            return
         contexts = {slot: self._contexts.pop(slot) for slot in slots}
         if isinstance(self._decoder, BatchPriming):
             self._decoder.prime_rows(self._state, contexts)

@@ -26,8 +26,9 @@ class RowWriter:
         self._graphs = graphs
         self._words = torch.zeros(_NUM_WORDS, dtype=torch.int64, device=device)
         self._staging = Staging(self._words)
+        if self._words.is_cuda:
+            torch.cuda.synchronize(device)  # they are made on another stream
         if graphs.is_enabled:
-            torch.cuda.synchronize(device)  # the words are made on another stream
             graphs.capture(_KEY, self._write_all)
 
     def write(self, groups: Sequence[Sequence[RowWrite]]) -> bool:

@@ -39,7 +39,7 @@ PARTS: tuple[tuple[Any, str], ...] = (
     (Scheduler, "schedule"),
     (ModelRunner, "launch"),
     (PackedUpload, "send"),
-    (LanguageModel, "embed_prompts"),
+    (LanguageModel, "prompt_ids"),
     (Graphs, "run"),
     (GraphDecoder, "launch"),
     (Download, "__init__"),

@@ -18,6 +18,9 @@ from antiphon.engine.plan import Start
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.runner import load_runner
 from antiphon.models.spec import LoadContext
+from antiphon.nn.graphs import Graphs
+from antiphon.nn.packed_upload import PackedUpload
+from antiphon.nn.row_writer import RowWriter
 from tests.engine.drive import Drive
 from tests.models.qwen3_tts.lm import made_prompt
 from tests.nn.kernels.compiler import H200, Compiler, compiling
@@ -68,3 +71,14 @@ def test_frames_that_are_made_again_compile(
     drive.step(starts=[Start(slot, prompt, frames[:slot]) for slot in range(1, 4)])
     assert {"_embed", "wide_product", "_decode", "_commit"} <= compiler.names
     assert "_sample" not in compiler.names, "their codes are known"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_writes_by_a_graph_compile(compiler: Compiler) -> None:
+    device = torch.device("cpu")
+    uploads = PackedUpload(device, RowWriter(Graphs(device), device))
+    uploads.write(torch.zeros(3, 5), np.array([1]), np.ones((1, 4)))
+    uploads.send()
+    assert compiler.names == {"_write_counted_rows"}
+    assert not compiler.too_large()
