@@ -10,6 +10,7 @@ from antiphon.engine.request import EngineRequest, slot_of
 from antiphon.types import AudioChunk, Samples
 
 _REPLAY_SHARE = 0.5  # of a step, that replays may take
+_PATIENT_FRAMES = 3  # of slack beyond the margin: who has them can wait for another step
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class ChunkPlanner:
         """
         if is_urgent or not self._has_decoded or not self._is_worth_deferring(num_frames):
             return False
-        patient_s = now_s + self._policy.margin_s + 3 * self._costs.long_frame_s
+        patient_s = now_s + self._policy.margin_s + _PATIENT_FRAMES * self._costs.long_frame_s
         if any(each.is_first_audio_due or each.clock.deadline_s < patient_s for each in due):
             return False
         for each in due:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ _KEY = "writes of rows"
 _NUM_WORDS = 8192  # of a copy: 64 KiB, in 3 us
 _NUM_TABLES = 2  # writes of a table touch different numbers; a new request writes some twice
 _MAX_ROWS = 128  # of a table
+_TABLE_WORDS = 1 + _MAX_ROWS * NUM_FIELDS  # with the number of its rows before it
 
 
 class RowWriter:
@@ -33,21 +35,21 @@ class RowWriter:
 
     def write(self, groups: Sequence[Sequence[RowWrite]]) -> bool:
         """Write one group after the other, those of each at once; ``False``: they are too many."""
-        packing = Packing(_NUM_TABLES * _table_words())
+        if len(groups) > _NUM_TABLES or any(_num_rows(group) > _MAX_ROWS for group in groups):
+            return False  # before anything of them is packed
+        first = _NUM_TABLES * _TABLE_WORDS
+        packing = Packing(first)
         tables = [write_table(group, packing) for group in groups]
-        is_few = all(len(table) <= _MAX_ROWS * NUM_FIELDS for table in tables)
-        if len(groups) > _NUM_TABLES or not is_few or packing.num_words > _NUM_WORDS:
+        if packing.num_words > _NUM_WORDS:
             return False
         words = self._staging.stage()
+        if packing.parts:
+            np.concatenate(packing.parts, out=words[first : packing.num_words])
         for number in range(_NUM_TABLES):
             table = tables[number] if number < len(tables) else []
-            first = number * _table_words()
-            words[first] = len(table) // NUM_FIELDS
-            words[first + 1 : first + 1 + len(table)] = table
-        first = _NUM_TABLES * _table_words()
-        for part in packing.parts:
-            words[first : first + len(part)] = part
-            first += len(part)
+            place = number * _TABLE_WORDS
+            words[place] = len(table) // NUM_FIELDS
+            words[place + 1 : place + 1 + len(table)] = table
         self._staging.send()
         self._graphs.run(_KEY, self._write_all)
         return True
@@ -56,10 +58,9 @@ class RowWriter:
         from antiphon.nn.kernels.row_writes import write_counted_rows
 
         for number in range(_NUM_TABLES):
-            write_counted_rows(self._words, number * _table_words(), _MAX_ROWS)
+            write_counted_rows(self._words, number * _TABLE_WORDS, _MAX_ROWS)
         return self._words
 
 
-def _table_words() -> int:
-    """Return the words of a table, with the number of its rows before it."""
-    return 1 + _MAX_ROWS * NUM_FIELDS
+def _num_rows(group: Sequence[RowWrite]) -> int:
+    return sum(len(each.rows) for each in group)

@@ -114,10 +114,10 @@ def test_streams_that_began_together_are_decoded_evenly_over_steps() -> None:
     assert sum(decoded[100:]) >= 64 * 95, "frames are left lying"
 
 
-def passes(num_streams: int, num_steps: int, slack_s: float = 5.0) -> list[int]:
+def passes(num_streams: int, num_steps: int) -> list[int]:
     """Return how many frames each step decodes of streams that make one each."""
     planner = ChunkPlanner(ANY_SIZE, POLICY, CostModel())
-    streams = [request(slack_s) for _ in range(num_streams)]
+    streams = [request(5.0) for _ in range(num_streams)]
     for slot, each in enumerate(streams):
         each.slot, each.status = slot, Status.RUNNING
         each.chunk_frames = 1 + slot % 16
@@ -144,7 +144,6 @@ def test_every_other_step_leaves_its_frames_to_the_next_where_that_saves_time() 
 
 def test_nobody_waits_who_is_near_silence() -> None:
     near_s = POLICY.margin_s + 2 * CostModel().long_frame_s
-    assert all(passes(64, 10, slack_s=near_s)[:1]), "decoded at once"
     planner = ChunkPlanner(ANY_SIZE, POLICY, CostModel())
     streams = [request(near_s), *(request(5.0) for _ in range(63))]
     for slot, each in enumerate(streams):

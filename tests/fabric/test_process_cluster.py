@@ -93,7 +93,7 @@ def is_running(pid: int) -> bool:
 
 def test_no_collection_goes_over_what_was_loaded() -> None:
     async def test() -> None:
-        async with started("tests.fabric.heap_stage:build_stage") as (cluster, _):
+        async with started("tests.fabric.refusing_stage:build_heap_stage") as (cluster, _):
             stage = await cluster.host(pipeline(), CONTEXT, Placement())
             [replica] = await replicas(cluster, stage, 1)
             connection = await StageConnection.connect(replica.address, TOKEN)

@@ -103,8 +103,7 @@ class Prefiller(Generic[RequestT]):
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
         self._telling = model if isinstance(model, StateTelling) else None
-        has_ids = graphs.is_enabled and isinstance(model, IdPrompts)
-        self._of_ids = model if has_ids and isinstance(model, IdPrompts) else None
+        self._of_ids = model if isinstance(model, IdPrompts) and graphs.is_enabled else None
         self._has_states = False  # of a pass before, beside which there are no ids
         self._caches = caches
         self._graphs = graphs

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.bench.random_model import random_checkpoint
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
-from antiphon.fabric.base import Placement, Stage, StageItem, StageRequest, StageStream
+from antiphon.fabric.base import Placement, Stage, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire import status_push
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
@@ -24,6 +24,7 @@ from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpe
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.telemetry.stage_status import Publish, StageStatus
 from antiphon.types import AudioChunk, SpeechRequest
+from tests.fabric.refusing_stage import RefusingStage
 from tests.fabric.wire.peers import TOKEN, run, turns, until
 
 SPEC = StageSpec("stub", StageKind.GENERATOR, ItemKind.TEXT, ItemKind.AUDIO, Ref("none:none"))
@@ -48,25 +49,12 @@ async def served(
             await fabric.release(handle)
 
 
-class Stub:
-    """A stage that publishes what a test wants, and refuses all."""
+class Stub(RefusingStage):
+    """A stage that publishes what a test wants."""
 
     def __init__(self, publish: Publish) -> None:
+        super().__init__(retry_after_s=3.0)
         self.publish = publish
-        self.is_closed = False
-
-    async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
-        raise OverloadedError("full", retry_after_s=3.0)
-        yield
-
-    def append(self, request_id: str, piece: Piece) -> None:
-        raise AssertionError
-
-    def abort(self, request_id: str) -> None:
-        raise AssertionError
-
-    async def close(self) -> None:
-        self.is_closed = True
 
 
 class StubBuilder:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 (its customary name)
@@ -15,6 +16,7 @@ from antiphon.nn import kernels
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.kernels import row_writes
 from antiphon.nn.kernels.paired_embedding import embed_pairs
+from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.row_writer import RowWriter
 from antiphon.nn.row_writes import RowWrite
 from tests.nn.many_writes import ManyWrites
@@ -58,6 +60,36 @@ def test_a_graph_writes_what_it_has_room_for(
             ManyWrites(DEVICE, seed, writer, num_writes).check()
     assert all(written) == (num_writes == 1)
     assert any(written) == (num_writes < 40), "more groups than tables are launched one by one"
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "num_values", "fits"),
+    [(128, 1, True), (129, 1, False), (1, 6910, True), (1, 6911, False)],
+)
+def test_what_is_too_much_for_the_graph_is_written_all_the_same(
+    num_rows: int, num_values: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "run_on", lambda tensor: True)
+    graphs, launches = Graphs(DEVICE), list[int]()
+    write_rows = row_writes.write_rows
+
+    def counted(table: torch.Tensor, words: torch.Tensor) -> None:
+        launches.append(len(table))
+        write_rows(table, words)
+
+    monkeypatch.setattr(row_writes, "write_rows", counted)
+    target = torch.zeros(200, 7000, dtype=torch.int64, device=DEVICE)
+    uploads = PackedUpload(DEVICE, RowWriter(graphs, DEVICE))
+    values = np.arange(1, num_rows * num_values + 1).reshape(num_rows, num_values)
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+    with graphs.on_stream():
+        uploads.write(target, np.arange(num_rows), values)
+        uploads.send()
+        expected = torch.zeros(200, 7000, dtype=torch.int64)
+        expected[:num_rows, :num_values] = torch.from_numpy(values)
+        assert torch.equal(target.cpu(), expected)
+    assert (not launches) == fits
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

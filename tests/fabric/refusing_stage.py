@@ -1,0 +1,48 @@
+"""Stages that refuse all: of a test's own process, and of others, which say how their heap is."""
+
+import gc
+from collections.abc import Sequence
+
+from antiphon.errors import OverloadedError
+from antiphon.fabric.base import StageRequest, StageStream
+from antiphon.models.base import Piece
+from antiphon.models.spec import LoadContext, StageSpec
+from antiphon.telemetry.stage_status import Publish
+
+
+class RefusingStage:
+    """Refuses until some seconds are over."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        self._retry_after_s = retry_after_s
+        self.is_closed = False
+
+    async def open(self, request: StageRequest, upstream: StageStream | None) -> StageStream:
+        raise OverloadedError("full", retry_after_s=self.retry_after_s())
+        yield
+
+    def retry_after_s(self) -> float:
+        return self._retry_after_s
+
+    def append(self, request_id: str, piece: Piece) -> None:
+        raise AssertionError
+
+    def abort(self, request_id: str) -> None:
+        raise AssertionError
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class HeapStage(RefusingStage):
+    """The seconds are how many objects of its process no collection goes over."""
+
+    def retry_after_s(self) -> float:
+        return float(gc.get_freeze_count())
+
+
+def build_heap_stage(
+    specs: Sequence[StageSpec], context: LoadContext, publish: Publish
+) -> HeapStage:
+    """Build one, for any model."""
+    return HeapStage(0.0)
