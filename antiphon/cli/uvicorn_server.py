@@ -17,6 +17,7 @@ from antiphon.api.app import create_app
 from antiphon.api.front_end import FrontEnd
 from antiphon.api.state import ServerState
 from antiphon.api.transport.connections import max_open_connections
+from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.listener import ConnectionListener
 from antiphon.api.transport.protocols import uvicorn_options
 from antiphon.cli.banner import Banner, announce
@@ -68,6 +69,7 @@ class ApiServer(uvicorn.Server):
         self._loaded = AsyncExitStack()
         self._drained_by_s: float | None = None
         self._num_quiet_ticks = 0
+        self._feed_queue = FeedQueue()
         self._watchdog = Watchdog(settings.limits.exit_unhealthy_s)
         self._releasing: asyncio.Task[None] | None = None
         super().__init__(
@@ -82,6 +84,7 @@ class ApiServer(uvicorn.Server):
                     front_end.share_of(settings.limits) if front_end else settings.limits,
                     self._app.state.guards.metrics,
                     max_open=max_open_connections(settings.limits),
+                    queue=self._feed_queue,
                 ),
             )
         )
@@ -100,7 +103,8 @@ class ApiServer(uvicorn.Server):
         else:
             await super().startup([])
             lead = None if self._front_end is None else self._lead
-            listener = ConnectionListener(sockets, self._protocol, lead)
+            is_full = self._feed_queue.is_full
+            listener = ConnectionListener(sockets, self._protocol, lead, is_full)
             self.servers += [listener]  # type: ignore[list-item] # it is closed like one
             if self._front_end is not None:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._retire)

@@ -1,9 +1,11 @@
-"""Floods against a server of its own: probes are answered throughout, and then all is free."""
+"""Floods and bursts: probes are answered throughout, nobody is cut, and then all is free."""
 
 import json
 import re
 import resource
+import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +34,7 @@ Attack = Callable[["Target", ExitStack], None]
 class Target:
     """A server that is attacked."""
 
+    process: "subprocess.Popen[str]"
     url: str
     port: int
     statuses: list[int] = field(default_factory=list)
@@ -71,9 +74,9 @@ def target(start: Start) -> Generator[Target, None, None]:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))
     try:
-        with serving(start, "--log-level", "error") as (_, url):
+        with serving(start, "--log-level", "error") as (process, url):
             wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200)
-            yield Target(url, int(url.rpartition(":")[2]))
+            yield Target(process, url, int(url.rpartition(":")[2]))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
@@ -174,3 +177,22 @@ def test_probes_are_answered_and_nothing_stays(target: Target, name: str) -> Non
     wait_until(lambda: target.metric("antiphon_sockets_open") == 0)
     answer = httpx.post(f"{target.url}/v1/audio/speech", json={"input": "Still here."})
     assert answer.status_code == 200
+
+
+NUM_AT_ONCE = 1500
+"""More than there may be idle connections of one address, fewer than wait in a listening socket."""
+
+
+def test_a_burst_upon_a_server_that_had_no_time_is_answered_to_the_last(target: Target) -> None:
+    body = b'{"input": "Hello."}'
+    head = f"POST /v1/audio/speech HTTP/1.1\r\n{JSON}Content-Length: {len(body)}\r\n\r\n"
+    with ExitStack() as stack:
+        target.process.send_signal(signal.SIGSTOP)
+        clients = [target.dial(stack) for _ in range(NUM_AT_ONCE)]
+        for client in clients:
+            client.sendall(head.encode() + body)
+        target.process.send_signal(signal.SIGCONT)
+        statuses = {raw.head(client).split()[1] for client in clients}
+    assert b"200" in statuses
+    assert statuses <= {b"200", b"429"}
+    wait_until(lambda: target.metric("antiphon_connections_open") <= 1)

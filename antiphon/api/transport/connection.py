@@ -10,7 +10,7 @@ import json
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -71,7 +71,7 @@ class Patience:
     metrics: Metrics
     header_timeout_s: float
     write_timeout_s: float
-    queue: FeedQueue = field(default_factory=FeedQueue)
+    queue: FeedQueue
 
 
 class _NoProtocol(asyncio.Protocol):
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             self._num_head_bytes += len(piece)
             self._count_rest(len(piece))
             self._inner.data_received(piece)
-            self.look()
+        self.look()
         self._feed_later()
 
     def _feed_later(self) -> None:
@@ -171,6 +171,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
             self._backlog.clear()
         elif self._backlog and self._takes_more and not self._is_feeding:
             self._is_feeding = True
+            self._patience.connections.busy(self._member)  # it waits for us, not for its client
             self._patience.queue.add(self._feed)
         self._switch_reading()
 
@@ -227,7 +228,8 @@ class Connection(asyncio.Protocol, asyncio.Transport):
                 self.refuse(
                     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large."
                 )
-        self._patience.connections.idle(self._member)
+        if not self._is_feeding:
+            self._patience.connections.idle(self._member)
 
     def _wait(self, phase: str, timeout_s: float) -> None:
         if phase == self._deadline_of:

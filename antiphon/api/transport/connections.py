@@ -1,8 +1,9 @@
 """All open connections: how many there are, and which one makes room for another.
 
-A connection is busy while a request of it is under way; `ConnectionLimits` bounds how many are.
-The others (silent, half a request, kept alive, about to be closed) are idle. There is always room
-for a new connection: where too many are idle, the one that has been so for longest is cut.
+A connection is busy while a request of it is under way, which `ConnectionLimits` bounds, and while
+bytes of it wait for the parser: none is accepted while very many do (see `FeedQueue`). The others
+(silent, half a request, kept alive, about to be closed) are idle. There is always room for a new
+connection: where too many are idle, the one that has been so for longest is cut.
 """
 
 import logging
@@ -74,7 +75,7 @@ class Connections:
         self._metrics.connections_open.set(self._num_open)
 
     def busy(self, member: Membership) -> None:
-        """Keep a connection: a request of it is under way."""
+        """Keep a connection: it waits for this server, not for its client."""
         if member in self._idle:
             del self._idle[member]
             own = self._idle_of[member.address]
@@ -83,7 +84,7 @@ class Connections:
                 del self._idle_of[member.address]
 
     def idle(self, member: Membership) -> None:
-        """Note that no request is under way; the longest idle connection may be cut."""
+        """Note that it waits for its client; the longest idle connection may be cut."""
         if member in self._idle:
             return
         own = self._idle_of.setdefault(member.address, {})

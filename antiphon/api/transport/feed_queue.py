@@ -2,7 +2,8 @@
 
 A thousand clients that connect in one instant would otherwise all be parsed, and their requests
 begun, before the event loop does anything else. Probes are not queued (see `Connection`); so that
-they are not behind all those in the listening socket, connections are accepted first.
+they are not behind all those in the listening socket, connections are accepted first, until very
+many wait here: then the others wait in the kernel, which holds less of each.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ BUDGET_S = 2e-3
 """For feeding, in one turn of the event loop."""
 MAX_DELAY_S = 20e-3
 """For which accepting delays all feeding."""
+MAX_WAITING = 1024
+"""Connections that wait to be fed, from which on none is accepted."""
 MAX_TURN_S = 10e-3
 """Of everything else in a turn: if that takes longer, one call is made in the next."""
 
@@ -34,6 +37,10 @@ class FeedQueue:
             self._fed_s = self._turn_ended_s = self._clock()
         self._waiting.append(feed)
         self._schedule()
+
+    def is_full(self) -> bool:
+        """Whether so many wait that no connection is to be accepted now."""
+        return len(self._waiting) >= MAX_WAITING
 
     def yield_to_accepts(self) -> None:
         """Note that a connection was accepted: there may be more."""

@@ -40,6 +40,7 @@ class ConnectionListener:
         sockets: Sequence[socket.socket],
         make_protocol: Callable[[], asyncio.BaseProtocol],
         lead: Callable[[], int] | None = None,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         """Listen, on the running loop.
 
@@ -48,8 +49,10 @@ class ConnectionListener:
             make_protocol: called for each connection.
             lead: returns how many connections more this process has than the one with the fewest;
                 ``None``: it is the only one.
+            is_full: returns whether this process has no room for one more at present.
         """
         self._lead = lead
+        self._is_full = is_full
         self._loop = asyncio.get_running_loop()
         self._sockets = list(sockets)
         self._make_protocol = make_protocol
@@ -71,21 +74,26 @@ class ConnectionListener:
             await asyncio.wait(self._opening)
 
     def _ready(self, listening: socket.socket) -> None:
-        if self._lead is None:
+        if self._is_full():
+            self._pause(listening, STEP_BACK_S)
+        elif self._lead is None:
             for _ in range(MAX_PER_TURN):
                 if not self._accept(listening):
                     return
-            return
-        if self._lead() <= MAX_LEAD:
+        elif self._lead() <= MAX_LEAD:
             self._accept(listening)
-            return
-        self._loop.remove_reader(listening)
-        self._loop.call_later(STEP_BACK_S, self._accept_and_resume, listening)
+        else:
+            self._loop.remove_reader(listening)
+            self._loop.call_later(STEP_BACK_S, self._accept_and_resume, listening)
 
     def _accept_and_resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
             self._resume(listening)
             self._accept(listening)
+
+    def _pause(self, listening: socket.socket, pause_s: float) -> None:
+        self._loop.remove_reader(listening)
+        self._loop.call_later(pause_s, self._resume, listening)
 
     def _accept(self, listening: socket.socket) -> bool:
         """Take a connection; return whether there was one."""
@@ -97,8 +105,7 @@ class ConnectionListener:
             if error.errno not in _NO_ROOM:
                 raise
             logger.warning("no connection can be accepted for a moment: %s", error)
-            self._loop.remove_reader(listening)
-            self._loop.call_later(_PAUSE_S, self._resume, listening)
+            self._pause(listening, _PAUSE_S)
             return False
         connection.setblocking(False)
         if connection.family in (socket.AF_INET, socket.AF_INET6):

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.api.sockets import MAX_MESSAGE_BYTES
 from antiphon.api.transport.connection import Patience
 from antiphon.api.transport.connections import Connections
+from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.http_protocol import http_protocol
 from antiphon.api.transport.websocket_protocol import BoundedWebSocket
 from antiphon.config import LimitSettings
@@ -14,14 +15,28 @@ from antiphon.telemetry.metrics import Metrics
 
 
 def uvicorn_options(
-    limits: LimitSettings, metrics: Metrics, *, http: str = "auto", max_open: int = sys.maxsize
+    limits: LimitSettings,
+    metrics: Metrics,
+    *,
+    http: str = "auto",
+    max_open: int = sys.maxsize,
+    queue: FeedQueue | None = None,
 ) -> Mapping[str, Any]:
-    """Return options for `uvicorn.Config`; ``max_open`` limits connections in any state."""
+    """Return options for `uvicorn.Config`.
+
+    Args:
+        limits: of connections and their waiting.
+        metrics: where what is open, and cut, is counted.
+        http: which parser; ``auto``: httptools where there is one.
+        max_open: limits connections in any state.
+        queue: of connections that are to be fed, for whoever looks at it, too.
+    """
     patience = Patience(
         Connections(limits, metrics, max_open),
         metrics,
         header_timeout_s=limits.header_timeout_s,
         write_timeout_s=limits.write_timeout_s,
+        queue=queue or FeedQueue(),
     )
     return {
         "http": http_protocol(http, patience),

@@ -1,10 +1,11 @@
-"""A connection is freed when it ends, and probes are answered before all others."""
+"""A connection is freed when it ends, probes come first, and nobody is cut who waits for us."""
 
 import gc
 import random
 import socket
+import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.transport.connection import Connection
 from antiphon.api.transport.feed_queue import FeedQueue
+from antiphon.config import LimitSettings, Settings
+from tests import raw
 from tests.chaos.test_killed_clients import PHASES, kill
-from tests.servers import RunningServer, wait_until
+from tests.servers import DEADLINE_S, TOY, RunningServer, start_server, wait_until
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,3 +59,41 @@ def test_probes_do_not_wait_for_their_turn(
 ) -> None:
     monkeypatch.setattr(FeedQueue, "_run_turn", lambda self: None)
     assert httpx.get(server.base_url + path).status_code == 200
+
+
+REQUEST = b"GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+MAX_IDLE = 16
+
+
+def test_silent_connections_make_no_room_by_cutting_one_whose_request_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = LimitSettings(max_idle_connections=MAX_IDLE, idle_connections_per_address=MAX_IDLE)
+    run_turn, has_begun = FeedQueue._run_turn, threading.Event()
+
+    def hold(self: FeedQueue) -> None:
+        has_begun.set()
+
+    with start_server(Settings(model=TOY.model, limits=limits)) as server, ExitStack() as stack:
+        with monkeypatch.context() as held:
+            held.setattr(FeedQueue, "_run_turn", hold)
+            asking = stack.enter_context(raw.dialled(server))
+            asking.sendall(REQUEST)
+            assert has_begun.wait(DEADLINE_S)
+            silent = [stack.enter_context(raw.dialled(server)) for _ in range(2 * MAX_IDLE)]
+            metrics = server.state.guards.metrics.registry
+            name, labels = "antiphon_connections_cut_total", {"reason": "crowded"}
+            wait_until(lambda: (metrics.get_sample_value(name, labels) or 0) >= MAX_IDLE)
+        (queue,) = (each for each in gc.get_objects() if type(each) is FeedQueue and each._waiting)
+        server.loop.call_soon_threadsafe(run_turn, queue)
+        assert raw.head(asking).startswith(b"HTTP/1.1 200")
+        assert all(raw.rest(each) == b"" for each in silent[:MAX_IDLE]), "the oldest were cut"
+
+
+def test_half_a_request_waits_for_its_client_and_makes_room() -> None:
+    limits = LimitSettings(max_idle_connections=MAX_IDLE, idle_connections_per_address=MAX_IDLE)
+    with start_server(Settings(model=TOY.model, limits=limits)) as server, ExitStack() as stack:
+        halves = [stack.enter_context(raw.dialled(server)) for _ in range(2 * MAX_IDLE)]
+        for each in halves:
+            each.sendall(REQUEST[:20])
+        assert sum(raw.rest(each) == b"" for each in halves[:MAX_IDLE]) == MAX_IDLE

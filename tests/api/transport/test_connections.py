@@ -19,6 +19,7 @@ from antiphon.api.transport import connection as connection_module
 from antiphon.api.transport import websocket_protocol
 from antiphon.api.transport.connection import MIN_SENT_BYTES, Connection, Patience, Phase
 from antiphon.api.transport.connections import Connections, Cut, Membership, max_open_connections
+from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.httptools_protocol import MAX_HEADERS
 from antiphon.api.transport.websocket_protocol import BoundedWebSocket
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
@@ -377,7 +378,8 @@ class _Busy(asyncio.Protocol):
 def test_slow_readers_stay_and_deaf_ones_go(num_read: int, is_cut: bool) -> None:
     async def check() -> bool:
         metrics, limits = Metrics(), LimitSettings()
-        patience = Patience(Connections(limits, metrics), metrics, 10, write_timeout_s=1e9)
+        connections = Connections(limits, metrics)
+        patience = Patience(connections, metrics, 10, write_timeout_s=1e9, queue=FeedQueue())
         connection, pipe = Connection(_Busy(), patience), _Pipe()
         connection.connection_made(pipe)
         connection.write(bytes(100_000))

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from antiphon.api.transport.feed_queue import BUDGET_S, MAX_DELAY_S, FeedQueue
+from antiphon.api.transport.feed_queue import BUDGET_S, MAX_DELAY_S, MAX_WAITING, FeedQueue
 
 pytestmark = pytest.mark.anyio
 
@@ -66,3 +66,13 @@ async def test_accepting_goes_first_but_not_for_ever() -> None:
         await asyncio.sleep(0)
         clock.now_s += MAX_DELAY_S / 10
     assert MAX_DELAY_S < made[0] <= 1.2 * MAX_DELAY_S
+
+
+async def test_it_is_full_until_it_has_fed_some() -> None:
+    queue = FeedQueue()
+    for number in range(MAX_WAITING):
+        assert not queue.is_full(), number
+        queue.add(lambda: None)
+    assert queue.is_full()
+    while queue.is_full():
+        await asyncio.sleep(0)

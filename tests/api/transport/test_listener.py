@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from antiphon.api.transport.listener import MAX_LEAD, ConnectionListener
+from antiphon.api.transport.listener import MAX_LEAD, STEP_BACK_S, ConnectionListener
 from tests.servers import DEADLINE_S
 
 NUM = 40
@@ -86,5 +86,26 @@ def test_one_process_alone_takes_a_burst_in_few_turns() -> None:
             for client in clients:
                 client.close()
         assert num_turns < NUM
+
+    asyncio.run(test())
+
+
+def test_where_there_is_no_room_connections_wait_in_the_kernel() -> None:
+    async def test() -> None:
+        bound = socket.create_server(("127.0.0.1", 0), backlog=NUM)
+        taken, has_room = list[int](), False
+        with bound:
+            listener = ConnectionListener(
+                [bound], lambda: Counting(lambda: taken.append(1)), is_full=lambda: not has_room
+            )
+            connecting = asyncio.create_task(connected(bound.getsockname()[1], NUM))
+            for _ in range(10):
+                await asyncio.sleep(STEP_BACK_S)
+            assert not taken
+            has_room = True
+            await connecting
+            assert len(taken) == NUM
+            listener.close()
+            await listener.wait_closed()
 
     asyncio.run(test())
