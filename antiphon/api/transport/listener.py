@@ -89,7 +89,8 @@ class ConnectionListener:
     def _accept_and_resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:
             self._resume(listening)
-            self._accept(listening)
+            if not self._is_full():
+                self._accept(listening)
 
     def _pause(self, listening: socket.socket, pause_s: float) -> None:
         self._loop.remove_reader(listening)

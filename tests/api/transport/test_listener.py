@@ -90,13 +90,16 @@ def test_one_process_alone_takes_a_burst_in_few_turns() -> None:
     asyncio.run(test())
 
 
-def test_where_there_is_no_room_connections_wait_in_the_kernel() -> None:
+@pytest.mark.parametrize("lead", [None, lambda: NUM], ids=["alone", "leads"])
+def test_where_there_is_no_room_connections_wait_in_the_kernel(
+    lead: Callable[[], int] | None,
+) -> None:
     async def test() -> None:
         bound = socket.create_server(("127.0.0.1", 0), backlog=NUM)
         taken, has_room = list[int](), False
         with bound:
             listener = ConnectionListener(
-                [bound], lambda: Counting(lambda: taken.append(1)), is_full=lambda: not has_room
+                [bound], lambda: Counting(lambda: taken.append(1)), lead, lambda: not has_room
             )
             connecting = asyncio.create_task(connected(bound.getsockname()[1], NUM))
             for _ in range(10):
