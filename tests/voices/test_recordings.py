@@ -1,13 +1,17 @@
 """Recordings of requests: loaded, decoded at the rate that is wanted, and decoded once."""
 
 import asyncio
+import io
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+import soundfile
 
+from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.recording import read_recording
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.config import ReferenceSettings
@@ -15,8 +19,17 @@ from antiphon.errors import InvalidRequestError
 from antiphon.types import Samples
 from antiphon.voices.recordings import Recordings
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
+from tests.servers import DEADLINE_S
 
 T = TypeVar("T")
+
+
+def flac(seed: int) -> bytes:
+    """Return a file that is left to the sandbox."""
+    samples, sample_rate_hz = soundfile.read(io.BytesIO(wav(seed=seed)))
+    file = io.BytesIO()
+    soundfile.write(file, samples, sample_rate_hz, format="FLAC")
+    return file.getvalue()
 
 
 def on(work: Callable[[Recordings], Awaitable[T]], **settings: Any) -> T:
@@ -34,13 +47,20 @@ def on(work: Callable[[Recordings], Awaitable[T]], **settings: Any) -> T:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the rates that files were decoded at, one entry a file."""
     rates: list[int] = []
-    decode = DecodeSandbox.decode
+    decode, read = DecodeSandbox.decode, read_plain_wav
 
-    def noted(self: DecodeSandbox, data: bytes, **more: Any) -> Samples:
+    def noted_decode(self: DecodeSandbox, data: bytes, **more: Any) -> Samples:
         rates.append(more["sample_rate_hz"])
         return decode(self, data, **more)
 
-    monkeypatch.setattr(DecodeSandbox, "decode", noted)
+    def noted_read(data: bytes, **more: Any) -> "Samples | None":
+        samples = read(data, **more)
+        if samples is not None:
+            rates.append(more["sample_rate_hz"])
+        return samples
+
+    monkeypatch.setattr(DecodeSandbox, "decode", noted_decode)
+    monkeypatch.setattr("antiphon.voices.recordings.read_plain_wav", noted_read)
     return rates
 
 
@@ -58,11 +78,16 @@ def test_every_address_gives_the_same_samples(tmp_path: Path, decoded: list[int]
     assert decoded == [24_000]
 
 
-def test_a_recording_that_comes_again_is_not_decoded_again(decoded: list[int]) -> None:
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_recording_that_comes_again_is_not_decoded_again(
+    decoded: list[int], is_plain: bool
+) -> None:
+    file, other = (wav(seed=seed) if is_plain else flac(seed=seed) for seed in (0, 1))
+
     async def work(recordings: Recordings) -> None:
-        loads = [recordings.load(RECORDING_URI, 24_000) for _ in range(5)]
-        await asyncio.gather(*loads, recordings.load(RECORDING, 16_000))
-        await recordings.load(wav(seed=1), 24_000)
+        loads = [recordings.load(data_uri(file), 24_000) for _ in range(5)]
+        await asyncio.gather(*loads, recordings.load(file, 16_000))
+        await recordings.load(other, 24_000)
 
     on(work)
     assert sorted(decoded) == [16_000, 24_000, 24_000]
@@ -136,4 +161,25 @@ def test_what_is_closed_refuses() -> None:
         with pytest.raises(RuntimeError):
             await recordings.load(RECORDING, 24_000)
 
+    on(work)
+
+
+def test_plain_files_do_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_free, num_waiting = threading.Event(), threading.Semaphore(0)
+
+    def wait(self: DecodeSandbox, data: bytes, **more: Any) -> Samples:
+        num_waiting.release()
+        assert is_free.wait(DEADLINE_S)
+        return np.zeros(1, np.float32)
+
+    async def work(recordings: Recordings) -> None:
+        others = [asyncio.create_task(recordings.load(flac(seed), 24_000)) for seed in range(8)]
+        await asyncio.to_thread(num_waiting.acquire)
+        try:
+            assert len(await recordings.load(RECORDING, 24_000)) == 36_000
+        finally:
+            is_free.set()
+        assert [len(await each) for each in others] == [1] * 8
+
+    monkeypatch.setattr(DecodeSandbox, "decode", wait)
     on(work)

@@ -45,7 +45,10 @@ class Phase:
 class Inner(Protocol):
     """What uvicorn's protocols give beside asyncio's methods, with ours mixed in."""
 
-    slice_bytes: int
+    @property
+    def slice_bytes(self) -> int:
+        """How much of what has come may be fed at once."""
+        ...
 
     @property
     def phase(self) -> str: ...

@@ -1,11 +1,13 @@
 """A connection is freed when it ends, probes come first, and nobody is cut who waits for us."""
 
 import gc
+import json
 import random
 import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from itertools import accumulate
 
 import httpx
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.transport.connection import Connection
 from antiphon.api.transport.feed_queue import FeedQueue
+from antiphon.api.transport.http_protocol import SLICE_BYTES
+from antiphon.api.transport.httptools_protocol import BODY_SLICE_BYTES, HttptoolsProtocol
 from antiphon.config import LimitSettings, Settings
 from tests import raw
 from tests.chaos.test_killed_clients import PHASES, kill
@@ -97,3 +101,28 @@ def test_half_a_request_waits_for_its_client_and_makes_room() -> None:
         for each in halves:
             each.sendall(REQUEST[:20])
         assert sum(raw.rest(each) == b"" for each in halves[:MAX_IDLE]) == MAX_IDLE
+
+
+def test_a_body_is_read_in_larger_slices_than_what_comes_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    data_received = HttptoolsProtocol.data_received
+
+    def noted(self: HttptoolsProtocol, data: bytes) -> None:
+        sizes.append(len(data))
+        data_received(self, data)
+
+    monkeypatch.setattr(HttptoolsProtocol, "data_received", noted)
+    body = json.dumps({"input": "Hello.", "voice": "a" * 400_000}).encode()
+    head = b"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    first = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    others = [REQUEST.replace(b"close", b"keep-alive")] * 1_000
+    with start_server(Settings(model=TOY.model)) as server, raw.dialled(server) as asking:
+        asking.sendall(b"".join([first, *others, REQUEST]))
+        answers = raw.rest(asking)
+    assert answers.startswith(b"HTTP/1.1 404")  # no such voice
+    assert answers.count(b"HTTP/1.1 200") == 1_001
+    large = [end for size, end in zip(sizes, accumulate(sizes), strict=True) if size > SLICE_BYTES]
+    assert max(sizes) == BODY_SLICE_BYTES
+    assert max(large) <= len(first)
