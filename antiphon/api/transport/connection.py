@@ -45,9 +45,11 @@ class Phase:
 class Inner(Protocol):
     """What uvicorn's protocols give beside asyncio's methods, with ours mixed in."""
 
+    slice_bytes: int
+
     @property
-    def slice_bytes(self) -> int:
-        """How much of what has come may be fed at once."""
+    def num_body_bytes(self) -> int:
+        """How many bytes of a body may be waited for, and be fed at once; 0: feed what comes."""
         ...
 
     @property
@@ -84,7 +86,7 @@ class _NoProtocol(asyncio.Protocol):
     until a full garbage collection, which holds up every stream.
     """
 
-    slice_bytes = 0
+    slice_bytes = num_body_bytes = 0
     phase = Phase.REST
     takes_more = False
 
@@ -160,8 +162,8 @@ class Connection(asyncio.Protocol, asyncio.Transport):
     def _feed(self) -> None:
         self._is_feeding = False
         if self._backlog and not self._is_closing and self._takes_more:
-            size = self._inner.slice_bytes
-            piece = bytes(self._backlog[:size])
+            size = max(self._inner.slice_bytes, self._inner.num_body_bytes)
+            piece = bytes(memoryview(self._backlog)[:size])
             del self._backlog[:size]
             self._num_head_bytes += len(piece)
             self._count_rest(len(piece))
@@ -183,7 +185,9 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         return not self._is_paused and self._inner.takes_more
 
     def _switch_reading(self) -> None:
-        is_off = not self._is_closing and bool(self._is_paused or self._backlog)
+        # Every time that it is switched costs a turn of the loop.
+        has_enough = len(self._backlog) >= max(1, self._inner.num_body_bytes)
+        is_off = not self._is_closing and (self._is_paused or has_enough)
         if is_off != self._is_reading_off and not self._transport.is_closing():
             self._is_reading_off = is_off
             if is_off:

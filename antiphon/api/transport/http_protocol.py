@@ -16,13 +16,11 @@ SLICE_BYTES = 16 * 1024
 class WatchedHttp(asyncio.Protocol):
     """Reports its phase to its connection; mixed into either implementation."""
 
+    slice_bytes = SLICE_BYTES
+    num_body_bytes = 0
     cycle: Any
     transport: asyncio.Transport
     pipeline: Any  # requests that wait, in a collection
-
-    @property
-    def slice_bytes(self) -> int:
-        return SLICE_BYTES
 
     @property
     def phase(self) -> str:

@@ -7,12 +7,12 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.api.transport.connection import Connection
-from antiphon.api.transport.http_protocol import SLICE_BYTES, WatchedHttp
+from antiphon.api.transport.http_protocol import WatchedHttp
 from antiphon.api.transport.trailers import WithTrailers
 
 MAX_HEADERS = 128
-BODY_SLICE_BYTES = 64 * 1024
-"""Of a body alone, which is only copied; heads cost a thousand times as much a byte."""
+MAX_BODY_BYTES = 512 * 1024
+"""Of a body that are fed at once: copied, in 0.1 ms. Heads cost a thousand times as much a byte."""
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
@@ -50,8 +50,8 @@ class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
         self._num_body_bytes_left = 0  # of a body whose length was declared
 
     @property
-    def slice_bytes(self) -> int:
-        return max(SLICE_BYTES, min(self._num_body_bytes_left, BODY_SLICE_BYTES))
+    def num_body_bytes(self) -> int:  # type: ignore[override] # others have a constant
+        return min(max(0, self._num_body_bytes_left), MAX_BODY_BYTES)
 
     @property
     def is_passed_over(self) -> bool:

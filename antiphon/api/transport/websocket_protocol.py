@@ -64,6 +64,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket whose client can send nothing for nothing."""
 
     slice_bytes = SLICE_BYTES
+    num_body_bytes = 0
     takes_more = True
 
     def __init__(self, *args: Any, **more: Any) -> None:

@@ -368,6 +368,7 @@ class _Pipe(asyncio.Transport):
 
 class _Busy(asyncio.Protocol):
     slice_bytes = 1
+    num_body_bytes = 0
     phase = Phase.BUSY
     takes_more = True
 
