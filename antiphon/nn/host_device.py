@@ -51,9 +51,10 @@ class Staging:
             event.synchronize()  # over long ago, unless the device is far behind
         return self._arrays[self._number]
 
-    def send(self) -> None:
-        """Copy on the current stream what was staged last."""
-        self._target.copy_(self._staged[self._number], non_blocking=True)
+    def send(self, num_rows: int | None = None) -> None:
+        """Copy on the current stream what was staged last: all rows, or the first ones."""
+        staged = self._staged[self._number]
+        self._target[:num_rows].copy_(staged[:num_rows], non_blocking=True)
         if (event := self._events[self._number]) is not None:
             event.record()
 

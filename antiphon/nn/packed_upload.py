@@ -26,6 +26,7 @@ class PackedUpload:
         self._device = device
         self._writer = writer
         self._steps: list[_Call | _Writes] = []
+        self._after: list[Callable[[], object]] = []
 
     def add(self, function: Callable[..., object], *arrays: NDArray[Any]) -> None:
         """Have ``function`` called with ``arrays`` as tensors.
@@ -65,11 +66,21 @@ class PackedUpload:
         num_values = target[0].numel() if len(source) == 1 else len(source)
         self._write(RowWrite(target, _int64(rows), num_values, source))
 
+    def after(self, function: Callable[[], object]) -> None:
+        """Have ``function`` called once all that is sent is there; it reads some of that."""
+        self._after.append(function)
+
     def send(self) -> None:
         """Copy on the current stream, and have all done that was added since the last time."""
         steps, self._steps = self._steps, []
-        if not steps or self._is_written(steps):
-            return
+        after, self._after = self._after, []
+        if steps and not self._is_written(steps):
+            self._launch(steps)
+        for function in after:
+            function()
+
+    def _launch(self, steps: Sequence["_Call | _Writes"]) -> None:
+        """Do one after the other, each by launches of its own."""
         packing = Packing()
         packed = [step.packed(packing) for step in steps]
         words = upload(packing.words(), self._device)

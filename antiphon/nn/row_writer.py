@@ -11,7 +11,7 @@ from antiphon.nn.host_device import Staging
 from antiphon.nn.row_writes import NUM_FIELDS, Packing, RowWrite, write_table
 
 _KEY = "writes of rows"
-_NUM_WORDS = 8192  # of a copy: 64 KiB, in 3 us
+_NUM_WORDS = 32768  # of a copy at most; of 64 KiB it takes 3 us
 _NUM_TABLES = 2  # writes of a table touch different numbers; a new request writes some twice
 _MAX_ROWS = 128  # of a table
 _TABLE_WORDS = 1 + _MAX_ROWS * NUM_FIELDS  # with the number of its rows before it
@@ -50,7 +50,7 @@ class RowWriter:
             place = number * _TABLE_WORDS
             words[place] = len(table) // NUM_FIELDS
             words[place + 1 : place + 1 + len(table)] = table
-        self._staging.send()
+        self._staging.send(packing.num_words)
         self._graphs.run(_KEY, self._write_all)
         return True
 

@@ -45,6 +45,21 @@ def test_everything_is_written_in_order_by_one_copy(monkeypatch: pytest.MonkeyPa
     assert num_uploads == 1, "what was sent is not sent again"
 
 
+def test_what_comes_after_reads_all_that_was_sent_with_it() -> None:
+    table, heard = torch.zeros(3, 2), list[Any]()
+    uploads = PackedUpload(CPU)
+    uploads.after(lambda: heard.append(table.tolist()))
+    uploads.write(table, np.array([1]), np.array([[4, 5]]))
+    uploads.add(lambda numbers: table[0].copy_(numbers), np.array([6, 7]))
+    assert not heard, "before it is sent"
+    uploads.send()
+    assert heard == [[[6, 7], [4, 5], [0, 0]]]
+    uploads.after(lambda: heard.append("alone"))
+    uploads.send()
+    uploads.send()
+    assert heard[1:] == ["alone"]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_hold_what_was_written_last(seed: int) -> None:
     ManyWrites(CPU, seed).check()

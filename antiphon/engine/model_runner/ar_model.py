@@ -23,7 +23,8 @@ Codes: TypeAlias = NDArray[np.int64]
 
 FRAME, STOP, FAULT = 0, 1, 2
 """Outcome of a row in a step: a frame, the end of speech, or NaN in what was computed."""
-
+NO_ID = -1
+"""All ids of a position that reads nothing; see `IdPrompts`."""
 
 RequestT = TypeVar("RequestT")
 """What a model keeps on the host of one request."""
@@ -206,22 +207,22 @@ class ARModel(Protocol[RequestT]):
 
 @runtime_checkable
 class IdPrompts(Protocol):
-    """What a model is too if it can embed its prompts within the graph of a pass."""
+    """What a model is too if its prompts are embedded within a pass, and its graph."""
 
     @property
     def num_id_tracks(self) -> int:
         """Ids of a position."""
         ...
 
-    def prompt_ids(self, spans: Sequence[PromptSpan[Any]]) -> NDArray[np.int64] | None:
-        """Return the ids of all positions of the spans, ``[num_id_tracks, num_positions]``.
-
-        Negative ones stand for nothing. ``None``: there is more in the spans than ids.
-        """
+    def prompt_ids(self, spans: Sequence[PromptSpan[Any]]) -> NDArray[np.int64]:
+        """Return what all positions of the spans are, ``[num_id_tracks, num_positions]``."""
         ...
 
     def embed_ids(self, ids: Tensor) -> Tensor:
-        """Return what `ARModel.embed_prompts` does for these ids; zeros where both are nothing."""
+        """Return what `ARModel.embed_prompts` does for positions that are these ids.
+
+        Where all of them are `NO_ID`, nothing is: rows of the pass, and padding.
+        """
         ...
 
 

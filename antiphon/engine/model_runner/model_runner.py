@@ -223,6 +223,10 @@ class ModelRunner(Generic[RequestT]):
             return
         if kernels.run_on(self._caches.table):
             self._writer = RowWriter(self._graphs, device)
+            with self.on_stream():
+                uploads = PackedUpload(device)  # what is too much for the writer goes this way
+                self._caches.clear([0], uploads)
+                uploads.send()
         passes = self._prefiller.usual_shapes(self._steps.usual_visible)
         shapes = (*self._steps.usual_shapes, *passes)
         for number, shape in enumerate(shapes, start=1):

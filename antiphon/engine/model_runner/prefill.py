@@ -20,6 +20,7 @@ from torch import Tensor
 
 from antiphon.engine.kv_memory import BLOCK_POSITIONS
 from antiphon.engine.model_runner.ar_model import (
+    NO_ID,
     ARModel,
     IdPrompts,
     PromptSpan,
@@ -62,7 +63,7 @@ class _Inputs:
 
     Attributes:
         ids: to be embedded within the pass, ``[num_tracks, num_positions]``; ``None``: nothing is.
-        states: embedded already, ``[num_positions, width]``, if there are no ids.
+        states: embedded already, ``[num_positions, width]``; ``None``: there are ids.
     """
 
     ids: NDArray[np.int64] | None
@@ -103,8 +104,7 @@ class Prefiller(Generic[RequestT]):
         """Allocate the buffers of the largest pass; the last slot of ``caches`` is for padding."""
         self._model = model
         self._telling = model if isinstance(model, StateTelling) else None
-        self._of_ids = model if isinstance(model, IdPrompts) and graphs.is_enabled else None
-        self._has_states = False  # of a pass before, beside which there are no ids
+        self._of_ids = model if isinstance(model, IdPrompts) else None
         self._caches = caches
         self._graphs = graphs
         self._visible_buckets = visible_buckets
@@ -113,7 +113,8 @@ class Prefiller(Generic[RequestT]):
         self._device = device = caches.table.device
         if graphs.is_enabled:
             most = self._sizes[-1]
-            self._states = model.like.new_zeros(most, model.width)
+            if self._of_ids is None:
+                self._states = model.like.new_zeros(most, model.width)
             self._numbers = torch.zeros(self._num_numbers(most), dtype=torch.int64, device=device)
 
     def usual_shapes(self, visible: Sequence[int]) -> tuple[PassShape, ...]:
@@ -199,8 +200,9 @@ class Prefiller(Generic[RequestT]):
 
     def _inputs(self, spans: Sequence[PromptSpan[RequestT]]) -> _Inputs:
         """Read what spans are made of; embed what is not embedded within a pass."""
-        ids = None if self._of_ids is None else self._of_ids.prompt_ids(spans)
-        return _Inputs(ids, self._model.embed_prompts(spans) if ids is None else None)
+        if self._of_ids is not None:
+            return _Inputs(self._of_ids.prompt_ids(spans), None)
+        return _Inputs(None, self._model.embed_prompts(spans))
 
     def _run(
         self,
@@ -213,12 +215,12 @@ class Prefiller(Generic[RequestT]):
         """Run one pass; return hidden states of the rows, and of some more tokens by a graph."""
         num_rows, num_tokens = len(slots), len(slots) + _num_tokens(pieces)
         if not self._graphs.is_enabled:
-            assert inputs.states is not None, "ids are embedded in graphs"
             uploads.send()
             laid_out = self._laid_out(pieces, slots, num_tokens, num_rows)
             layout = self._layout(upload(laid_out, self._device), num_tokens, num_rows)
-            padded = inputs.states.new_zeros(num_tokens, inputs.states.shape[1])
-            padded[num_rows:] = inputs.states
+            states = self._embedded(inputs)
+            padded = states.new_zeros(num_tokens, states.shape[1])
+            padded[num_rows:] = states
             return self._compute(padded, layout, num_visible)
         size = round_up(num_tokens, self._sizes)
         shape = PassShape(size, round_up(num_visible, self._visible_buckets))
@@ -227,16 +229,16 @@ class Prefiller(Generic[RequestT]):
         numbers = self._laid_out(pieces, slots, size, self._most_rows(size), inputs.ids)
         uploads.write_first(self._numbers, numbers)
         uploads.send()
-        self._put(inputs.states, num_rows)
+        if inputs.states is not None:
+            self._states[num_rows : num_rows + len(inputs.states)].copy_(inputs.states)
         return self._graphs.run(shape, partial(self._compute_buffered, shape))
 
-    def _put(self, states: Tensor | None, num_rows: int) -> None:
-        """Have a pass add states to what it embeds itself, after its rows; ``None``: zeros."""
-        if self._has_states:
-            self._states.zero_()
-        if states is not None:
-            self._states[num_rows : num_rows + len(states)].copy_(states)
-        self._has_states = states is not None
+    def _embedded(self, inputs: _Inputs) -> Tensor:
+        if inputs.states is not None:
+            return inputs.states
+        assert self._of_ids is not None, "there are no states"
+        assert inputs.ids is not None, "there are no states"
+        return self._of_ids.embed_ids(upload(inputs.ids, self._device))
 
     def _most_rows(self, num_tokens: int) -> int:
         """Return how many of the tokens can be rows."""
@@ -281,7 +283,7 @@ class Prefiller(Generic[RequestT]):
         cut = cut_tiles(pieces, num_rows)
         tiles[: len(cut)] = cut
         places = np.concatenate((rows, _places(pieces)), axis=1)
-        padded = np.full((self._num_id_tracks, num_tokens), -1, np.int64)
+        padded = np.full((self._num_id_tracks, num_tokens), NO_ID, np.int64)
         if ids is not None:
             padded[:, num_rows : num_rows + ids.shape[1]] = ids
         return np.concatenate((index, places.ravel(), tiles.ravel(), padded.ravel()))
@@ -295,11 +297,10 @@ class Prefiller(Generic[RequestT]):
         size = shape.num_tokens
         numbers = self._numbers[: self._num_numbers(size)]
         layout = self._layout(numbers, size, self._most_rows(size))
-        states = self._states[:size]
-        if self._of_ids is not None:
-            ids = numbers[len(numbers) - self._num_id_tracks * size :]
-            states = self._of_ids.embed_ids(ids.view(-1, size)) + states
-        return self._compute(states, layout, shape.num_visible)
+        if self._of_ids is None:
+            return self._compute(self._states[:size], layout, shape.num_visible)
+        ids = numbers[len(numbers) - self._num_id_tracks * size :].view(-1, size)
+        return self._compute(self._of_ids.embed_ids(ids), layout, shape.num_visible)
 
     def _compute(self, states: Tensor, layout: _Layout, num_visible: int) -> Tensor:
         """Return hidden states of as many tokens as can be rows; ``states`` lacks those of rows."""

@@ -5,6 +5,7 @@ holds. What the host must know (slot numbers, lengths) comes in as numbers.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -36,6 +37,7 @@ from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.host_device import upload
+from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes, unpacked_codes
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
     SamplingReach,
@@ -86,6 +88,10 @@ class LanguageModel:
         self.has_occurred = table.new_zeros(num_rows, vocab_size, dtype=torch.bool)
         # The text id beside each frame's input.
         self._text = torch.zeros(num_rows, max_positions, dtype=torch.int64, device=device)
+        self._speakers = torch.zeros(num_rows, self.width, device=device)
+        # Slots that go on after a frame which was not drawn in them, and its packed codes.
+        num_told = 1 + num_words(num_groups)
+        self._led = torch.zeros(num_rows, num_told, dtype=torch.int64, device=device)
         self._padding = torch.full((1,), config.tokens.tts_pad, device=device)
         self._false = torch.zeros(1, dtype=torch.bool, device=device)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
@@ -94,6 +100,7 @@ class LanguageModel:
         self._loops = LoopDetectors(vocab_size)
         groups = torch.arange(num_groups, device=device)
         self._group_0, self._later_groups = groups[:1], groups[1:]
+        self._follow(1)  # so that a kernel is compiled before a request waits for it
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
@@ -132,9 +139,17 @@ class LanguageModel:
         uploads.write(self._text, slots, texts_wide)
         uploads.copy(self.pending, slots, self.talker.frame_table.rows[self._codec_tokens.bos])
         uploads.copy(self.has_occurred, slots, self._false)
+        if speakers := {
+            each.slot: each.request.prompt.speaker
+            for each in starts
+            if each.request.prompt.speaker is not None
+        }:
+            uploads.write(self._speakers, np.array([*speakers]), np.stack([*speakers.values()]))
         if led:
-            frames = np.array(last, np.int64).reshape(-1, num_groups)
-            uploads.add(self._follow, np.array(led, np.int64), frames)
+            frames = packed_codes(np.array(last, np.int64).reshape(-1, num_groups))
+            told = np.concatenate((np.array(led, np.int64)[:, None], frames), axis=1)
+            uploads.write(self._led, np.arange(len(led)), told)
+            uploads.after(partial(self._follow, len(led)))
         self._talker_sampling.write({each.slot: each.prompt.sampling for each in starts}, uploads)
         self._predictor_sampling.write(
             {each.slot: each.request.prompt.predictor_sampling for each in starts}, uploads
@@ -146,9 +161,11 @@ class LanguageModel:
             places = np.concatenate(said)
             uploads.write(self.has_occurred.view(-1), places, np.ones(len(places)))
 
-    def _follow(self, index: Tensor, frames: Tensor) -> None:
+    def _follow(self, num_led: int) -> None:
         """Have slots go on after the frames that come before theirs."""
-        self.pending[index] = self.talker.frame_table.frames(frames)
+        slots, words = self._led[:num_led, 0], self._led[:num_led, 1:]
+        codes = unpacked_codes(words, self._config.talker.num_groups)
+        self.pending[slots] = self.talker.frame_table.frames(codes)
 
     def append(
         self, pieces: Sequence[tuple[int, Qwen3TTSRequest, Piece]], uploads: PackedUpload
@@ -164,21 +181,13 @@ class LanguageModel:
         if ids:
             uploads.write(self._text.view(-1), np.array(places), np.array(ids))
 
-    @property
-    def num_id_tracks(self) -> int:
-        return 2  # text and codec
-
-    def prompt_ids(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> NDArray[np.int64] | None:
-        if not all(each.request.is_of_ids for each in spans):
-            return None
-        read = [each.request.columns(self._config, each.start, each.end) for each in spans]
-        return np.concatenate([np.stack((each.text, each.codec)) for each in read], axis=1)
-
     def embed_prompts(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> Tensor:
         """Embed all columns, ``[num_positions, hidden_size]``."""
         read = [each.request.columns(self._config, each.start, each.end) for each in spans]
         columns = np.concatenate([np.stack((each.text, each.codec)) for each in read], axis=1)
-        states, table = self.embed_ids(upload(columns, self._device)), self.talker.frame_table
+        text, codec = upload(columns, self._device)
+        table = self.talker.frame_table
+        states = _embed_known(text, self.talker.text_table) + _embed_known(codec, table.rows)
         frames = np.concatenate([each.frames for each in read])
         if len(frames):
             places = upload(np.flatnonzero(columns[1] == FRAME_COLUMN), self._device)
@@ -192,11 +201,6 @@ class LanguageModel:
             places = upload(np.flatnonzero(columns[1] == SPEAKER), self._device)
             states[places] += upload(np.concatenate(speakers), self._device).to(states.dtype)
         return states
-
-    def embed_ids(self, ids: Tensor) -> Tensor:
-        text, codec = ids
-        rows = self.talker.frame_table.rows
-        return _embed_known(text, self.talker.text_table) + _embed_known(codec, rows)
 
     def sampling_shape(self, slots: Sequence[int]) -> Reaches:
         return self._talker_sampling.reach(slots), self._predictor_sampling.reach(slots)
@@ -266,10 +270,35 @@ class FusedLanguageModel(LanguageModel):
 
     uses_kernels = True
 
-    def embed_ids(self, ids: Tensor) -> Tensor:
-        from antiphon.nn.kernels.paired_embedding import embed_pairs
+    @property
+    def num_id_tracks(self) -> int:
+        return REST + num_words(self._config.talker.num_groups)
 
-        return embed_pairs(ids, (self.talker.text_table, self.talker.frame_table.rows))
+    def prompt_ids(self, spans: Sequence[PromptSpan[Qwen3TTSRequest]]) -> NDArray[np.int64]:
+        return np.concatenate([self._columns(each) for each in spans], axis=1)
+
+    def _columns(self, span: PromptSpan[Qwen3TTSRequest]) -> NDArray[np.int64]:
+        read = span.request.columns(self._config, span.start, span.end)
+        columns = np.zeros((self.num_id_tracks, span.end - span.start), np.int64)
+        columns[TEXT], columns[CODE] = read.text, read.codec
+        if len(read.frames):
+            columns[REST:, read.codec == FRAME_COLUMN] = packed_codes(read.frames).T
+        columns[REST, read.codec == SPEAKER] = span.slot
+        return columns
+
+    def embed_ids(self, ids: Tensor) -> Tensor:
+        from antiphon.nn.kernels.column_embedding import ColumnTables, embed_columns
+
+        frames, text = self.talker.frame_table, self.talker.text_table
+        special = (FRAME_COLUMN, SPEAKER)
+        tables = ColumnTables(text, frames.rows, frames.offsets, self._speakers, *special)
+        return embed_columns(ids, tables)
+
+    def _follow(self, num_led: int) -> None:
+        from antiphon.nn.kernels.column_embedding import put_frames
+
+        table = self.talker.frame_table
+        put_frames(self._led[:num_led], (table.rows, table.offsets), self.pending)
 
     def embed(self, slots: Tensor) -> Inputs:
         from antiphon.nn.kernels import frame

@@ -38,11 +38,6 @@ class Qwen3TTSRequest:
         return cls(row, prompt, lead, [*prompt.text], prompt.max_frames, prompt.is_open)
 
     @property
-    def is_of_ids(self) -> bool:
-        """Whether ids are all that its prompt is made of: no frames, and no vector of a speaker."""
-        return not len(self.lead) and self.prompt.speaker is None
-
-    @property
     def frames_limit(self) -> int:
         """Frames that it makes at most, as far as it is known."""
         return _NO_LIMIT if self.is_open else self.max_frames

@@ -39,7 +39,7 @@ def _write_counted_rows(words, first, NUM_FIELDS: tl.constexpr, BLOCK: tl.conste
         _write_row(words + first + 1 + tl.program_id(0) * NUM_FIELDS, words, BLOCK)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["table"])  # it begins at any word
 def _write_rows(table, words, NUM_FIELDS: tl.constexpr, BLOCK: tl.constexpr):
     _write_row(table + tl.program_id(0) * NUM_FIELDS, words, BLOCK)
 

@@ -1,6 +1,9 @@
 """On a GPU, a float32 checkpoint makes the CPU's codes; with `--deterministic`, bytes repeat."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -121,6 +124,14 @@ def test_codes_are_the_cpus_after_a_preemption(
             starts = []
         drive.step(releases=(5,))
         assert heard[5].codes == expected[slot].codes
+
+
+def test_no_request_waits_for_a_compiler(path: Path) -> None:
+    module = "tests.models.qwen3_tts.late_compilation"
+    done = subprocess.run(
+        [sys.executable, "-m", module, str(path)], stdout=subprocess.PIPE, check=True
+    )
+    assert json.loads(done.stdout) == []
 
 
 def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(

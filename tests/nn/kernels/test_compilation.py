@@ -46,7 +46,7 @@ def test_a_step_compiles(compiler: Compiler, checkpoint: Callable[..., Path], dt
     drive.step(range(6), starts=starts[1:])
     assert {
         "_write_rows",
-        "_embed_pairs",
+        "_embed_columns",
         "_thin_product",
         "wide_product",
         "_decode",
