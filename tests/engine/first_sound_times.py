@@ -25,7 +25,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.model_runner.model_runner import ModelRunner
 from antiphon.engine.scheduler import Scheduler
 from antiphon.fabric.base import StageRequest
-from antiphon.models.qwen3_tts.language_model import LanguageModel
+from antiphon.models.qwen3_tts.language_model import FusedLanguageModel
 from antiphon.nn.graphs import Graphs
 from antiphon.nn.host_device import Download
 from antiphon.nn.packed_upload import PackedUpload
@@ -39,7 +39,7 @@ PARTS: tuple[tuple[Any, str], ...] = (
     (Scheduler, "schedule"),
     (ModelRunner, "launch"),
     (PackedUpload, "send"),
-    (LanguageModel, "prompt_ids"),
+    (FusedLanguageModel, "prompt_ids"),
     (Graphs, "run"),
     (GraphDecoder, "launch"),
     (Download, "__init__"),
