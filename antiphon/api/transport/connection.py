@@ -162,10 +162,11 @@ class Connection(asyncio.Protocol, asyncio.Transport):
     def _feed(self) -> None:
         self._is_feeding = False
         if self._backlog and not self._is_closing and self._takes_more:
-            size = max(self._inner.slice_bytes, self._inner.num_body_bytes)
+            num_body_bytes = self._inner.num_body_bytes
+            size = max(self._inner.slice_bytes, num_body_bytes)
             piece = bytes(memoryview(self._backlog)[:size])
             del self._backlog[:size]
-            self._num_head_bytes += len(piece)
+            self._num_head_bytes += max(0, len(piece) - num_body_bytes)
             self._count_rest(len(piece))
             self._inner.data_received(piece)
         self.look()

@@ -11,8 +11,8 @@ from antiphon.api.transport.http_protocol import WatchedHttp
 from antiphon.api.transport.trailers import WithTrailers
 
 MAX_HEADERS = 128
-MAX_BODY_BYTES = 512 * 1024
-"""Of a body that are fed at once: copied, in 0.1 ms. Heads cost a thousand times as much a byte."""
+MAX_BODY_PIECE_BYTES = 256 * 1024
+"""Of a body, read ahead and fed at once: they are only copied, which takes 0.05 ms."""
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
@@ -51,7 +51,7 @@ class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
 
     @property
     def num_body_bytes(self) -> int:  # type: ignore[override] # others have a constant
-        return min(max(0, self._num_body_bytes_left), MAX_BODY_BYTES)
+        return min(max(0, self._num_body_bytes_left), MAX_BODY_PIECE_BYTES)
 
     @property
     def is_passed_over(self) -> bool:

@@ -16,7 +16,7 @@ from antiphon.api.audio_outbox import AudioOutbox
 from antiphon.api.transport.connection import Connection
 from antiphon.api.transport.feed_queue import FeedQueue
 from antiphon.api.transport.http_protocol import SLICE_BYTES
-from antiphon.api.transport.httptools_protocol import MAX_BODY_BYTES, HttptoolsProtocol
+from antiphon.api.transport.httptools_protocol import MAX_BODY_PIECE_BYTES, HttptoolsProtocol
 from antiphon.config import LimitSettings, Settings
 from tests import raw
 from tests.chaos.test_killed_clients import PHASES, kill
@@ -124,5 +124,5 @@ def test_a_body_is_read_in_larger_slices_than_what_comes_after_it(
     assert answers.startswith(b"HTTP/1.1 404")  # no such voice
     assert answers.count(b"HTTP/1.1 200") == 1_001
     large = [end for size, end in zip(sizes, accumulate(sizes), strict=True) if size > SLICE_BYTES]
-    assert max(sizes) == MAX_BODY_BYTES
+    assert max(sizes) == MAX_BODY_PIECE_BYTES
     assert max(large) <= len(first)

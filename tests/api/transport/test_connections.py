@@ -20,7 +20,7 @@ from antiphon.api.transport import websocket_protocol
 from antiphon.api.transport.connection import MIN_SENT_BYTES, Connection, Patience, Phase
 from antiphon.api.transport.connections import Connections, Cut, Membership, max_open_connections
 from antiphon.api.transport.feed_queue import FeedQueue
-from antiphon.api.transport.httptools_protocol import MAX_HEADERS
+from antiphon.api.transport.httptools_protocol import MAX_BODY_PIECE_BYTES, MAX_HEADERS
 from antiphon.api.transport.websocket_protocol import BoundedWebSocket
 from antiphon.config import LimitSettings, ModelSettings, ServerSettings, Settings
 from antiphon.telemetry.metrics import Metrics
@@ -191,8 +191,13 @@ def status_of_upload(server: RunningServer, path: str, num_mib: int, is_kept: bo
         return int(raw.head(connection).split()[1])
 
 
-def test_a_kept_connection_goes_on_after_a_body_that_was_not_wanted(server: RunningServer) -> None:
-    body = bytes(4 * connection_module.MAX_HEAD_BYTES)
+@pytest.mark.parametrize(
+    "num_bytes", [MAX_BODY_PIECE_BYTES, 4 * MAX_BODY_PIECE_BYTES, 4 * MAX_BODY_PIECE_BYTES + 9]
+)
+def test_a_kept_connection_goes_on_after_a_body_that_was_not_wanted(
+    server: RunningServer, num_bytes: int
+) -> None:
+    body = bytes(num_bytes)
     length = f"Content-Length: {len(body)}\r\n"
     with raw.dialled(server) as connection:
         connection.sendall(f"POST /nowhere HTTP/1.1\r\n{JSON_HEAD}{length}\r\n".encode())
