@@ -1,7 +1,6 @@
 """Makes samples of the recordings that requests bring: loaded from where they are, and decoded."""
 
 import hashlib
-from dataclasses import dataclass
 
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.sandbox import DecodeSandbox
@@ -19,24 +18,8 @@ _NUM_READERS = 2
 _Key = tuple[bytes, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """What a recording's address stood for.
-
-    Attributes:
-        content: of the file.
-        digest: of the content.
-        sample_rate_hz: wanted of its samples.
-    """
-
-    content: bytes
-    digest: bytes
-    sample_rate_hz: int
-
-    @property
-    def key(self) -> _Key:
-        """What its samples are kept by."""
-        return self.digest, self.sample_rate_hz
+class _NotPlainError(Exception):
+    """A file is left to the sandbox."""
 
 
 class Recordings:
@@ -60,7 +43,7 @@ class Recordings:
         self._sandbox = DecodeSandbox()
         self._readers = Workers("plain-recordings", _NUM_READERS)
         self._decoders = Workers("recordings")
-        self._plain: SingleFlightLRU[_Key, Samples | None] = SingleFlightLRU(_MAX_KEPT)
+        self._plain: SingleFlightLRU[_Key, Samples] = SingleFlightLRU(_MAX_KEPT)
         self._decoded: SingleFlightLRU[_Key, Samples] = SingleFlightLRU(_MAX_KEPT)
 
     async def start(self) -> None:
@@ -81,44 +64,57 @@ class Recordings:
         """
         if not is_inline(recording):
             recording = await self._loader.load(recording, self._use)
-        file, samples = await self._readers.run(self._read, recording, sample_rate_hz)
+        samples = await self._readers.run(self._read, recording, sample_rate_hz)
         if samples is None:
-            samples = await self._decoders.run(self._decode, file)
+            samples = await self._decoders.run(self._decode, recording, sample_rate_hz)
         return samples
 
     def close(self) -> None:
-        """Refuse further calls."""
+        """Refuse further calls, and what waits for its turn."""
         self._readers.close()
         self._decoders.close()
         self._sandbox.close()
         self._loader.close()
 
-    def _read(self, recording: str | bytes, sample_rate_hz: int) -> "tuple[_File, Samples | None]":
-        """Return what is inline, and its samples if it is a plain file that will do."""
+    def _read(self, recording: str | bytes, sample_rate_hz: int) -> "Samples | None":
+        """Return the samples of what is inline, if it is a plain file that will do."""
+        content, key = self._keyed(recording, sample_rate_hz)
+
+        def read() -> Samples:
+            samples = read_plain_wav(
+                content,
+                sample_rate_hz=sample_rate_hz,
+                max_duration_s=self._settings.max_duration_s,
+                min_duration_s=self._settings.min_duration_s,
+            )
+            if samples is None:
+                raise _NotPlainError
+            return _read_only(samples)
+
+        try:
+            return self._plain.get(key, read)
+        except _NotPlainError:
+            return None
+
+    def _decode(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
+        # Read once more, so that what waits for its turn holds no content beside its request's.
+        content, key = self._keyed(recording, sample_rate_hz)
+
+        def decode() -> Samples:
+            samples = self._sandbox.decode(
+                content,
+                sample_rate_hz=sample_rate_hz,
+                max_duration_s=self._settings.max_duration_s,
+                min_duration_s=self._settings.min_duration_s,
+            )
+            return _read_only(samples)
+
+        return self._decoded.get(key, decode)
+
+    def _keyed(self, recording: str | bytes, sample_rate_hz: int) -> tuple[bytes, _Key]:
+        """Return a file's content, and what its samples are kept by."""
         content = inline_content(recording, self._use)
-        file = _File(content, hashlib.sha256(content).digest(), sample_rate_hz)
-        return file, self._plain.get(file.key, lambda: self._plain_samples(file))
-
-    def _plain_samples(self, file: _File) -> "Samples | None":
-        samples = read_plain_wav(
-            file.content,
-            sample_rate_hz=file.sample_rate_hz,
-            max_duration_s=self._settings.max_duration_s,
-            min_duration_s=self._settings.min_duration_s,
-        )
-        return None if samples is None else _read_only(samples)
-
-    def _decode(self, file: _File) -> Samples:
-        return self._decoded.get(file.key, lambda: self._decoded_samples(file))
-
-    def _decoded_samples(self, file: _File) -> Samples:
-        samples = self._sandbox.decode(
-            file.content,
-            sample_rate_hz=file.sample_rate_hz,
-            max_duration_s=self._settings.max_duration_s,
-            min_duration_s=self._settings.min_duration_s,
-        )
-        return _read_only(samples)
+        return content, (hashlib.sha256(content).digest(), sample_rate_hz)
 
 
 def _read_only(samples: Samples) -> Samples:

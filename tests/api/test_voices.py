@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from antiphon.audio.sandbox import DecodeSandbox
+from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.config import Settings
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
@@ -128,17 +128,17 @@ def test_deletion_is_for_good(client: httpx.Client, settings: Settings) -> None:
 def work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list of the work that recordings have made."""
     done: list[str] = []
-    decode, prepare = DecodeSandbox.decode, VoicePreparer.prepare
+    prepare = VoicePreparer.prepare
 
-    def noted_decode(self: DecodeSandbox, *args: Any, **more: Any) -> Samples:
+    def noted_read(data: bytes, **more: Any) -> "Samples | None":
         done.append("decoded")
-        return decode(self, *args, **more)
+        return read_plain_wav(data, **more)
 
     def noted_prepare(self: VoicePreparer, *args: Any, **more: Any) -> PreparedVoice:
         done.append("heard")
         return prepare(self, *args, **more)
 
-    monkeypatch.setattr(DecodeSandbox, "decode", noted_decode)
+    monkeypatch.setattr("antiphon.voices.recordings.read_plain_wav", noted_read)
     monkeypatch.setattr(VoicePreparer, "prepare", noted_prepare)
     return done
 

@@ -76,8 +76,6 @@ class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
         if len(self.headers) >= MAX_HEADERS:
             raise ValueError("too many headers")  # the parser's error; see below
         super().on_header(name, value)
-        if name.lower() == b"content-length":
-            self._num_body_bytes_left = int(value)
 
     def on_body(self, body: bytes) -> None:
         self._num_body_bytes_left -= len(body)
@@ -99,10 +97,18 @@ class HttptoolsProtocol(WatchedHttp, WithTrailers, HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if not self.is_passed_over:
             super().on_headers_complete()
+        if not self.parser.should_upgrade():  # else what follows is no body
+            self._num_body_bytes_left = _declared_length(self.headers)
 
     def on_message_complete(self) -> None:
+        self._num_body_bytes_left = 0
         if self.is_passed_over:
             return
         super().on_message_complete()
         if self.cycle is not None and not self.parser.should_upgrade():
             self.cycle.more_body = False  # uvicorn leaves it so once it has answered
+
+
+def _declared_length(headers: list[tuple[bytes, bytes]]) -> int:
+    """Return the length of a body; 0: it has none, or tells it on the way."""
+    return next((int(value) for name, value in headers if name == b"content-length"), 0)

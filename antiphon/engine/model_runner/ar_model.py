@@ -225,6 +225,10 @@ class IdPrompts(Protocol):
         """
         ...
 
+    def warm_up(self) -> None:
+        """Launch what prompts take beside passes, so that it is compiled; no slot is in use."""
+        ...
+
 
 @runtime_checkable
 class StateTelling(Protocol):

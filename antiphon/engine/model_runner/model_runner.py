@@ -19,6 +19,7 @@ from antiphon.engine.model_runner.ar_model import (
     STOP,
     ARModel,
     Codes,
+    IdPrompts,
     PromptSpan,
     RequestT,
     SlotStart,
@@ -227,6 +228,8 @@ class ModelRunner(Generic[RequestT]):
                 uploads = PackedUpload(device)  # what is too much for the writer goes this way
                 self._caches.clear([0], uploads)
                 uploads.send()
+                if isinstance(self._model, IdPrompts):
+                    self._model.warm_up()
         passes = self._prefiller.usual_shapes(self._steps.usual_visible)
         shapes = (*self._steps.usual_shapes, *passes)
         for number, shape in enumerate(shapes, start=1):

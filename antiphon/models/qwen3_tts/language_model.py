@@ -100,7 +100,6 @@ class LanguageModel:
         self._loops = LoopDetectors(vocab_size)
         groups = torch.arange(num_groups, device=device)
         self._group_0, self._later_groups = groups[:1], groups[1:]
-        self._follow(1)  # so that a kernel is compiled before a request waits for it
 
     @property
     def kv_shapes(self) -> tuple[KVShape, ...]:
@@ -285,6 +284,9 @@ class FusedLanguageModel(LanguageModel):
             columns[REST:, read.codec == FRAME_COLUMN] = packed_codes(read.frames).T
         columns[REST, read.codec == SPEAKER] = span.slot
         return columns
+
+    def warm_up(self) -> None:
+        self._follow(1)
 
     def embed_ids(self, ids: Tensor) -> Tensor:
         from antiphon.nn.kernels.column_embedding import ColumnTables, embed_columns

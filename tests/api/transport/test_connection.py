@@ -126,3 +126,11 @@ def test_a_body_is_read_in_larger_slices_than_what_comes_after_it(
     large = [end for size, end in zip(sizes, accumulate(sizes), strict=True) if size > SLICE_BYTES]
     assert max(sizes) == MAX_BODY_PIECE_BYTES
     assert max(large) <= len(first)
+
+
+@pytest.mark.parametrize("length", ["", "Content-Length: 1000000000\r\n"], ids=["get", "body"])
+def test_headers_without_end_are_refused(server: RunningServer, length: str) -> None:
+    with raw.dialled(server) as connection:
+        beginning = f"POST /v1/audio/speech HTTP/1.1\r\n{length}X: ".encode()
+        raw.pour(connection, beginning + b"a" * (4 * 2**20))
+        assert raw.rest(connection).startswith(b"HTTP/1.1 431 ")
