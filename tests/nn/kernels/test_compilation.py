@@ -38,15 +38,20 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
 @pytest.mark.filterwarnings("ignore")  # Triton tells of changes to come
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_a_step_compiles(compiler: Compiler, checkpoint: Callable[..., Path], dtype: str) -> None:
-    path = checkpoint("tiny", "custom_voice")
+    path = checkpoint("tiny", "base")
     runner = load_runner(LoadContext(path, "cpu", dtype, 8), is_batched=True)
     drive, config = Drive(runner), load_config(path)
-    starts = tuple(Start(slot, made_prompt(config, seed=slot)) for slot in range(6))
+    frames = (None, None, 0, 3, None, 1)  # of the recording whose voice speaks
+    starts = tuple(
+        Start(slot, made_prompt(config, seed=slot, num_reference_frames=count))
+        for slot, count in enumerate(frames)
+    )
     drive.step((0,), starts=starts[:1])
     drive.step(range(6), starts=starts[1:])
     assert {
         "_write_rows",
         "_embed_columns",
+        "_put_frames",
         "_thin_product",
         "wide_product",
         "_decode",
