@@ -1,9 +1,8 @@
-"""Decodes untrusted audio, each file in a process of its own without rights, but for plain WAV."""
+"""Decodes untrusted audio, each file in a process of its own without rights."""
 
 import numpy as np
 
 from antiphon.audio.decode import decode_audio, refusal
-from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.wav import pcm16, wav_header
 from antiphon.errors import InvalidRequestError
 from antiphon.sandbox.process import Sandbox
@@ -11,10 +10,7 @@ from antiphon.types import Samples
 
 
 class DecodeSandbox:
-    """Decodes audio in children, one each; safe for several threads at once.
-
-    WAV files that are plain are read here: they need no parser that could be broken.
-    """
+    """Decodes audio in children, one each; safe for several threads at once."""
 
     def __init__(self, *, max_memory_bytes: int = 512 * 1024 * 1024) -> None:
         """Limit what a child may allocate for one file to ``max_memory_bytes``, where we can."""
@@ -35,14 +31,6 @@ class DecodeSandbox:
                 or time.
             EngineError: the child did not even start.
         """
-        plain = read_plain_wav(
-            data,
-            sample_rate_hz=sample_rate_hz,
-            max_duration_s=max_duration_s,
-            min_duration_s=min_duration_s,
-        )
-        if plain is not None:
-            return plain
         content = self._sandbox.ask(
             data,
             sample_rate_hz=sample_rate_hz,

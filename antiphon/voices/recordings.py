@@ -1,6 +1,8 @@
 """Makes samples of the recordings that requests bring: loaded from where they are, and decoded."""
 
 import hashlib
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.sandbox import DecodeSandbox
@@ -15,7 +17,9 @@ _MAX_KEPT = 16  # of up to 3 MB each; as many of plain files as of others
 _NUM_READERS = 2
 """Threads for plain files: more would take turns at one interpreter, and all be done at the end."""
 
-_Key = tuple[bytes, int]
+_Decode: TypeAlias = Callable[..., Samples]
+_Kept: TypeAlias = SingleFlightLRU[tuple[bytes, int], Samples]
+"""By a content's digest and a sample rate."""
 
 
 class _NotPlainError(Exception):
@@ -43,8 +47,8 @@ class Recordings:
         self._sandbox = DecodeSandbox()
         self._readers = Workers("plain-recordings", _NUM_READERS)
         self._decoders = Workers("recordings")
-        self._plain: SingleFlightLRU[_Key, Samples] = SingleFlightLRU(_MAX_KEPT)
-        self._decoded: SingleFlightLRU[_Key, Samples] = SingleFlightLRU(_MAX_KEPT)
+        self._plain: _Kept = SingleFlightLRU(_MAX_KEPT)
+        self._decoded: _Kept = SingleFlightLRU(_MAX_KEPT)
 
     async def start(self) -> None:
         """Start what the first recording would have to wait for."""
@@ -78,45 +82,36 @@ class Recordings:
 
     def _read(self, recording: str | bytes, sample_rate_hz: int) -> "Samples | None":
         """Return the samples of what is inline, if it is a plain file that will do."""
-        content, key = self._keyed(recording, sample_rate_hz)
-
-        def read() -> Samples:
-            samples = read_plain_wav(
-                content,
-                sample_rate_hz=sample_rate_hz,
-                max_duration_s=self._settings.max_duration_s,
-                min_duration_s=self._settings.min_duration_s,
-            )
-            if samples is None:
-                raise _NotPlainError
-            return _read_only(samples)
-
         try:
-            return self._plain.get(key, read)
+            return self._made(self._plain, _read_plain, recording, sample_rate_hz)
         except _NotPlainError:
             return None
 
     def _decode(self, recording: str | bytes, sample_rate_hz: int) -> Samples:
         # Read once more, so that what waits for its turn holds no content beside its request's.
-        content, key = self._keyed(recording, sample_rate_hz)
+        return self._made(self._decoded, self._sandbox.decode, recording, sample_rate_hz)
 
-        def decode() -> Samples:
-            samples = self._sandbox.decode(
+    def _made(
+        self, kept: _Kept, decode: _Decode, recording: str | bytes, sample_rate_hz: int
+    ) -> Samples:
+        """Return the samples that ``decode`` makes of what is inline, or has made before."""
+        content = inline_content(recording, self._use)
+
+        def make() -> Samples:
+            samples = decode(
                 content,
                 sample_rate_hz=sample_rate_hz,
                 max_duration_s=self._settings.max_duration_s,
                 min_duration_s=self._settings.min_duration_s,
             )
-            return _read_only(samples)
+            samples.flags.writeable = False
+            return samples
 
-        return self._decoded.get(key, decode)
-
-    def _keyed(self, recording: str | bytes, sample_rate_hz: int) -> tuple[bytes, _Key]:
-        """Return a file's content, and what its samples are kept by."""
-        content = inline_content(recording, self._use)
-        return content, (hashlib.sha256(content).digest(), sample_rate_hz)
+        return kept.get((hashlib.sha256(content).digest(), sample_rate_hz), make)
 
 
-def _read_only(samples: Samples) -> Samples:
-    samples.flags.writeable = False
+def _read_plain(content: bytes, **limits: Any) -> Samples:
+    samples = read_plain_wav(content, **limits)
+    if samples is None:
+        raise _NotPlainError
     return samples

@@ -12,10 +12,8 @@ from antiphon.audio.companding import companded_wav_header
 from antiphon.audio.decode import decode_audio
 from antiphon.audio.encode import AudioFormat
 from antiphon.audio.plain_wav import read_plain_wav
-from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.audio.wav import wav_header
 from antiphon.errors import InvalidRequestError
-from antiphon.sandbox.process import Sandbox
 from antiphon.types import Samples
 from tests.audio.files import spoken, tone, written
 
@@ -214,23 +212,3 @@ def test_garbage_is_no_fault_of_ours(rest: bytes) -> None:
     for begin in (b"", b"RIFF\x24\0\0\0WAVE", b"RIFF\x24\0\0\0WAVE" + fmt()):
         plain = read(begin + rest)
         assert plain is None or np.isfinite(plain).all()
-
-
-def test_a_plain_file_asks_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def ask(self: Sandbox, data: bytes, **limits: float) -> bytes:
-        asked.append(len(data))
-        return decode_audio(data, sample_rate_hz=24_000, max_duration_s=30).tobytes()
-
-    monkeypatch.setattr(Sandbox, "ask", ask)
-    decoder = DecodeSandbox()
-
-    def through(data: bytes) -> Samples:
-        return decoder.decode(data, sample_rate_hz=24_000, max_duration_s=30)
-
-    plain, other = VALID[0], written(tone(RATE_HZ, 1), RATE_HZ, "FLAC")
-    np.testing.assert_array_equal(through(plain), decoded(plain))
-    assert asked == []
-    np.testing.assert_array_equal(through(other), decoded(other))
-    assert asked == [len(other)]

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import soundfile
 
+from antiphon.audio.decode import decode_audio
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.recording import read_recording
 from antiphon.audio.sandbox import DecodeSandbox
 from antiphon.config import ReferenceSettings
 from antiphon.errors import InvalidRequestError
+from antiphon.sandbox.process import Sandbox
 from antiphon.types import Samples
 from antiphon.voices.recordings import Recordings
 from tests.recordings import RECORDING, RECORDING_URI, data_uri, wav
@@ -160,6 +162,37 @@ def test_what_is_closed_refuses() -> None:
         recordings.close()
         with pytest.raises(RuntimeError):
             await recordings.load(RECORDING, 24_000)
+
+    on(work)
+
+
+def test_a_plain_file_asks_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask(self: Sandbox, data: bytes, **limits: float) -> bytes:
+        asked.append(len(data))
+        return decode_audio(data, sample_rate_hz=24_000, max_duration_s=30).tobytes()
+
+    async def work(recordings: Recordings) -> None:
+        plain, other = RECORDING, flac(seed=1)
+        for file, num_asked in ((plain, 0), (other, 1)):
+            samples = await recordings.load(file, 24_000)
+            expected = decode_audio(file, sample_rate_hz=24_000, max_duration_s=30)
+            np.testing.assert_array_equal(samples, expected)
+            assert asked == [len(other)] * num_asked
+
+    monkeypatch.setattr(Sandbox, "ask", ask)
+    on(work)
+
+
+def test_files_that_are_not_plain_push_none_out_that_are(decoded: list[int]) -> None:
+    async def work(recordings: Recordings) -> None:
+        await recordings.load(RECORDING, 24_000)
+        for seed in range(17):
+            await recordings.load(flac(seed), 24_000)
+        assert len(decoded) == 18
+        await recordings.load(RECORDING, 24_000)
+        assert len(decoded) == 18
 
     on(work)
 
