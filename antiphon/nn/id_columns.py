@@ -1,15 +1,12 @@
 """What a model reads at a position as a column of integers, which kernels make states of."""
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 TEXT, CODE, REST = range(3)
 """Rows of columns: an id of the text table, or less than 0 for none; an id of the frame table, or
 less than 0; and from there on a frame's packed codes, or the row of a vector."""
 CODES_OF_WORD = 4
-_BITS = 16
 
 
 def num_words(num_groups: int) -> int:
@@ -27,10 +24,3 @@ def packed_codes(frames: NDArray[np.int64]) -> NDArray[np.int64]:
     codes = np.zeros((num_frames, num_words(num_groups) * CODES_OF_WORD), "<u2")
     codes[:, :num_groups] = frames
     return codes.view("<i8")
-
-
-def unpacked_codes(words: Tensor, num_groups: int) -> Tensor:
-    """Return the codes of words ``[num_frames, num_words]``, int64 ``[num_frames, num_groups]``."""
-    shifts = torch.arange(0, CODES_OF_WORD * _BITS, _BITS, device=words.device)
-    codes = (words[..., None] >> shifts) & (1 << _BITS) - 1
-    return codes.flatten(-2)[..., :num_groups]

@@ -37,7 +37,7 @@ from antiphon.models.qwen3_tts.talker import Talker
 from antiphon.nn.attention import Attend, FrameCache, KVShape
 from antiphon.nn.code_predictor import CodePredictor
 from antiphon.nn.host_device import upload
-from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes, unpacked_codes
+from antiphon.nn.id_columns import CODE, REST, TEXT, num_words, packed_codes
 from antiphon.nn.packed_upload import PackedUpload
 from antiphon.nn.sampler import (
     SamplingReach,
@@ -89,9 +89,8 @@ class LanguageModel:
         # The text id beside each frame's input.
         self._text = torch.zeros(num_rows, max_positions, dtype=torch.int64, device=device)
         self._speakers = torch.zeros(num_rows, self.width, device=device)
-        # Slots that go on after a frame which was not drawn in them, and its packed codes.
-        num_told = 1 + num_words(num_groups)
-        self._led = torch.zeros(num_rows, num_told, dtype=torch.int64, device=device)
+        # Slots that go on after a frame which was not drawn in them, and its codes.
+        self._led = torch.zeros(num_rows, 1 + num_groups, dtype=torch.int64, device=device)
         self._padding = torch.full((1,), config.tokens.tts_pad, device=device)
         self._false = torch.zeros(1, dtype=torch.bool, device=device)
         self._talker_sampling = SamplingTable(num_rows, vocab_size, device)
@@ -121,18 +120,16 @@ class LanguageModel:
         return self._loops.observe(rows, frames[:, 0]) | (numbers >= limits)
 
     def start(self, starts: Sequence[SlotStart[Qwen3TTSRequest]], uploads: PackedUpload) -> None:
-        num_groups = self.slots.frame_store.shape[2]
         texts = [each.request.prompt for each in starts]
         tracks = [prompt.text[prompt.num_reference_frames :] for prompt in texts]
         width = min(max(map(len, tracks)), self.max_positions)
         texts_wide = np.full((len(starts), width), self._config.tokens.tts_pad)
-        led, last = [], []
+        led: list[list[int]] = []
         for row, each, track in zip(texts_wide, starts, tracks, strict=True):
             row[: len(track)] = track[:width]  # what cannot fit is not used
             num_lead = each.request.prompt.num_reference_frames + each.next_frame
             if num_lead:
-                led.append(each.slot)
-                last.append(each.request.lead[num_lead - 1])
+                led.append([each.slot, *each.request.lead[num_lead - 1]])
         slots = np.array([each.slot for each in starts], np.int64)
         uploads.copy(self._text, slots, self._padding)
         uploads.write(self._text, slots, texts_wide)
@@ -145,9 +142,7 @@ class LanguageModel:
         }:
             uploads.write(self._speakers, np.array([*speakers]), np.stack([*speakers.values()]))
         if led:
-            frames = packed_codes(np.array(last, np.int64).reshape(-1, num_groups))
-            told = np.concatenate((np.array(led, np.int64)[:, None], frames), axis=1)
-            uploads.write(self._led, np.arange(len(led)), told)
+            uploads.write(self._led, np.arange(len(led)), np.array(led))
             uploads.after(partial(self._follow, len(led)))
         self._talker_sampling.write({each.slot: each.prompt.sampling for each in starts}, uploads)
         self._predictor_sampling.write(
@@ -162,9 +157,8 @@ class LanguageModel:
 
     def _follow(self, num_led: int) -> None:
         """Have slots go on after the frames that come before theirs."""
-        slots, words = self._led[:num_led, 0], self._led[:num_led, 1:]
-        codes = unpacked_codes(words, self._config.talker.num_groups)
-        self.pending[slots] = self.talker.frame_table.frames(codes)
+        slots, frames = self._led[:num_led, 0], self._led[:num_led, 1:]
+        self.pending[slots] = self.talker.frame_table.frames(frames)
 
     def append(
         self, pieces: Sequence[tuple[int, Qwen3TTSRequest, Piece]], uploads: PackedUpload
@@ -291,9 +285,14 @@ class FusedLanguageModel(LanguageModel):
     def embed_ids(self, ids: Tensor) -> Tensor:
         from antiphon.nn.kernels.column_embedding import ColumnTables, embed_columns
 
-        frames, text = self.talker.frame_table, self.talker.text_table
-        special = (FRAME_COLUMN, SPEAKER)
-        tables = ColumnTables(text, frames.rows, frames.offsets, self._speakers, *special)
+        tables = ColumnTables(
+            text=self.talker.text_table,
+            frames=self.talker.frame_table.rows,
+            offsets=self.talker.frame_table.offsets,
+            vectors=self._speakers,
+            frame=FRAME_COLUMN,
+            vector=SPEAKER,
+        )
         return embed_columns(ids, tables)
 
     def _follow(self, num_led: int) -> None:

@@ -55,15 +55,14 @@ def put_frames(told: Tensor, table: tuple[Tensor, Tensor], target: Tensor) -> No
     """Write the embeddings of whole frames to rows.
 
     Args:
-        told: of each its row, and its packed codes, int64 ``[num_frames, 1 + words of a frame]``.
+        told: of each its row, and its codes, int64 ``[num_frames, 1 + num_groups]``.
         table: of all groups of codes, end to end, and where each begins.
         target: contiguous, ``[num_rows, width]``.
     """
     rows, offsets = table
     _put_frames[(len(told),)](
-        told, rows, offsets, target, told.shape[1], target.shape[1],
-        NUM_GROUPS=len(offsets), CODES_OF_WORD=CODES_OF_WORD,
-        BLOCK=triton.next_power_of_2(target.shape[1]), num_warps=4,
+        told, rows, offsets, target, target.shape[1],
+        NUM_GROUPS=len(offsets), BLOCK=triton.next_power_of_2(target.shape[1]), num_warps=4,
     )  # fmt: skip
 
 
@@ -95,13 +94,12 @@ def _embed_columns(
 
 @triton.jit
 def _put_frames(
-    told, frames, offsets, target, num_told, width,
-    NUM_GROUPS: tl.constexpr, CODES_OF_WORD: tl.constexpr, BLOCK: tl.constexpr,
+    told, frames, offsets, target, width, NUM_GROUPS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     places = tl.arange(0, BLOCK)
     is_one = places < width
-    told += tl.program_id(0) * num_told
-    frame = _frame(told + 1, 1, frames, offsets, width, places, is_one, NUM_GROUPS, CODES_OF_WORD)
+    told += tl.program_id(0) * (1 + NUM_GROUPS)
+    frame = _frame(told + 1, 1, frames, offsets, width, places, is_one, NUM_GROUPS, 1)
     to = target + tl.load(told) * width + places
     tl.store(to, frame.to(target.dtype.element_ty), mask=is_one)
 

@@ -80,7 +80,7 @@ def test_frames_are_put_where_they_are_told_to(dtype: torch.dtype, num_groups: i
     made = Tables(dtype, num_groups)
     target = torch.zeros(6, WIDTH, dtype=dtype, device=DEVICE)
     rows = torch.tensor([4, 0, 3])
-    told = torch.cat((rows[:, None], made.words[:3]), dim=1).to(DEVICE)
+    told = torch.cat((rows[:, None], made.codes[:3]), dim=1).to(DEVICE)
     put_frames(told, (made.frames.rows, made.frames.offsets), target)
     expected = torch.zeros_like(target)
     expected[rows.to(DEVICE)] = made.embedded(made.codes[:3])
