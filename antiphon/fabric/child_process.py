@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Self
 
 from antiphon.errors import EngineError
@@ -64,11 +64,10 @@ class ChildProcess:
             start_new_session=True,
         )
         child = cls(name, process)
-        try:
+        async with AsyncExitStack() as unless_given:
+            unless_given.push_async_callback(child.stop, 0.0)
             await child._give(plan)
-        except BaseException:
-            await child.stop(0.0)
-            raise
+            unless_given.pop_all()
         return child
 
     @property

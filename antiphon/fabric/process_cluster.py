@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -101,11 +102,10 @@ class ProcessCluster:
     ) -> str:
         hosted = self._find(specs, context, placement)
         hosted.num_users += 1
-        try:
+        async with AsyncExitStack() as unless_ready:
+            unless_ready.push_async_callback(self.release, hosted.id)
             await asyncio.shield(hosted.ready)
-        except BaseException:
-            await self.release(hosted.id)
-            raise
+            unless_ready.pop_all()
         return hosted.id
 
     async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:

@@ -6,7 +6,7 @@ import secrets
 import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 import ray
@@ -117,13 +117,16 @@ class RayCluster:
         stage_id = hosting.id
         self._counts[stage_id] += 1
         self._hosted[stage_id] = hosting
-        try:
+        with ExitStack() as unless_ready:
+            unless_ready.callback(self._give_up, stage_id)
             await self._until_ready(hosting)
-        except BaseException:
-            if self._forget(stage_id):
-                self.control.actor.release.remote(self._owner, stage_id)  # nobody waits for it
-            raise
+            unless_ready.pop_all()
         return stage_id
+
+    def _give_up(self, stage_id: str) -> None:
+        """Release what did not become ready, as far as nobody else hosts it."""
+        if self._forget(stage_id):
+            self.control.actor.release.remote(self._owner, stage_id)  # nobody waits for it
 
     async def watch(self, stage_id: str) -> AsyncGenerator[tuple[Replica, ...], None]:
         version = -1

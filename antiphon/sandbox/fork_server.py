@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 _FORK, _END = b"f", b"e"
 _MESSAGE, _REPLY = struct.Struct("<ci"), struct.Struct("<i")
@@ -51,15 +51,13 @@ class ForkServer:
             ForkServerLostError: the process ended before it could fork.
         """
         ours, theirs = socket.socketpair()
-        try:
+        with ExitStack() as unless_forked:
+            unless_forked.enter_context(ours)
             with theirs, self._lock:
                 pid = self._forked(theirs)
-        except BaseException:
-            ours.close()
-            raise
-        if pid == _FAILED:
-            ours.close()
-            raise OSError("no process can be forked")
+            if pid == _FAILED:
+                raise OSError("no process can be forked")
+            unless_forked.pop_all()
         return ForkedChild(self, ours, pid)
 
     def end(self, pid: int) -> int | None:
