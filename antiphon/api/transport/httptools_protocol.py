@@ -12,7 +12,7 @@ from antiphon.api.transport.trailers import WithTrailers
 
 MAX_HEADERS = 128
 MAX_BODY_PIECE_BYTES = 256 * 1024
-"""Of a body, read ahead and fed at once: they are only copied, which takes 0.05 ms."""
+"""Of a body, read ahead and fed at once: they are only copied, not parsed."""
 _OF_UPGRADES = (b"upgrade", b"http2-settings")
 
 
