@@ -128,9 +128,7 @@ def test_a_body_is_read_in_larger_slices_than_what_comes_after_it(
     assert max(large) <= len(first)
 
 
-@pytest.mark.parametrize(
-    "length", ["", "Content-Length: 1000000000\r\n"], ids=["alone", "of a body"]
-)
+@pytest.mark.parametrize("length", ["", "Content-Length: 1000000000\r\n"], ids=["alone", "body"])
 def test_headers_without_end_are_refused(server: RunningServer, length: str) -> None:
     with raw.dialled(server) as connection:
         beginning = f"POST /v1/audio/speech HTTP/1.1\r\n{length}X: ".encode()
