@@ -1,7 +1,8 @@
 """Asks a server for /health on new connections until its stdin ends, and then says how that went.
 
 A process of its own, so that its times are the server's and not those of the tests around it:
-``python -m tests.chaos.pinger PORT``. It prints one line of JSON.
+``python -m tests.chaos.pinger PORT``. It prints ``STARTED``, and at its end one line of JSON; there
+is always a ping between them.
 """
 
 import json
@@ -13,6 +14,7 @@ from collections import Counter
 
 PAUSE_S = 0.02
 DEADLINE_S = 60.0
+STARTED = "started\n"
 
 
 def ping(port: int) -> str:
@@ -31,10 +33,14 @@ def ping(port: int) -> str:
 def main() -> None:
     """Ping until stdin ends."""
     port, statuses, latencies_s = int(sys.argv[1]), Counter[str](), []
-    while not select.select([sys.stdin], [], [], PAUSE_S)[0]:
+    sys.stdout.write(STARTED)
+    sys.stdout.flush()
+    is_over = False
+    while not is_over:
         began_s = time.monotonic()
         statuses[ping(port)] += 1
         latencies_s.append(time.monotonic() - began_s)
+        is_over = bool(select.select([sys.stdin], [], [], PAUSE_S)[0])
     worst_ms = sorted(round(1000 * each_s, 1) for each_s in latencies_s)
     p99_ms = worst_ms[int(0.99 * len(worst_ms))]
     told = {"statuses": statuses, "worst_ms": worst_ms[-1], "p99_ms": p99_ms}

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.chaos.pinger import STARTED
 from tests.cli.test_serve import serving
 from tests.servers import DEADLINE_S, wait_until
 
@@ -197,6 +198,8 @@ def pinged(port: int, name: str) -> Generator[None, None, None]:
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as pinger:
+        assert pinger.stdout is not None
+        assert pinger.stdout.readline() == STARTED
         try:
             yield
         finally:
