@@ -18,7 +18,7 @@ from antiphon.engine.faults import fault_of
 from antiphon.errors import AntiphonError, EngineError, SettingsError
 from antiphon.models.base import Prompt
 from antiphon.models.spec import LoadContext, Ref
-from antiphon.nn.device import resolve_device
+from antiphon.nn.device import find_device
 from antiphon.types import Latents
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def run_rank(plan: RankPlan, pipe: Connection, works: Connection | None) -> None
 
 
 def _load(plan: RankPlan) -> Denoiser:
-    device = resolve_device(plan.context.device)
+    device = find_device(plan.context.device)
     if device.type == "cuda":
         first = device.index or 0
         if first + plan.num_ranks > torch.cuda.device_count():

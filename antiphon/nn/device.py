@@ -9,11 +9,29 @@ _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 def resolve_device(name: str, memory_fraction: float | None = None) -> torch.device:
-    """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
+    """Return the device of this name, and have what this thread loads run there.
+
+    PyTorch's own operations run where their tensors are; kernels of Triton run on the current
+    device, with pointers into another one's memory if the tensors are elsewhere. Engines, whose
+    threads are their own, enter the streams of their devices.
 
     Args:
-        name: of the device.
+        name: see `find_device`.
         memory_fraction: of its memory that PyTorch may use in this process, if it is a GPU.
+
+    Raises:
+        ModelLoadError: it is not there, or too old.
+    """
+    device = find_device(name)
+    if device.type == "cuda":
+        torch.cuda.set_device(device.index or 0)
+        if memory_fraction is not None:
+            torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
+    return device
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of this name; ``"auto"`` is the first GPU, or the CPU.
 
     Raises:
         ModelLoadError: it is not there, or too old.
@@ -30,8 +48,6 @@ def resolve_device(name: str, memory_fraction: float | None = None) -> torch.dev
         raise ModelLoadError(f"There is no device '{name}': PyTorch sees {num_devices} GPUs.")
     if device.type == "cuda":
         _check_capability(device)
-    if device.type == "cuda" and memory_fraction is not None:
-        torch.cuda.set_per_process_memory_fraction(memory_fraction, device)
     return device
 
 

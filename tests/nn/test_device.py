@@ -7,12 +7,16 @@ from antiphon.errors import ModelLoadError
 from antiphon.nn.device import resolve_device
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int]) -> None:
+def pretend(monkeypatch: pytest.MonkeyPatch, name: str, capability: tuple[int, int]) -> list[int]:
+    """Pretend that there is such a card; the list gets what becomes the current device."""
+    made_current: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", made_current.append)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    return made_current
 
 
 @pytest.mark.parametrize("asked", ["auto", "cuda", "cuda:0"])
@@ -30,8 +34,9 @@ def test_cards_without_bfloat16_are_refused(
 def test_later_cards_are_taken(
     capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pretend(monkeypatch, "a card", capability)
+    made_current = pretend(monkeypatch, "a card", capability)
     assert resolve_device("auto") == torch.device("cuda:0")
+    assert made_current == [0]
 
 
 @pytest.mark.parametrize(

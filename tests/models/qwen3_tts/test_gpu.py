@@ -134,14 +134,18 @@ def test_no_request_waits_for_a_compiler(path: Path) -> None:
     assert json.loads(done.stdout) == []
 
 
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs")
+
+
+@pytest.mark.parametrize("device", ["cuda:0", pytest.param("cuda:1", marks=TWO_GPUS)])
 def test_audio_is_the_same_to_the_bit_streamed_whole_and_in_company(
-    checkpoint: Callable[..., Path],
+    device: str, checkpoint: Callable[..., Path]
 ) -> None:
     """Through the engine, in bfloat16, with the codec of a GPU."""
     source = str(checkpoint("tiny", CheckpointTask.CUSTOM_VOICE))
 
     async def main() -> tuple[list[Audio], list[Audio], list[Audio]]:
-        settings = ModelSettings(source=source, device="cuda", max_slots=8, deterministic=True)
+        settings = ModelSettings(source=source, device=device, max_slots=8, deterministic=True)
         model = await SpeechModel.load(settings)
         speech = Speech({model.name: model}, SpeechSettings())
         try:
