@@ -116,6 +116,7 @@ class TextDelta:
 
 ChatEvent: TypeAlias = TextDelta | Ended
 ChatStream: TypeAlias = AsyncGenerator[ChatEvent, None]
+ChatStreams: TypeAlias = AsyncGenerator[tuple[int, ChatEvent], None]
 
 
 @dataclass(frozen=True, slots=True)

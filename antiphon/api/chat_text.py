@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from starlette.responses import Response
 
@@ -15,13 +15,9 @@ from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
-from antiphon.chat_types import ChatEvent, TextDelta, TokenLogprob
-from antiphon.concurrency import merged
+from antiphon.chat_types import ChatStreams, TextDelta, TokenLogprob
 from antiphon.telemetry.tracing import until_first
 from antiphon.types import Ended, FinishReason, Usage
-
-Answers: TypeAlias = AsyncGenerator[tuple[int, ChatEvent], None]
-"""Events of several answers at once, each with the number of its answer."""
 
 
 def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
@@ -42,7 +38,7 @@ def text_response(body: ChatBody, server: ServerState, id: str) -> Response:
     }
     envelope = ChatEnvelope(id, server.chats.model(body.model).name)
     tells_logprobs = requests[0].num_logprobs is not None
-    answers = merged([server.chats.stream(each) for each in requests])
+    answers = server.chats.several(requests)
     if body.stream:
         chunks = _chunks(answers, envelope, tells_usage=body.tells_usage)
         headers["X-Accel-Buffering"] = "no"
@@ -90,7 +86,7 @@ class _Choice:
 
 
 async def _whole(
-    answers: Answers, num_answers: int, *, tells_logprobs: bool
+    answers: ChatStreams, num_answers: int, *, tells_logprobs: bool
 ) -> tuple[list[Any], Usage]:
     """Collect answers; return their choices, and what was used. Closes ``answers``."""
     choices = [_Choice() for _ in range(num_answers)]
@@ -114,7 +110,7 @@ async def _whole(
 
 
 async def _chunks(
-    answers: Answers, envelope: ChatEnvelope, *, tells_usage: bool
+    answers: ChatStreams, envelope: ChatEnvelope, *, tells_usage: bool
 ) -> AsyncGenerator[bytes, None]:
     """Yield server-sent events: the role before an answer's first text, its text, its end."""
     more = {"usage": None} if tells_usage else {}

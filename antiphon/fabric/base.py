@@ -78,6 +78,8 @@ class StageRequest:
         is_reservation: whether it only asks for room for its stream, before there is a prompt. It
             is answered with `Admitted`, and the room is kept until it is closed or a request of the
             stream comes, which is ``is_later``.
+        tells_admission: whether its first item shall be `Admitted`, as soon as it is not refused
+            any more. Stages that admit nothing leave it out.
         speed: of playback.
         pieces: of its text that have arrived since the prompt was built; more may follow.
         resume_frames: that a replica of the first stage made before it was lost, and whose audio
@@ -96,6 +98,7 @@ class StageRequest:
     stream_id: str | None = None
     is_later: bool = False
     is_reservation: bool = False
+    tells_admission: bool = False
     speed: float = 1.0
     pieces: tuple[Piece, ...] = ()
     resume_frames: tuple[Any, ...] = ()

@@ -236,7 +236,7 @@ class SizeChoosing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """There is room for a stream, which is kept until a request of it comes."""
+    """There is room for a request, or for a stream whose requests come later."""
 
 
 GeneratorItem: TypeAlias = AudioChunk | Image | Video | Latents | Progress

@@ -1,15 +1,24 @@
 """Answers in chats: requests are checked, prompts built, stages opened, tokens become text."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields, replace
 
-from antiphon.chat_types import ChatAnswer, ChatRequest, ChatSampling, ChatStream, TextDelta
+from antiphon.chat_types import (
+    ChatAnswer,
+    ChatEvent,
+    ChatRequest,
+    ChatSampling,
+    ChatStream,
+    ChatStreams,
+    TextDelta,
+)
 from antiphon.concurrency import Workers
 from antiphon.config.chat import ChatSettings
 from antiphon.errors import EngineError, InvalidRequestError, shortened
 from antiphon.fabric.base import StageRequest
+from antiphon.models.base import Admitted
 from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
 from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
 from antiphon.pipeline.chat_text import AnswerText
@@ -18,6 +27,7 @@ from antiphon.pipeline.own_voice import CertainStates, ChatVoiceModel, OwnVoice,
 from antiphon.pipeline.runtime import LoadedTask
 from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.pipeline.thoughts import ThoughtSplit
+from antiphon.pipeline.together import alone, together
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Ended, FrameReady, Latents, PositionStates, Usage, new_seed
 
@@ -123,20 +133,38 @@ class Chats:
             OverloadedError: before the first item: too much is under way.
             EngineError: the model failed.
         """
-        return self._written(request, self.check(request), None)
+        return alone(self._written(request, self.check(request)))
+
+    def several(self, requests: Sequence[ChatRequest]) -> ChatStreams:
+        """Write answers at once: each event comes with the number of its request, from 0.
+
+        No event comes before there is room for all of them; the first that fails ends all.
+
+        Raises:
+            InvalidRequestError, OverloadedError, EngineError: as of `stream`.
+        """
+        tells_admission = len(requests) > 1
+        return together(
+            [
+                self._written(each, self.check(each), tells_admission=tells_admission)
+                for each in requests
+            ]
+        )
 
     def say(self, request: ChatRequest, voice: OwnVoice) -> OwnVoiceChat:
         """Write one answer as `stream` does, and have the model say it itself."""
         request = replace(request, is_spoken=True)
         chat = self._written(request, self.check(request), voice.tell)
-        return OwnVoiceChat(request, chat, voice)
+        return OwnVoiceChat(request, alone(chat), voice)
 
     async def _written(
         self,
         request: ChatRequest,
         model: ChatModel,
-        tell: Callable[[PositionStates], None] | None,
-    ) -> ChatStream:
+        tell: Callable[[PositionStates], None] | None = None,
+        *,
+        tells_admission: bool = False,
+    ) -> AsyncGenerator[ChatEvent | Admitted, None]:
         seed = new_seed() if request.seed is None else request.seed
         with self.metrics.observe_chat(model.name) as stats:
             prompt = await self._workers.run(model.prompter.build, request, seed)
@@ -146,7 +174,9 @@ class Chats:
             text = AnswerText(model.prompter, request.stop, request.num_logprobs, thoughts)
             states = CertainStates(tell)
             ended: Ended | None = None
-            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
+            stage_request = StageRequest(
+                request.id, prompt, is_live=request.is_live, tells_admission=tells_admission
+            )
             async with aclosing(model.open(stage_request)) as items:
                 async for item in items:
                     if isinstance(item, FrameReady):
@@ -160,6 +190,8 @@ class Chats:
                             break  # closes the stages, which stops the model
                     elif isinstance(item, Latents):
                         states.push(item.data)
+                    elif isinstance(item, Admitted):
+                        yield item
                     elif isinstance(item, Ended):
                         ended = item
             assert ended is not None, "a stream has an end"

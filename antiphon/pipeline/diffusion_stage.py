@@ -10,7 +10,7 @@ from antiphon.diffusion.protocol import Denoiser, DenoisingWork
 from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import EngineError
 from antiphon.fabric.base import StageItem, StageRequest, StageStream
-from antiphon.models.base import Piece
+from antiphon.models.base import Admitted, Piece
 from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.picture_types import Progress
 from antiphon.pipeline.upstream import OpenRequests, consumed
@@ -71,6 +71,8 @@ class DiffusionStage:
             is_live=request.is_live,
             is_later=request.is_later,
         ) as job:
+            if request.tells_admission:
+                yield Admitted()
             if not await job.called():
                 yield Ended("abort")
                 return
@@ -82,7 +84,7 @@ class DiffusionStage:
                             yield item
                         elif isinstance(item, Latents):
                             conditioning = item
-                        elif item.reason == "abort":
+                        elif isinstance(item, Ended) and item.reason == "abort":
                             yield item
                             return
                 if conditioning is None:

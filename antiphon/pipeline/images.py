@@ -3,11 +3,11 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from antiphon.concurrency import merged
 from antiphon.config.media import ImageSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.picture_types import Image, ImageRequest, Progress
 from antiphon.pipeline.pictures import IMAGE, ImageModel, PictureService, completed
+from antiphon.pipeline.together import alone, together
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Ended
 
@@ -73,19 +73,29 @@ class Images(PictureService[ImageModel]):
             OverloadedError: before the first item: too much is under way.
             EngineError: the model failed.
         """
-        return self.made(self.completed(request), self.model(request.model), Image)
+        return alone(self.made(self.completed(request), self.model(request.model), Image))
 
     def several(
         self, requests: Sequence[ImageRequest]
     ) -> AsyncGenerator[tuple[int, ImageItem], None]:
         """Draw images at once: each item comes with the number of its request, from 0.
 
-        The first that fails ends all of them.
+        No item comes before there is room for all of them; the first that fails ends all.
 
         Raises:
             InvalidRequestError, OverloadedError, EngineError: as of `stream`.
         """
-        return merged([self.stream(each) for each in requests])
+        return together(
+            [
+                self.made(
+                    self.completed(each),
+                    self.model(each.model),
+                    Image,
+                    tells_admission=len(requests) > 1,
+                )
+                for each in requests
+            ]
+        )
 
     def check_num_images(self, num_images: int, model: ImageModel) -> None:
         """Refuse more images to be edited than a model takes.

@@ -14,7 +14,7 @@ from antiphon.concurrency import Workers
 from antiphon.config.media import ImageSettings, VideoSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.fabric.base import StageRequest
-from antiphon.models.base import Prompt, SizeChoosing
+from antiphon.models.base import Admitted, Prompt, SizeChoosing
 from antiphon.models.options import read_options
 from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
 from antiphon.picture_types import (
@@ -142,13 +142,27 @@ class PictureService(Generic[ModelT]):
         return self._directory.find(name)
 
     async def made(
-        self, request: ImageRequest | VideoRequest, model: ModelT, kind: type[PictureT]
-    ) -> AsyncGenerator[Progress | PictureT | Ended, None]:
-        """Stream what a model makes of a completed request: items of ``kind``, and its end."""
+        self,
+        request: ImageRequest | VideoRequest,
+        model: ModelT,
+        kind: type[PictureT],
+        *,
+        tells_admission: bool = False,
+    ) -> AsyncGenerator[Progress | PictureT | Ended | Admitted, None]:
+        """Stream what a model makes of a completed request: items of ``kind``, and its end.
+
+        Args:
+            request: that is completed.
+            model: that makes it.
+            kind: of what it makes.
+            tells_admission: whether `Admitted` comes first.
+        """
         assert request.seed is not None, "the request is complete"
         with self.metrics.observe_picture(self.task, model.name) as stats:
             prompt = await self._workers.run(model.prompter.build, request, request.seed)
-            stage_request = StageRequest(request.id, prompt, is_live=request.is_live)
+            stage_request = StageRequest(
+                request.id, prompt, is_live=request.is_live, tells_admission=tells_admission
+            )
             async with aclosing(model.open(stage_request)) as items:
                 async for item in items:
                     if isinstance(item, Ended):
@@ -158,6 +172,8 @@ class PictureService(Generic[ModelT]):
                         yield item
                     elif isinstance(item, Progress | kind):
                         stats.see(item)
+                        yield item
+                    elif isinstance(item, Admitted):
                         yield item
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from antiphon.engine.async_engine import AsyncEngine
 from antiphon.engine.runner import Runner
 from antiphon.engine.scheduler import SchedulerLimits
 from antiphon.fabric.base import Stage, StageItem, StageRequest, StageStream
-from antiphon.models.base import BatchEncoder, Piece
+from antiphon.models.base import Admitted, BatchEncoder, Piece
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.pipeline.diffusion_stage import DiffusionStage
 from antiphon.pipeline.encoder_stage import EncoderStage
@@ -44,6 +44,8 @@ class EngineStage:
             return reserved(self._engine.reserve(stream_id, is_live=request.is_live), upstream)
         if upstream is not None:
             return self._relay(request, upstream)
+        if request.tells_admission:
+            return self._admitted(request)
         self._engine.release(stream_id)
         return self._engine.generate(
             request.id,
@@ -55,6 +57,19 @@ class EngineStage:
             buffered_s=request.buffered_s,
             returns_frames=request.returns_frames,
         )
+
+    async def _admitted(self, request: StageRequest) -> AsyncGenerator[StageItem, None]:
+        """Keep room for a request, tell so, and stream what is made of it."""
+        stream_id = request.stream_id or request.id
+        async with aclosing(self._engine.reserve(stream_id, is_live=request.is_live)) as place:
+            if request.is_later:
+                yield Admitted()
+            else:
+                yield await anext(place)
+            admitted = replace(request, is_later=True, tells_admission=False)
+            async with aclosing(self.open(admitted, None)) as items:
+                async for item in items:
+                    yield item
 
     async def _relay(
         self, request: StageRequest, upstream: StageStream
@@ -69,9 +84,12 @@ class EngineStage:
             num_common_positions=0,
         )
         frames = _FrameFeed(self._engine, request, upstream, self._max_unread_frames)
-        events = self.open(replace(request, prompt=prompt, pieces=()), None)
+        events = self.open(replace(request, prompt=prompt, pieces=(), tells_admission=False), None)
         async with aclosing(upstream):
             first = await anext(upstream)  # at once: text may be appended as soon as it is open
+            if isinstance(first, Admitted):
+                yield first
+                first = await anext(upstream)
             produced = run_with_producer(events, partial(frames.send_all, first))
             async with aclosing(produced) as items:
                 async for item in items:

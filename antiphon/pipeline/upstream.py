@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from antiphon.concurrency import cancel_and_wait
 from antiphon.fabric.base import StageItem, StageStream
+from antiphon.models.base import Admitted
 from antiphon.picture_types import Progress
 from antiphon.types import Ended, FrameReady, Latents
 
-Consumed: TypeAlias = Progress | Latents | Ended
+Consumed: TypeAlias = Admitted | Progress | Latents | Ended
 
 
 class OpenRequests:
@@ -42,7 +43,7 @@ class OpenRequests:
 
 
 async def consumed(upstream: StageStream, aborted: asyncio.Event) -> AsyncGenerator[Consumed, None]:
-    """Yield what a stage is conditioned on, and progress; exactly one `Ended`, last.
+    """Yield what a stage is conditioned on, admission and progress; exactly one `Ended`, last.
 
     Frames of an autoregressive stage are one `Latents`, whose data is the tuple of them, at the
     end. Closes ``upstream``.
@@ -53,7 +54,7 @@ async def consumed(upstream: StageStream, aborted: asyncio.Event) -> AsyncGenera
             match item:
                 case FrameReady():
                     frames.append(item.frame)
-                case Progress() | Latents():
+                case Admitted() | Progress() | Latents():
                     yield item
                 case Ended():
                     if frames and item.reason != "abort":

@@ -10,6 +10,7 @@ from antiphon.errors import EngineError, InvalidRequestError
 from antiphon.models.picture_spec import VideoCapabilities
 from antiphon.picture_types import Progress, Video, VideoRequest
 from antiphon.pipeline.pictures import VIDEO, PictureService, VideoModel, completed
+from antiphon.pipeline.together import alone
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Ended
 
@@ -83,7 +84,7 @@ class Videos(PictureService[VideoModel]):
             EngineError: the model failed.
         """
         self.check_image(request, has_image=request.image is not None)
-        return self.made(self.completed(request), self.model(request.model), Video)
+        return alone(self.made(self.completed(request), self.model(request.model), Video))
 
     def check_image(self, request: VideoRequest, *, has_image: bool) -> None:
         """Refuse an image that the model cannot begin with, and none where it needs one.

@@ -1,18 +1,21 @@
 """Answers without a server: whole equals streamed, and a stop string frees what the model held."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
 from antiphon.chat_types import ChatRequest, ChatSampling, Message, TextDelta
 from antiphon.config import ModelSettings
 from antiphon.config.chat import ChatSettings
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, OverloadedError
+from antiphon.models.base import Prompt
 from antiphon.pipeline.chat import CHAT, ChatModel, Chats, collect_answer
 from antiphon.types import Ended
 
+TOY = ModelSettings(source="toy")
 GREEDY = ChatSampling(temperature=0.0)
 
 
@@ -21,8 +24,8 @@ def request(text: str = "Hello", **fields: object) -> ChatRequest:
 
 
 @asynccontextmanager
-async def opened() -> AsyncGenerator[tuple[Chats, ChatModel], None]:
-    model = await ChatModel.load(ModelSettings(source="toy"), CHAT)
+async def opened(settings: ModelSettings = TOY) -> AsyncGenerator[tuple[Chats, ChatModel], None]:
+    model = await ChatModel.load(settings, CHAT)
     chats = Chats({model.name: model}, ChatSettings(max_input_characters=100))
     try:
         yield chats, model
@@ -65,6 +68,49 @@ def test_a_stop_string_and_a_reader_that_leaves_free_the_model() -> None:
             assert value("vllm:time_to_first_token_seconds_count", vllm) == 2
             assert value("vllm:request_success_total", {**vllm, "finished_reason": "stop"}) == 1
             assert value("vllm:request_generation_tokens_sum", vllm) == answer.usage.output_tokens
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("max_waiting", [0, 1])
+def test_several_are_refused_before_the_first_has_begun(
+    max_waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one's prompt is built while the first one is answered, which has no end."""
+    endless = ChatSampling(temperature=0.0, logit_bias={256: -100.0})
+
+    async def main() -> None:
+        small = ModelSettings(source="toy", max_slots=1, max_waiting=max_waiting)
+        async with opened(small) as (chats, model):
+            build = model.prompter.build
+
+            def late(asked: ChatRequest, seed: int) -> Prompt:
+                if seed:
+                    time.sleep(0.05)  # in which the first one's text would come
+                return build(asked, seed)
+
+            monkeypatch.setattr(model.prompter, "build", late)
+            requests = [request(seed=seed, sampling=endless) for seed in (0, 1)]
+            async with aclosing(chats.several(requests)) as events:
+                if max_waiting:
+                    assert isinstance((await anext(events))[1], TextDelta)
+                else:
+                    with pytest.raises(OverloadedError):
+                        await anext(events)
+            while model.status.num_open:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_each_of_several_is_what_it_is_alone() -> None:
+    async def main() -> None:
+        async with opened() as (chats, _):
+            requests = [request(), request("Hi"), request()]
+            events = [each async for each in chats.several(requests)]
+            for number, each in enumerate(requests):
+                alone = [event async for event in chats.stream(each)]
+                assert [event for index, event in events if index == number] == alone
 
     asyncio.run(main())
 

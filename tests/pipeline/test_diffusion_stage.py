@@ -18,7 +18,7 @@ from antiphon.fabric.base import Placement, StageHandle, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
 from antiphon.fabric.wire.stage_server import StageServer
-from antiphon.models.base import GeneratorItem, Prompt
+from antiphon.models.base import Admitted, GeneratorItem, Prompt
 from antiphon.models.registry import resolve
 from antiphon.models.spec import ItemKind, LoadContext, Ref, StageKind, StageSpec
 from antiphon.picture_types import Image, ImageRequest, Progress
@@ -176,6 +176,25 @@ def test_a_request_that_is_refused_has_cost_nothing() -> None:
         await asyncio.gather(*several)
         assert Encoder.num_encoded <= before + size, "one for each that was admitted"
         assert 9 not in denoisers[-1].states
+        await chain.close()
+
+    run(main())
+
+
+def test_admission_is_told_while_a_request_still_waits() -> None:
+    async def main() -> None:
+        chain = await Chain.hosted(STAGES, replace(CONTEXT, max_slots=1))
+        denoisers[-1].may_step.clear()
+        begun = asyncio.create_task(chain.items(prompt(1)))
+        assert await asyncio.to_thread(denoisers[-1].is_stepping.wait, DEADLINE_S)
+        waiting = StageRequest("w", prompt(2), tells_admission=True)
+        async with aclosing(chain.open(waiting)) as items:
+            assert await anext(items) == Admitted()
+            assert 2 not in denoisers[-1].states
+            denoisers[-1].may_step.set()
+            rest = [item async for item in items]
+        assert Admitted() not in rest
+        assert rest[-1] == (await begun)[-1] == Ended("stop")
         await chain.close()
 
     run(main())

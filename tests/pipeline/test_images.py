@@ -1,7 +1,9 @@
 """Images: what is refused before any work, what is completed, and several at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -11,13 +13,21 @@ import pytest
 
 from antiphon.config import ModelSettings
 from antiphon.config.media import ImageSettings
-from antiphon.errors import InvalidRequestError, UnknownModelError, UnservedTaskError
-from antiphon.picture_types import DiffusionParameters, Image, ImageRequest
+from antiphon.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    UnknownModelError,
+    UnservedTaskError,
+)
+from antiphon.models.base import Prompt
+from antiphon.models.toy.denoiser import DenoisedPicture, ToyDenoiser
+from antiphon.picture_types import DiffusionParameters, Image, ImageRequest, Progress
 from antiphon.pipeline.images import Images, ImageStream
 from antiphon.pipeline.pictures import ImageModel, check_parameters, check_size
 from antiphon.types import Ended
 
 TOY = ModelSettings(source="toy")
+DEADLINE_S = 20.0
 
 
 def on_images(body: Callable[[Images], Awaitable[None]]) -> None:
@@ -168,6 +178,51 @@ def test_a_size_is_checked_against_the_model() -> None:
             check_size(fits, capabilities, 2 * multiple * multiple - 1)
 
     on_images(body)
+
+
+@pytest.mark.parametrize("max_waiting", [0, 1])
+def test_several_are_refused_before_the_first_has_begun(
+    max_waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one's prompt is built while the first one is drawn, which then waits."""
+    has_stepped, may_go_on = threading.Event(), threading.Event()
+    step = ToyDenoiser.step
+
+    def stepped(denoiser: ToyDenoiser, states: Sequence[DenoisedPicture]) -> None:
+        assert not states[0].step or may_go_on.wait(DEADLINE_S)
+        step(denoiser, states)
+        has_stepped.set()
+
+    monkeypatch.setattr(ToyDenoiser, "step", stepped)
+
+    async def main() -> None:
+        settings = ModelSettings(source="toy", max_slots=1, max_waiting=max_waiting)
+        model = await ImageModel.load(settings, "image")
+        images = Images({"toy": model}, ImageSettings())
+        build = model.prompter.build
+
+        def late(request: ImageRequest, seed: int) -> Prompt:
+            if seed:
+                assert has_stepped.wait(DEADLINE_S)
+                time.sleep(0.05)  # in which the first one's progress would be told
+            return build(request, seed)
+
+        monkeypatch.setattr(model.prompter, "build", late)
+        try:
+            async with aclosing(
+                images.several([ImageRequest("a bird", seed) for seed in (0, 1)])
+            ) as items:
+                if max_waiting:
+                    assert isinstance((await anext(items))[1], Progress)
+                else:
+                    with pytest.raises(OverloadedError):
+                        await anext(items)
+        finally:
+            may_go_on.set()
+            images.close()
+            await model.close()
+
+    asyncio.run(main())
 
 
 def test_a_stream_that_is_closed_early_frees_all() -> None:

@@ -1,7 +1,7 @@
 """Late text, and stages on devices of their own: all ends once, and leaves nothing behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from antiphon.config import ModelSettings
-from antiphon.errors import EngineError, InvalidRequestError
-from antiphon.fabric.base import StageRequest, StageStream
-from antiphon.models.base import Piece
+from antiphon.errors import EngineError, InvalidRequestError, OverloadedError
+from antiphon.fabric.base import StageItem, StageRequest, StageStream
+from antiphon.models.base import Admitted, Piece
 from antiphon.models.spec import ItemKind, Ref, StageKind, StageSpec
 from antiphon.models.toy.codec import ToneCodec
 from antiphon.models.toy.prompt import ToyPrompter
@@ -160,11 +160,43 @@ def test_settings_say_how_large_chunks_are_and_change_no_sample(decoder_device: 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("decoder_device", [None, "cpu"])
+def test_admission_is_told_first_and_changes_no_sample(decoder_device: str | None) -> None:
+    async def main() -> None:
+        settings = ModelSettings(
+            source="toy", device="cpu", decoder_device=decoder_device, max_slots=1, max_waiting=0
+        )
+        model = await SpeechModel.load(settings)
+        request = SpeechRequest("la la la", sampling=model.task.sampling)
+        prompt = model.prompter.build(request, model.capabilities.voices[0], 1)
+        samples = await _samples(model, StageRequest("untold", prompt))
+        told = StageRequest("told", prompt, tells_admission=True)
+        async with aclosing(model.open(told)) as items:
+            assert await anext(items) == Admitted()
+            with pytest.raises(OverloadedError):
+                await anext(model.open(replace(told, id="refused")))
+            admitted = replace(told, id="admitted before", is_later=True)
+            first, *rest = [item async for item in model.open(admitted)]
+            assert first == Admitted()
+            assert np.array_equal(_joined(rest), samples)
+            assert np.array_equal(_joined([item async for item in items]), samples)
+        assert model.fabric.num_open == 0
+        await model.close()
+
+    asyncio.run(main())
+
+
 async def _samples(model: SpeechModel, request: StageRequest) -> Samples:
-    items = [item async for item in model.open(request)]
-    assert items[-1] == Ended("stop")
-    chunks = [item.samples for item in items if isinstance(item, AudioChunk)]
-    return np.concatenate([np.zeros(0, np.float32), *chunks])
+    return _joined([item async for item in model.open(request)])
+
+
+def _joined(items: Sequence[StageItem]) -> Samples:
+    """Return the samples of a stream's items, of which none is left out but the end."""
+    *chunks, ended = items
+    assert ended == Ended("stop")
+    assert all(isinstance(each, AudioChunk) for each in chunks)
+    samples = [each.samples for each in chunks if isinstance(each, AudioChunk)]
+    return np.concatenate([np.zeros(0, np.float32), *samples])
 
 
 async def _signalling(stream: StageStream, heard: asyncio.Event) -> StageStream:
