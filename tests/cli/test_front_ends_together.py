@@ -64,8 +64,9 @@ def test_limits_hold_for_all_front_ends_together_and_not_for_the_dead(tmp_path: 
             assert hold(two) == 200
         for _ in server.each():
             assert hold(two) == 503, "all places are taken"
-        os.kill(server.front_ends()[0], signal.SIGKILL)
-        server.wait_for(NUM + 2)
+        doomed = server.front_ends()[0]
+        os.kill(doomed, signal.SIGKILL)
+        server.wait_for(NUM + 2, instead_of=doomed)
         with server.only(2):
             assert hold(one) == 200, "what the dead one held is free"
             assert hold(one) == 503, "it has the last place"

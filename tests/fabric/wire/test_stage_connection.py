@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import InvalidRequestError, ReplicaLostError
 from antiphon.fabric.base import Placement, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
@@ -21,7 +23,9 @@ from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.types import AudioChunk, Ended, SpeechRequest
 
 DEADLINE_S = 30.0
-CONTEXT = LoadContext(device="cpu")
+UNLIMITED = AdmissionLimits(max_wait_s=inf, max_load=inf)
+"""However busy the machine is: what is refused is no matter of these tests."""
+CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 TASK = resolve("toy")[0].tasks["speech"]
 FUSED = engine_groups(TASK.pipeline, is_colocated=True)
 APART = engine_groups(TASK.pipeline, is_colocated=False)
