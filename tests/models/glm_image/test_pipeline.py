@@ -39,11 +39,11 @@ def drawn(
             images = Images(served.images, settings.images)
             stack.callback(images.close)
 
-            async def draw(request: ImageRequest) -> list[ImageItem]:
-                async with aclosing(images.stream(replace(request))) as items:
-                    return [item async for item in items]
-
-            return await asyncio.gather(*map(draw, requests))
+            items: list[list[ImageItem]] = [[] for _ in requests]
+            async with aclosing(images.several(requests)) as drawing:
+                async for number, item in drawing:
+                    items[number].append(item)
+            return items
 
     return asyncio.run(main())
 
