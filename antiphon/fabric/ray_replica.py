@@ -83,10 +83,8 @@ class RayReplica:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException:
-            logger.exception("%s ends", self._task.name)
-            raise
         finally:
+            logger.error("%s ends", self._task.name, exc_info=True)
             os._exit(1)  # Ray starts another process: half of one would be worse than none
 
     async def _serve(self) -> None:
