@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from math import inf
 from pathlib import Path
 
+from antiphon.engine.admission import AdmissionLimits
 from antiphon.fabric.balancer import QuarantineLimits
 from antiphon.fabric.base import Placement, StageHandle
 from antiphon.fabric.cluster import Replica
@@ -22,6 +24,8 @@ from antiphon.pipeline.stage import build_stage
 TOKEN = "token of the tests"
 QUARANTINE = QuarantineLimits(first_s=0.01, longest_s=0.1)
 LIMITS = ReplicaLimits(look_s=0.2, max_losses=1000)
+UNLIMITED = AdmissionLimits(max_wait_s=inf, max_load=inf)
+"""For what is to be admitted however busy the machine is."""
 
 
 @dataclass(slots=True)

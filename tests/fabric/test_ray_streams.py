@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cache, partial
-from math import inf
 from typing import Any
 
 import httpx
@@ -19,7 +18,6 @@ pytest.importorskip("ray", reason="Ray is not installed; the 'ray' extra brings 
 import ray
 
 from antiphon.config import ServerSettings
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.fabric.base import Fabric, Placement, StageHandle, StageRequest
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.local import LocalFabric
@@ -32,6 +30,7 @@ from antiphon.models.spec import LoadContext, Ref
 from antiphon.types import AudioChunk, Ended, SpeechRequest
 from tests.chaos.siege import SCALE
 from tests.fabric.ray_nodes import RayNodes, ray_nodes
+from tests.fabric.replicas import UNLIMITED
 from tests.servers import DEADLINE_S, TOY, start_server, wait_until
 
 KILLS = [(0, False), (1, True), (3, False)]
@@ -46,8 +45,6 @@ pytestmark = [
 ]
 
 BUILD = Ref("antiphon.pipeline.stage:build_stage")
-UNLIMITED = AdmissionLimits(max_wait_s=inf, max_load=inf)
-"""However busy the machine is: what is refused is no matter of these tests."""
 CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 NUM_STREAMS = 16
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. " * 4

@@ -3,14 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from antiphon.engine.admission import AdmissionLimits
 from antiphon.errors import InvalidRequestError, ReplicaLostError
 from antiphon.fabric.base import Placement, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
@@ -21,10 +19,9 @@ from antiphon.models.registry import resolve
 from antiphon.models.spec import LoadContext
 from antiphon.pipeline.stage import build_stage, engine_groups
 from antiphon.types import AudioChunk, Ended, SpeechRequest
+from tests.fabric.replicas import UNLIMITED
 
 DEADLINE_S = 30.0
-UNLIMITED = AdmissionLimits(max_wait_s=inf, max_load=inf)
-"""However busy the machine is: what is refused is no matter of these tests."""
 CONTEXT = LoadContext(device="cpu", admission=UNLIMITED)
 TASK = resolve("toy")[0].tasks["speech"]
 FUSED = engine_groups(TASK.pipeline, is_colocated=True)
