@@ -155,6 +155,8 @@ def test_null_means_the_default_and_unknown_members_are_ignored(client: httpx.Cl
         {"model": "gpt-4o-mini-tts"},
         {"model": "toy"},
         {"language": "Auto"},
+        {"language": "en_US"},
+        {"language": "English"},
         {"instructions": "calm"},
         {"stream_format": "audio", "stream": True},
         {"seed": 1 - 2**63},  # folded into what every family understands

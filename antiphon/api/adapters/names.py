@@ -4,6 +4,7 @@ import re
 
 from antiphon.api.state import ServerState
 from antiphon.errors import UnknownModelError
+from antiphon.models.languages import resolve_language
 
 _VENDOR_VOICES = re.compile(r"aura-.*|[A-Za-z0-9]{20}")
 """Deepgram's models, which are voices, and the ids of ElevenLabs."""
@@ -39,6 +40,10 @@ def known_model(name: str | None, server: ServerState) -> str | None:
 
 
 def known_language(code: str | None, model: str | None, server: ServerState) -> str | None:
-    """Return a language that the model knows, or ``None`` to let it decide."""
+    """Return a language for the model; ``None`` where it decides by the text itself.
+
+    Raises:
+        InvalidRequestError: the model's language can be chosen, but it lacks this one.
+    """
     languages = server.speech.model(model).capabilities.languages
-    return code if code is not None and code.casefold() in languages else None
+    return resolve_language(code, languages) if languages else None

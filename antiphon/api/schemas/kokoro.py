@@ -10,22 +10,23 @@ from pydantic_core.core_schema import ValidationInfo
 from antiphon.api.schemas.speech import Text
 from antiphon.api.validation import validated
 from antiphon.errors import InvalidRequestError
+from antiphon.models.languages import resolve_language
 from antiphon.types import SpeechRequest
 
 MAX_VOLUME = 10.0
 
-_LANGUAGES: Mapping[str, tuple[str, ...]] = {
-    "a": ("en-us", "en", "english"),
-    "b": ("en-gb", "en", "english"),
-    "e": ("es", "spanish"),
-    "f": ("fr-fr", "fr", "french"),
-    "h": ("hi", "hindi"),
-    "i": ("it", "italian"),
-    "j": ("ja", "japanese"),
-    "p": ("pt-br", "pt", "portuguese"),
-    "z": ("zh", "chinese"),
+_LETTERS: Mapping[str, str] = {
+    "a": "en-us",
+    "b": "en-gb",
+    "e": "es",
+    "f": "fr-fr",
+    "h": "hi",
+    "i": "it",
+    "j": "ja",
+    "p": "pt-br",
+    "z": "zh",
 }
-"""Kokoro's letters, and what models may call these languages."""
+"""Kokoro's letters for languages."""
 
 
 class NormalizationOptions(BaseModel):
@@ -91,16 +92,10 @@ class KokoroMembers(BaseModel):
         request = replace(request, volume=self.volume_multiplier)
         if self.lang_code is None:
             return request
-        code = self.lang_code.casefold()
-        names = [each for each in (code, *_LANGUAGES.get(code, ())) if each in languages]
-        if not names:
-            available = ", ".join(languages) or "none, this model decides by itself"
-            raise InvalidRequestError(
-                f"Invalid 'lang_code': {ascii(self.lang_code)[:60]}. Available: {available}.",
-                param="lang_code",
-            )
+        tag = _LETTERS.get(self.lang_code.casefold(), self.lang_code)
+        language = resolve_language(tag, languages, param="lang_code")
         if request.language is not None:
             raise InvalidRequestError(
                 "'language' and 'lang_code' are mutually exclusive.", param="lang_code"
             )
-        return replace(request, language=names[0])
+        return replace(request, language=language)

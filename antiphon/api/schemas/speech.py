@@ -122,7 +122,10 @@ class SpeechBody(BaseModel):
     sample_rate: SampleRate | None = Field(
         None, description="Of the result, in Hz; default: the model's own."
     )
-    language: Text | None = Field(None, description="'auto' lets the model decide.")
+    language: Text | None = Field(
+        None,
+        description="A BCP 47 tag such as 'en-US', or a name; 'auto' lets the model decide.",
+    )
     seed: int | None = Field(
         None, ge=-_MAX_INT64 - 1, le=_MAX_INT64, description="The same seed gives the same audio."
     )
@@ -214,12 +217,11 @@ class SpeechBody(BaseModel):
         Args:
             request_id: must be unique: the engine's key of the request.
         """
-        is_auto = self.language is None or self.language.strip().casefold() in ("", "auto")
         return SpeechRequest(
             input=self.input,
             voice=self.voice,
             model=self.model,
-            language=None if is_auto else self.language,
+            language=self.language,
             instructions=self.instructions,
             speed=self.speed,
             sample_rate_hz=self.sample_rate,

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.errors import UnknownVoiceError
 from antiphon.models.base import Prompt, TextCheck
 from antiphon.models.hibari.reading import reader
 from antiphon.models.hibari.vocoder import SAMPLE_RATE_HZ
 from antiphon.models.hibari.voices import installed_voices
+from antiphon.models.languages import resolve_language
 from antiphon.models.reading.base import ReadWord
 from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
@@ -66,11 +67,7 @@ class HibariPrompter:
         """
         if voice.id not in self._readers:
             raise UnknownVoiceError(voice.id, self._readers)
-        if request.language is not None and request.language.lower() not in _LANGUAGES:
-            raise InvalidRequestError(
-                f"Invalid 'language': '{request.language}'. Allowed: {', '.join(_LANGUAGES)}.",
-                param="language",
-            )
+        resolve_language(request.language, _LANGUAGES)
         own_reader = self._readers[voice.id]
         sentences = own_reader.read(request.input)
         words = own_reader.read_words(request.input) if request.word_timestamps else ()

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from antiphon.errors import InvalidRequestError, ModelLoadError, UnknownVoiceError
+from antiphon.errors import ModelLoadError, UnknownVoiceError
 from antiphon.models.base import Prompt, TextCheck
+from antiphon.models.languages import resolve_language
 from antiphon.models.options import read_options
 from antiphon.models.piper.options import PiperOptions
 from antiphon.models.piper.phonemes import Phonemizer, SymbolSequence, phonemizer_of
@@ -76,13 +77,7 @@ class PiperPrompter:
         model = self._models.get(voice.id.lower())
         if model is None:
             raise UnknownVoiceError(voice.id, self._models)
-        allowed = model.language_names
-        if request.language is not None and request.language.lower() not in allowed:
-            raise InvalidRequestError(
-                f"Invalid 'language': '{request.language}'. The voice '{voice.id}' speaks:"
-                f" {', '.join(allowed) or 'one that its file does not name'}.",
-                param="language",
-            )
+        resolve_language(request.language, model.language_names)
         options = read_options(PiperOptions, request.options)
         sentences = self._phonemizers[model.name].read(request.input)
         prompt = PiperPrompt(

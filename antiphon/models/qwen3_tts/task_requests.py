@@ -48,8 +48,6 @@ def _request(text: str, values: Mapping[str, Any]) -> SpeechRequest:
     """Sort values into the parts of a request; what is nowhere else is an option."""
     given = {name: value for name, value in values.items() if value is not None}
     fields = {name: given.pop(name) for name in _REQUEST_FIELDS if name in given}
-    if fields.get("language", "").casefold() == "auto":
-        del fields["language"]
     sampling = {name: given.pop(name) for name in _SAMPLING_FIELDS if name in given}
     max_new_tokens = given.pop("max_new_tokens", None)
     if max_new_tokens is not None and max_new_tokens < MIN_NEW_TOKENS:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.errors import UnknownVoiceError
+from antiphon.models.languages import AUTO, resolve_language
 from antiphon.models.qwen3_tts.config import CheckpointTask, Qwen3TTSConfig
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
@@ -48,7 +49,7 @@ def capabilities_of(config: Qwen3TTSConfig) -> SpeechCapabilities:
     return SpeechCapabilities(
         sample_rate_hz=config.codec.sample_rate_hz,
         voices=speakers if config.task is CheckpointTask.CUSTOM_VOICE and speakers else (lone,),
-        languages=("auto", *names, *codes),
+        languages=(AUTO, *names, *codes),
         instructions=config.takes_instructions,
         cloning=config.task is CheckpointTask.BASE,
         needs_encoder=config.task is CheckpointTask.BASE,
@@ -76,16 +77,7 @@ def language_name(config: Qwen3TTSConfig, language: str | None) -> str | None:
     Raises:
         InvalidRequestError: the checkpoint has no such language.
     """
-    if language is None or language.casefold() == "auto":
-        return None
-    name = _LANGUAGE_CODES.get(language.casefold(), language.casefold())
-    if name not in config.selectable_languages:
-        raise InvalidRequestError(
-            f"Invalid 'language': '{language[:80]}'. Available:"
-            f" auto, {', '.join(config.selectable_languages)}.",
-            param="language",
-        )
-    return name
+    return resolve_language(language, config.selectable_languages)
 
 
 def speaker_of(config: Qwen3TTSConfig, voice: Voice) -> str | None:

@@ -10,6 +10,7 @@ from antiphon.concurrency import Workers
 from antiphon.config import SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.models.base import RequestChecking
+from antiphon.models.languages import resolve_language
 from antiphon.models.options import read_options
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.speech.model import SpeechModel
@@ -224,7 +225,8 @@ class Speech:
     ) -> SynthesisContext:
         sampling = request.sampling.with_defaults(model.task.sampling)
         seed = new_seed() if request.seed is None else request.seed
-        request = replace(request, sampling=sampling, seed=seed)
+        language = resolve_language(request.language, model.capabilities.languages)
+        request = replace(request, sampling=sampling, seed=seed, language=language)
 
         async def resolve() -> tuple[SpeechRequest, Voice]:
             if load is None:
@@ -299,13 +301,7 @@ class Speech:
                 f"The model '{model.name}' gives no word timestamps: leave 'word_timestamps' out.",
                 param="word_timestamps",
             )
-        languages = model.capabilities.languages
-        if request.language is not None and request.language.casefold() not in languages:
-            allowed = ", ".join(languages) or "none, this model decides by itself"
-            raise InvalidRequestError(
-                f"Invalid 'language': '{request.language[:80]}'. Available: {allowed}.",
-                param="language",
-            )
+        resolve_language(request.language, model.capabilities.languages)
         if isinstance(model.prompter, RequestChecking):
             model.prompter.check(request, recordings)
 

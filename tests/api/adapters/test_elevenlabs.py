@@ -123,6 +123,7 @@ def test_http_speaks_in_the_format_that_is_wanted(
     client: httpx.Client, suffix: str, wanted: str, format: str
 ) -> None:
     body = {"text": "Hello there.", "model_id": "eleven_flash_v2_5", "voice_settings": {"speed": 1}}
+    body |= {"language_code": "en-US"}
     answer = client.post(f"{PATH}{suffix}?output_format={wanted}", json=body)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("audio/")
@@ -138,6 +139,7 @@ def test_http_speaks_in_the_format_that_is_wanted(
         (f"{PATH}?output_format=mp3", {"text": "Hello."}, 400),
         (f"{PATH}?output_format=pcm_99000", {"text": "Hello."}, 400),
         (PATH, {"text": " "}, 400),
+        (PATH, {"text": "Hello.", "language_code": "tlh"}, 400),
         (PATH, {"text": "Hello.", "voice_settings": {"speed": 9}}, 400),
     ],
 )

@@ -32,6 +32,8 @@ def test_the_address_says_who_speaks(client: httpx.Client) -> None:
     assert ask(client, f"{URL}?voice=alto").content != ask(client).content
     assert len(ask(client, f"{URL}?speed=2").content) < len(ask(client).content)
     assert ask(client, f"{URL}?voice=nobody").status_code == 404
+    for language, status in (("de-AT", 200), ("auto", 200), ("klingon", 400)):
+        assert ask(client, f"{URL}?language={language}").status_code == status
 
 
 @pytest.mark.parametrize(

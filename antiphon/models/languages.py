@@ -1,0 +1,137 @@
+"""Language names and BCP 47 tags, resolved to the values that a model accepts."""
+
+import re
+import unicodedata
+from collections.abc import Collection, Mapping
+
+from antiphon.errors import InvalidRequestError
+
+AUTO = "auto"
+"""The value that leaves the language to the model."""
+
+_MAX_CHARACTERS = 80
+
+# ISO 639-1 codes with the other codes, the English and the native names of the same language.
+_NAMES: Mapping[str, str] = {
+    "ar": "ara arb arabic العربية",
+    "bg": "bul bulgarian български",
+    "ca": "cat catalan català",
+    "cs": "ces cze czech čeština",
+    "cy": "cym wel welsh cymraeg",
+    "da": "dan danish dansk",
+    "de": "deu ger german deutsch",
+    "el": "ell gre greek ελληνικά",
+    "en": "eng english",
+    "es": "spa spanish castilian español castellano",
+    "et": "est estonian eesti",
+    "eu": "eus baq basque euskara",
+    "fa": "fas per pes persian farsi فارسی",
+    "fi": "fin finnish suomi",
+    "fr": "fra fre french français",
+    "he": "heb iw hebrew עברית",
+    "hi": "hin hindi हिन्दी हिंदी",
+    "hr": "hrv croatian hrvatski",
+    "hu": "hun hungarian magyar",
+    "id": "ind in indonesian indonesia",
+    "is": "isl ice icelandic íslenska",
+    "it": "ita italian italiano",
+    "ja": "jpn japanese 日本語",
+    "ka": "kat geo georgian ქართული",
+    "kk": "kaz kazakh қазақ",
+    "ko": "kor korean 한국어",
+    "lb": "ltz luxembourgish lëtzebuergesch",
+    "lt": "lit lithuanian lietuvių",
+    "lv": "lav latvian latviešu",
+    "ml": "mal malayalam മലയാളം",
+    "ms": "msa may zsm malay melayu",
+    "ne": "nep nepali नेपाली",
+    "nl": "nld dut dutch nederlands",
+    "no": "nor nob nb norwegian norsk bokmål",
+    "pl": "pol polish polski",
+    "pt": "por portuguese português",
+    "ro": "ron rum romanian română",
+    "ru": "rus russian русский",
+    "sk": "slk slo slovak slovenčina",
+    "sl": "slv slovenian slovenščina",
+    "sr": "srp serbian српски srpski",
+    "sv": "swe swedish svenska",
+    "sw": "swa swh swahili kiswahili",
+    "ta": "tam tamil தமிழ்",
+    "te": "tel telugu తెలుగు",
+    "th": "tha thai ไทย",
+    "tr": "tur turkish türkçe",
+    "uk": "ukr ukrainian українська",
+    "ur": "urd urdu اردو",
+    "vi": "vie vietnamese việt",
+    "yue": "cantonese 粤语 粵語 广东话 廣東話",
+    "zh": "zho chi cmn chinese mandarin putonghua 中文 汉语 漢語 普通话 普通話 国语 國語 华语 華語",
+}
+
+_TAG = re.compile(
+    r"(?P<language>[a-z]{2,3})(?:-[a-z]{3}){0,2}?(?:-(?P<extended>[a-z]{3}))?"
+    r"(?:-[a-z]{4})?(?:-(?P<region>[a-z]{2}|\d{3}))?"
+    r"(?:-(?:[a-z0-9]{5,8}|\d[a-z0-9]{3}))*(?:-[a-wyz0-9](?:-[a-z0-9]{2,8})+)*"
+    r"(?:-x(?:-[a-z0-9]{1,8})+)?"
+)
+"""RFC 5646: language, extended language, script, region, variants, extensions, private use."""
+
+
+def _key(language: str) -> str:
+    return unicodedata.normalize("NFC", language).strip().casefold().replace("_", "-")
+
+
+_CODES = {_key(name): code for code, names in _NAMES.items() for name in (code, *names.split())}
+
+
+def resolve_language(
+    language: str | None, available: Collection[str], *, param: str = "language"
+) -> str | None:
+    """Return the model's own value for a language; ``None`` leaves it to the model.
+
+    A name or a tag resolves to the same language. What a tag adds to the language narrows the
+    choice where the model distinguishes it, and is dropped otherwise, as in RFC 4647's lookup.
+
+    Args:
+        language: BCP 47 tag, with hyphens or underscores, or an English or native name; in any
+            case. Blank and ``auto`` mean ``None``.
+        available: values that the model accepts, in lower case with hyphens.
+        param: field that the error names.
+
+    Raises:
+        InvalidRequestError: the model has no such language.
+    """
+    language = (language or "").strip()
+    key = _key(language) if len(language) <= _MAX_CHARACTERS else "?"
+    if key in ("", AUTO):
+        return None
+    if key in available:
+        return key
+    found = next((each for each in _spellings(key) if each in available), None)
+    if found is None and (code := _code(key)) is not None:
+        found = next((each for each in available if _code(each) == code), None)
+    if found is None:
+        known = ", ".join(available) or "none, this model decides by itself"
+        shown = language[:_MAX_CHARACTERS]
+        raise InvalidRequestError(f"Invalid '{param}': '{shown}'. Available: {known}.", param=param)
+    return found
+
+
+def _spellings(key: str) -> tuple[str, ...]:
+    """Return what a model may call a language, the most specific first."""
+    code = _code(key)
+    if code is None:
+        return ()
+    tag = _TAG.fullmatch(key)
+    regional = (f"{code}-{tag['region']}",) if tag and tag["region"] else ()
+    return (*regional, code)
+
+
+def _code(key: str) -> str | None:
+    """Return the code of a language, ISO 639-1 where there is one; ``None`` for no language."""
+    if key in _CODES:
+        return _CODES[key]
+    tag = _TAG.fullmatch(key)
+    if tag is None:
+        return None
+    language = tag["extended"] or tag["language"]
+    return _CODES.get(language, language)
