@@ -1,5 +1,6 @@
 """Antiphon serves text-to-speech models: exact streams, from a laptop to a cluster."""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,20 @@ __all__ = [
     "Voice",
     "__version__",
 ]
+NO_USAGE_STATISTICS = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # that of transformers, diffusers and hf_xet, too
+    "ORT_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Variables that keep dependencies from reporting their use to their makers.
+
+onnxruntime and huggingface_hub read them when they are imported, and every process of ours imports
+this package first. The environment wins.
+"""
+for _name, _value in NO_USAGE_STATISTICS.items():
+    os.environ.setdefault(_name, _value)
+
 _HEAVY = {
     "Antiphon": "antiphon.offline",
     "Audio": "antiphon.offline",

@@ -29,11 +29,10 @@ _NO_SETTINGS = ("ANTIPHON_CONFIG", API_KEY, CLUSTER_TOKEN)
 LIBRARY_DEFAULTS = {
     "CACHE_DIT_LOG_LEVEL": "WARNING",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128",
-    "RAY_USAGE_STATS_ENABLED": "0",
 }
 """oneDNN, PyTorch's convolutions on a CPU, keeps what it compiled for the last 1,024 shapes: every
-length of a recording is another shape in each layer, which took 60 to 150 MiB. Ray sends statistics
-of its use to its makers unless it is told not to. cache_dit tells several lines of each network."""
+length of a recording is another shape in each layer, which took 60 to 150 MiB. cache_dit logs
+several lines for each network."""
 
 Entry: TypeAlias = tuple[str, str, Any]
 """Section, name and value of one setting."""
