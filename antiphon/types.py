@@ -76,8 +76,13 @@ OPERATOR = Caller(is_admin=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How an autoregressive stage draws codes. ``None`` means the family's default."""
+    """How an autoregressive stage draws codes. ``None`` means the family's default.
 
+    Attributes:
+        do_sample: ``False`` takes the likeliest code; families read it as a temperature of 0.
+    """
+
+    do_sample: bool | None = None
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
@@ -91,6 +96,7 @@ class Sampling:
             return default if own is None else own
 
         return Sampling(
+            do_sample=either(self.do_sample, defaults.do_sample),
             temperature=either(self.temperature, defaults.temperature),
             top_k=either(self.top_k, defaults.top_k),
             top_p=either(self.top_p, defaults.top_p),

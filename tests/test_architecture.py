@@ -142,6 +142,7 @@ NAMESAKES = {
         "api/adapters/kokoro.py",
         "api/options.py",
         "api/schemas/kokoro.py",
+        "api/schemas/speech_ws.py",
         "api/schemas/peer_fields.py",
         "api/speech_ws.py",
         "api/tagged_speech.py",

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.schemas.kokoro import KokoroMembers
-from antiphon.api.schemas.peer_fields import NOT_SERVED
+from antiphon.api.schemas.peer_fields import CLONING_FIELDS
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.state import ServerState
 from antiphon.api.validation import invalid_request
@@ -56,9 +56,10 @@ class FamilyOptions:
         if _AUDIO in known:
             members = _without_alias(members)
         values = {name: value for name, value in members.items() if name in known}
-        unknown = [name for name in members if name not in known]
+        unknown = {name: value for name, value in members.items() if name not in known}
         _refuse_not_served(unknown, body.extra_params or {}, task)
-        ignored = tuple(name for name in unknown if name not in KokoroMembers.model_fields)
+        understood = {*KokoroMembers.model_fields, *CLONING_FIELDS}
+        ignored = tuple(name for name in unknown if name not in understood)
         recordings = {name: values.pop(name) for name in task.recordings if name in values}
         try:
             task.options.model_validate(values)
@@ -147,11 +148,16 @@ def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping
     return {IGNORED_HEADER: ", ".join(listed)}
 
 
-def _refuse_not_served(unknown: Iterable[str], extra_params: Mapping[str, Any], task: Task) -> None:
+def _refuse_not_served(
+    unknown: Mapping[str, Any], extra_params: Mapping[str, Any], task: Task
+) -> None:
     """Refuse what must not be ignored: it would change the audio, or was meant for the model."""
-    for name in unknown:
-        if name in NOT_SERVED:
-            raise _wrong(f"'{name}' is not supported here. {NOT_SERVED[name]}", name)
+    for name, value in unknown.items():
+        rule = CLONING_FIELDS.get(name)
+        if rule is not None and not rule.is_off(value):
+            raise InvalidRequestError(
+                f"'{name}' is not supported here. {rule.advice}", param=name, code="not_supported"
+            )
         if name in extra_params:
             known = ", ".join(task.options.model_fields) or "none"
             param = f"extra_params.{shortened(name)}"

@@ -17,7 +17,7 @@ from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
 from antiphon.api.options import FamilyOptions
 from antiphon.api.schemas.kokoro import KokoroMembers
-from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed
+from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed, unknown_option
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.speech_ws_output import SpeechFileOutput, error_message
 from antiphon.api.state import ServerState
@@ -188,6 +188,8 @@ class SpeechConversation(SpokenConversation):
         has_words = request.word_timestamps and model.capabilities.word_times
         request = replace(request, word_timestamps=has_words)
         options = FamilyOptions.of(config, model.task)
+        for name in options.ignored:
+            raise unknown_option(name, model.task)
         checked = replace(request, options=options.values)
         self._server.speech.check(checked, model, options.recordings)
         rate_hz = model.capabilities.sample_rate_hz

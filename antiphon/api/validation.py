@@ -76,9 +76,14 @@ def _explained(error: Mapping[str, Any]) -> tuple[str, str | None, str]:
     if kind == "json_invalid":
         reason = shortened(str(context["error"]))
         return f"The request body is not valid JSON: {reason}.", None, "invalid_json"
-    if not path:
+    if not path and kind != "unknown_field":
         return NOT_AN_OBJECT, None, "invalid_value"
     param = ".".join(shortened(str(part)) for part in path if not _is_branch(part))
+    if kind == "unknown_field":
+        param = f"{param}.{context['member']}" if param else context["member"]
+        return f"Unknown field: '{param}'. {context['hint']}", param, "unknown_field"
+    if kind == "unserved_field":
+        return f"'{param}' is not supported here. {context['advice']}", param, "not_supported"
     if kind == "missing":
         return f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
     if kind not in _EXPECTED_BY_TYPE:

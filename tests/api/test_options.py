@@ -138,7 +138,7 @@ def test_members_that_the_family_does_not_know_are_ignored(
     described = {"instructions": DESCRIPTION}
     designer = start("voice_design")
     assert post(designer, **described, **strange).content == post(designer, **described).content
-    of_another_family = {"ref_audio": 3, "task_type": 4, "references": 5}
+    of_another_family = {"ref_text": 3, "task_type": 4, "non_streaming_mode": 5}
     assert post(server, **of_another_family).content == post(server).content
 
 

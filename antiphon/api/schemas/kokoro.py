@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core.core_schema import ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from antiphon.api.schemas.peer_fields import NormalizationOptions
 from antiphon.api.schemas.speech import Text
 from antiphon.api.validation import validated
 from antiphon.errors import InvalidRequestError
@@ -29,16 +29,8 @@ _LETTERS: Mapping[str, str] = {
 """Kokoro's letters for languages."""
 
 
-class NormalizationOptions(BaseModel):
-    """Whether numbers are written out; the parts of it cannot be chosen one by one."""
-
-    model_config = ConfigDict(frozen=True)
-
-    normalize: bool = True
-
-
 class KokoroMembers(BaseModel):
-    """Members of a speech request that only Kokoro-FastAPI knows. Null means the default."""
+    """Members of Kokoro-FastAPI that are served. Null means the default."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -46,26 +38,11 @@ class KokoroMembers(BaseModel):
     volume_multiplier: float = Field(1.0, ge=0, le=MAX_VOLUME)
     normalization_options: NormalizationOptions | None = None
     allow_voice_tags: bool = Field(True, description="false: tags are spoken as they are written.")
-    return_download_link: bool = False
-    return_timing: bool = False
-    ssml: bool = False
-    voice_aliases: dict[str, Any] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _nulls_mean_defaults(cls, members: Any) -> Any:
         return {name: value for name, value in members.items() if value is not None}
-
-    @field_validator("return_download_link", "return_timing", "ssml", "voice_aliases")
-    @classmethod
-    def _not_here(cls, value: Any, info: ValidationInfo) -> Any:
-        if value:
-            raise InvalidRequestError(
-                f"'{info.field_name}' is not supported here.",
-                param=info.field_name,
-                code="not_supported",
-            )
-        return value
 
     @classmethod
     def of(cls, members: Mapping[str, Any]) -> "KokoroMembers":

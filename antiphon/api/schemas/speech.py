@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     AliasChoices,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -22,8 +21,13 @@ from antiphon.api.delivery import (
     accepted_delivery,
     accepts_any_bytes,
 )
+from antiphon.api.schemas.field_rules import field_classes
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
-from antiphon.api.schemas.peer_fields import BYTE_CLIENT_FIELDS, EVENT_CLIENT_FIELDS
+from antiphon.api.schemas.peer_fields import (
+    BYTE_CLIENT_FIELDS,
+    EVENT_CLIENT_FIELDS,
+    SpeechPeerFields,
+)
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.speech.service import (
@@ -39,7 +43,9 @@ _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 _EXTRA = "extra_params"
 _OBJECTS = ("pronunciations", _EXTRA)
-_SAMPLING = ("temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed")
+_SAMPLING = (
+    *("do_sample", "temperature", "top_k", "top_p", "repetition_penalty", "max_new_tokens", "seed"),
+)
 
 
 def _valid_unicode(text: str) -> str:
@@ -57,6 +63,10 @@ def _voice_name(value: Any) -> Any:
     if isinstance(value, Mapping):
         if "id" not in value:
             raise PydanticCustomError("voice_type", "it must be a string or an object with an 'id'")
+        for name in value:
+            if name != "id":
+                context = {"member": shortened(str(name)), "hint": "Known fields: id."}
+                raise PydanticCustomError("unknown_field", "{hint}", context)
         return value["id"]
     return value
 
@@ -82,7 +92,7 @@ VoiceName = Annotated[
 ]
 
 
-class SpeechBody(BaseModel):
+class SpeechBody(SpeechPeerFields):
     """Text and how to speak it. Null means the default.
 
     Further members are kept: options of the model's family, and unknown ones, which a response
@@ -128,6 +138,9 @@ class SpeechBody(BaseModel):
     )
     seed: int | None = Field(
         None, ge=-_MAX_INT64 - 1, le=_MAX_INT64, description="The same seed gives the same audio."
+    )
+    do_sample: bool | None = Field(
+        None, description="false: the likeliest code is taken, for models that sample."
     )
     temperature: float | None = Field(None, ge=0, le=2)
     top_k: int | None = Field(None, ge=0, le=_MAX_INT32, description="0 keeps all.")
@@ -228,6 +241,7 @@ class SpeechBody(BaseModel):
             # Families may count on seeds that are not negative; clients may send any int64.
             seed=None if self.seed is None else self.seed & _MAX_INT64,
             sampling=Sampling(
+                do_sample=self.do_sample,
                 temperature=self.temperature,
                 top_k=self.top_k,
                 top_p=self.top_p,
@@ -261,9 +275,10 @@ def _unpacked(members: dict[str, Any]) -> dict[str, Any]:
     packed = members.get(_EXTRA)
     if not isinstance(packed, Mapping):
         return members
+    served = field_classes(SpeechBody)
     for name, value in packed.items():
         param = f"{_EXTRA}.{shortened(name)}"
-        if name in SpeechBody.model_fields and name not in _SAMPLING:
+        if served.get(name) == "served" and name not in _SAMPLING:
             raise InvalidRequestError(
                 f"Invalid '{param}': it must stand beside '{_EXTRA}', not in it.", param=param
             )

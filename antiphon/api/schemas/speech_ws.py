@@ -3,11 +3,20 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from antiphon.api.schemas.field_rules import (
+    FieldClass,
+    KnownMembers,
+    field_classes,
+    unknown_field_hint,
+)
+from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import M, validated
 from antiphon.audio.encode import AudioFormat
+from antiphon.errors import InvalidRequestError, shortened
+from antiphon.models.spec import Task
 
 
 class SessionConfig(SpeechBody):
@@ -21,6 +30,9 @@ class SessionConfig(SpeechBody):
     word_timestamps: bool = Field(
         False, description="Send audio as JSON, with the times of its words, or null."
     )
+    text_input_mode: Literal["buffered", "commitment"] | None = Field(
+        None, description="Both mean the same: text is spoken while it arrives."
+    )
     split_granularity: Literal["none", "sentence", "clause"] = Field(
         "none", description="What is one file: an utterance, a sentence of it, or a clause."
     )
@@ -30,12 +42,21 @@ class SessionConfig(SpeechBody):
         return self
 
 
-class InputText(BaseModel):
+class InputText(KnownMembers):
     """More text of the current utterance."""
 
-    model_config = ConfigDict(frozen=True)
-
     text: Text
+
+
+def unknown_option(name: str, task: Task) -> InvalidRequestError:
+    """Return the error for a member that neither a session nor the model's family has."""
+    served: FieldClass = "served"
+    further = dict.fromkeys((*KokoroMembers.model_fields, *task.options.model_fields), served)
+    hint = unknown_field_hint(name, {**field_classes(SessionConfig), **further})
+    shown = shortened(name)
+    return InvalidRequestError(
+        f"Unknown field: '{shown}'. {hint}", param=shown, code="unknown_field"
+    )
 
 
 def parsed(message: Mapping[str, Any], model: type[M]) -> M:

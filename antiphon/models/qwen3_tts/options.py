@@ -99,6 +99,9 @@ class Qwen3TTSOptions(BaseModel):
         le=MAX_TOP_K,
         description="Frames in the first chunk; 0 leaves it to the server.",
     )
+    subtalker_dosample: bool | None = Field(
+        None, description="false: take the likeliest codes inside a frame."
+    )
     subtalker_temperature: Temperature | None = Field(
         None, description="Sampling of the codes inside a frame; 0 takes the likeliest."
     )

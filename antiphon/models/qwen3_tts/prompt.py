@@ -211,8 +211,9 @@ def _check_length(prompt: Qwen3TTSPrompt) -> None:
 
 def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
     """Complete what a request asks for with the checkpoint's defaults."""
+    samples = defaults.do_sample if asked.do_sample is None else asked.do_sample
     checkpoint = Sampling(
-        temperature=defaults.temperature * defaults.do_sample,
+        temperature=defaults.temperature * samples,
         top_k=defaults.top_k,
         top_p=defaults.top_p,
         repetition_penalty=defaults.repetition_penalty,
@@ -224,12 +225,18 @@ def _talker_sampling(asked: Sampling, defaults: GenerationDefaults) -> Sampling:
 def _predictor_sampling(
     asked: Sampling, options: Qwen3TTSOptions, defaults: GenerationDefaults
 ) -> Sampling:
-    """Complete the sampling of later groups; a request that is greedy is so throughout."""
-    temperature = defaults.predictor_temperature * defaults.predictor_do_sample
-    if asked.temperature == 0:
-        temperature = 0.0
+    """Complete the sampling of later groups.
+
+    A temperature of 0 holds for them too; ``do_sample`` does not, as in the official package.
+    """
+    samples = defaults.predictor_do_sample
+    if asked.temperature == 0 and asked.do_sample is not False:
+        samples = False
+    if options.subtalker_dosample is not None:
+        samples = options.subtalker_dosample
+    temperature = defaults.predictor_temperature * samples
     asked_of_predictor = Sampling(
-        temperature=options.subtalker_temperature,
+        temperature=0.0 if options.subtalker_dosample is False else options.subtalker_temperature,
         top_k=options.subtalker_top_k,
         top_p=options.subtalker_top_p,
     )

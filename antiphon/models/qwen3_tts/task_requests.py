@@ -7,7 +7,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _REQUEST_FIELDS = ("voice", "language", "instructions", "seed", "speed", "sample_rate_hz")
-_SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "repetition_penalty")
+_SAMPLING_FIELDS = ("do_sample", "temperature", "top_k", "top_p", "repetition_penalty")
 
 
 def requests_of(

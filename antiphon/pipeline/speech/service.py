@@ -224,6 +224,8 @@ class Speech:
         load: LoadOptions | None,
     ) -> SynthesisContext:
         sampling = request.sampling.with_defaults(model.task.sampling)
+        if sampling.do_sample is False:
+            sampling = replace(sampling, temperature=0.0)
         seed = new_seed() if request.seed is None else request.seed
         language = resolve_language(request.language, model.capabilities.languages)
         request = replace(request, sampling=sampling, seed=seed, language=language)

@@ -1,0 +1,126 @@
+"""Marks of request fields that are known and not served, and the refusal of unknown members.
+
+Every field that OpenAI, vLLM, vLLM-Omni or SGLang-Omni define for an endpoint is one of: a plain
+field of its model, which is served; `Meaningless`; or `Unserved`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic.annotated_handlers import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
+
+from antiphon.errors import listed, shortened
+
+_MAX_OFF_CHARACTERS = 32
+_EMPTY_IN_FORMS = ("null", "[]", "{}")
+
+FieldClass: TypeAlias = Literal["served", "meaningless", "unserved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaningless:
+    """Marks a field that changes no answer: any value of its type is accepted.
+
+    Attributes:
+        reason: why the field has no effect.
+    """
+
+    reason: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        raise PydanticOmit
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Marks a field that would change the answer: only values that turn it off are accepted.
+
+    Attributes:
+        advice: what the client can do instead.
+        off: accepted values beside null and what is empty; the first is the default elsewhere.
+    """
+
+    advice: str
+    off: tuple[Any, ...] = ()
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._checked)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        raise PydanticOmit
+
+    def is_off(self, value: Any) -> bool:
+        """Whether a value asks for nothing."""
+        if value in (None, "", [], {}, *_EMPTY_IN_FORMS):
+            return True
+        return any(_equals(value, off) for off in self.off)
+
+    def _checked(self, value: Any) -> None:
+        if self.is_off(value):
+            return
+        accepted = " or ".join(json.dumps(each) for each in self.off)
+        advice = f"{self.advice} Only {accepted} is accepted." if accepted else self.advice
+        raise PydanticCustomError("unserved_field", "{advice}", {"advice": advice})
+
+
+def _equals(value: Any, off: Any) -> bool:
+    if isinstance(value, str) and not isinstance(off, str):  # of a form, whose fields are strings
+        try:
+            value = json.loads(value.lower()) if len(value) <= _MAX_OFF_CHARACTERS else None
+        except ValueError:
+            return False
+    return isinstance(value, bool) == isinstance(off, bool) and bool(value == off)
+
+
+def field_classes(model: type[BaseModel]) -> dict[str, FieldClass]:
+    """Return the names and aliases of a model's fields, and how each is treated."""
+    found: dict[str, FieldClass] = {}
+    for name, field in model.model_fields.items():
+        kind: FieldClass = "served"
+        if any(isinstance(mark, Meaningless) for mark in field.metadata):
+            kind = "meaningless"
+        elif any(isinstance(mark, Unserved) for mark in field.metadata):
+            kind = "unserved"
+        alias = field.validation_alias
+        names = alias.choices if isinstance(alias, AliasChoices) else [alias or name]
+        found |= {each: kind for each in names if isinstance(each, str)}
+    return found
+
+
+class KnownMembers(BaseModel):
+    """An object of a request. Null means the default; unknown members are refused."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _members_are_known(cls, members: Any) -> Any:
+        if not isinstance(members, Mapping):
+            return members
+        known = field_classes(cls)
+        for name in members:
+            if name not in known:
+                hint = unknown_field_hint(name, known)
+                context = {"member": shortened(str(name)), "hint": hint}
+                raise PydanticCustomError("unknown_field", "{hint}", context)
+        return {name: value for name, value in members.items() if value is not None}
+
+
+def unknown_field_hint(name: Any, known: Mapping[str, FieldClass]) -> str:
+    """Return the sentence that names the known field closest to an unknown one."""
+    served = [each for each, kind in known.items() if kind == "served"]
+    if near := get_close_matches(str(name)[:64], served, 1):
+        return f"Did you mean '{near[0]}'?"
+    return f"Known fields: {listed(served)}."
