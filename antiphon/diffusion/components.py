@@ -4,6 +4,7 @@ Each stage loads what it needs and nothing else, so that stages can lie on diffe
 """
 
 import gc
+import re
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +22,9 @@ from antiphon.nn.device import resolve_device, resolve_dtype
 from antiphon.nn.safetensors_index import some
 
 T = TypeVar("T")
+_NOTHING = re.compile(r"(?!)")
+_UNNEEDED = re.compile(r"(.*\.)?(lm_head\.weight|rotary_emb\.inv_freq|position_ids)|decoder\..*")
+"""Tensors that text encoders do not need: heads, decoders and computed tables."""
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
@@ -80,8 +84,9 @@ class ComponentLoader:
             for what in ("missing_keys", "mismatched_keys", "error_msgs")
             if report.get(what)
         ]
-        if from_diffusers and report["unexpected_keys"]:
-            problems.append(f"not part of such a model: {some(report['unexpected_keys'])}")
+        unneeded = _NOTHING if from_diffusers else _UNNEEDED
+        if unknown := [key for key in report["unexpected_keys"] if not unneeded.fullmatch(key)]:
+            problems.append(f"not part of such a model: {some(unknown)}")
         if problems:
             raise ModelLoadError(f"{folder}: tensors {'; '.join(problems)}")
         self.accelerator.add(name, module.requires_grad_(False).eval())

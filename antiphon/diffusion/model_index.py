@@ -32,7 +32,7 @@ class ModelIndex:
         """Read the index of a checkpoint's directory.
 
         Raises:
-            ModelLoadError: it is missing, or is no index.
+            ModelLoadError: it is missing, is no index, or a component's weights are quantized.
         """
         section = ConfigSection.read(path / MODEL_INDEX)
         components: dict[str, str] = {}
@@ -43,6 +43,9 @@ class ModelIndex:
                     components[key] = value[1]
             elif not key.startswith("_"):
                 settings[key] = value
+        for name in components:
+            if (path / name / "config.json").is_file():
+                ConfigSection.read(path / name / "config.json")
         return cls(path, section.text("_class_name"), components, settings)
 
     def check(self, name: str, *classes: str) -> str:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from antiphon.errors import ModelLoadError
+from antiphon.models.quantized import quantization_of
 
 T = TypeVar("T")
 
@@ -31,13 +32,22 @@ class ConfigSection:
 
     @classmethod
     def read(cls, file: Path) -> "ConfigSection":
-        """Read a whole file; raises ModelLoadError if it is missing or is not a JSON object."""
+        """Read a whole file.
+
+        Raises:
+            ModelLoadError: it is missing, is not a JSON object, or describes quantized weights.
+        """
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelLoadError(f"{file}: cannot be read: {error}") from error
         if not isinstance(values, dict):
             raise ModelLoadError(f"{file}: must hold a JSON object")
+        if method := quantization_of(file, values):
+            raise ModelLoadError(
+                f"{file}: {method} weights are not supported. Use the checkpoint that this one was"
+                " quantized from, with weights in BF16, F16 or F32."
+            )
         return cls(file, "", values)
 
     def build(
@@ -113,6 +123,26 @@ class ConfigSection:
         default = None if default is None else dict(default)
         values = self._typed(key, dict, "an object", default)
         return ConfigSection(self.file, self._path(key), values)
+
+    def rope(self, default_theta: float = 10000.0) -> "ConfigSection":
+        """Return the parameters of the rotary embedding, from each of the places they can be in.
+
+        Precedence is that of transformers: ``rope_scaling``, then ``rope_parameters``, then the
+        keys beside these. ``rope_type`` and ``rope_theta`` are always set.
+        """
+        found = self.section("rope_scaling", {})
+        if not found.values:
+            found = self.section("rope_parameters", {})
+        if "full_attention" in found.values:  # one object for each type of layer
+            found = found.section("full_attention")
+        share, original = "partial_rotary_factor", "original_max_position_embeddings"
+        values = {share: self.values.get(share), **found.values}
+        values[original] = self.values.get(original, values.get(original))
+        values["rope_theta"] = found.number("rope_theta", self.number("rope_theta", default_theta))
+        kind = found.text("rope_type", found.text("type", "default"))
+        # Axes of a multimodal embedding are equal for text: it is the ordinary one.
+        values["rope_type"] = "default" if kind == "mrope" else kind
+        return ConfigSection(self.file, found.prefix, values)
 
     def expect(self, key: str, *allowed: Any, default: Any = None) -> None:
         """Refuse a checkpoint whose value for a key is none that we implement.

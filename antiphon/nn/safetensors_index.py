@@ -16,6 +16,7 @@ Shape: TypeAlias = tuple[int, ...]
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000
 _MAX_NAMED = 8
+_COMPARED_BYTES = 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,14 @@ class TensorHeader:
 
     Attributes:
         dtype: as the format spells it: ``F32``, ``BF16`` ...
+        start: offset of the first byte in the file.
     """
 
     name: str
     dtype: str
     shape: Shape
     num_bytes: int
+    start: int
 
     @property
     def num_values(self) -> int:
@@ -74,7 +77,7 @@ def read_tensor_headers(file: Path) -> list[TensorHeader]:
             length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
             header = stream.read(min(length, _MAX_HEADER_BYTES))
         size = file.stat().st_size
-        tensors = list(_described(json.loads(header)))
+        tensors = list(_described(json.loads(header), _LENGTH_BYTES + length))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no safetensors file"
         raise ModelLoadError(f"{file}: cannot be read: {reason}") from error
@@ -99,12 +102,12 @@ def read_directory(directory: Path, stem: str = STEM) -> dict[str, tuple[Path, T
     return tensors
 
 
-def _described(header: dict[str, Any]) -> Iterator[TensorHeader]:
+def _described(header: dict[str, Any], data_start: int) -> Iterator[TensorHeader]:
     for name, entry in header.items():
         if name != "__metadata__":
             start, end = entry["data_offsets"]
             shape = tuple(int(size) for size in entry["shape"])
-            yield TensorHeader(name, str(entry["dtype"]), shape, end - start)
+            yield TensorHeader(name, str(entry["dtype"]), shape, end - start, data_start + start)
 
 
 def layout_problems(found: Mapping[str, Shape], layout: Mapping[str, Shape]) -> list[str]:
@@ -121,6 +124,45 @@ def layout_problems(found: Mapping[str, Shape], layout: Mapping[str, Shape]) -> 
     ]:
         problems.append(f"of another shape: {some(shapes)}")
     return problems
+
+
+def tied_problems(
+    found: Mapping[str, tuple[Path, TensorHeader]], tied: Mapping[str, str]
+) -> list[str]:
+    """Return which stored tensors differ from those that a configuration ties them to.
+
+    Args:
+        found: as of `read_directory`.
+        tied: tensors that are not read, each with the one that is used in its place. Either may
+            be absent from the files.
+
+    Raises:
+        ModelLoadError: a file cannot be read.
+    """
+    return [
+        f"'{name}' differs from '{other}', but 'tie_word_embeddings' is true; if the checkpoint"
+        " was trained with a head of its own, set it to false in config.json"
+        for name, other in sorted(tied.items())
+        if name in found and other in found and not _are_equal(found[name], found[other])
+    ]
+
+
+def _are_equal(one: tuple[Path, TensorHeader], other: tuple[Path, TensorHeader]) -> bool:
+    """Compare two tensors by their bytes, up to the first difference."""
+    (file, header), (other_file, other_header) = one, other
+    if (header.dtype, header.shape) != (other_header.dtype, other_header.shape):
+        return False
+    try:
+        with file.open("rb") as stream, other_file.open("rb") as other_stream:
+            stream.seek(header.start)
+            other_stream.seek(other_header.start)
+            for done in range(0, header.num_bytes, _COMPARED_BYTES):
+                size = min(_COMPARED_BYTES, header.num_bytes - done)
+                if stream.read(size) != other_stream.read(size):
+                    return False
+    except OSError as error:
+        raise ModelLoadError(f"{file}: cannot be read: {error.strerror}") from error
+    return True
 
 
 def some(names: Iterable[str]) -> str:

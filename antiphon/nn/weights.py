@@ -4,6 +4,7 @@ Building a model from `LazyWeights` needs the memory of the model and of the few
 being joined or folded, wherever it lives and whatever its number type.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,11 +23,13 @@ from antiphon.nn.safetensors_index import (
     layout_problems,
     read_directory,
     some,
+    tied_problems,
 )
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes in all."""
 
+_log = logging.getLogger(__name__)
 _DTYPES = ("F32", "BF16", "F16")
 _NOTHING = r"(?!)"  # matches no name
 
@@ -119,8 +122,11 @@ def open_weights(
         ModelLoadError: the files are not what the layout says, or a tensor was left out.
     """
     skip, beside = re.compile(unused or _NOTHING), re.compile(others or _NOTHING)
-    headers = read_directory(directory, stem)
-    headers = {name: each for name, each in headers.items() if not beside.fullmatch(name)}
+    every = read_directory(directory, stem)
+    headers = {name: each for name, each in every.items() if not beside.fullmatch(name)}
+    if left_out := every.keys() - headers.keys():
+        parts = {name.partition(".")[0] for name in left_out}
+        _log.info("%s: %d tensors are not read: %s", directory, len(left_out), some(parts))
     problems = layout_problems({name: each.shape for name, (_, each) in headers.items()}, layout)
     if problems:
         raise ModelLoadError(f"{directory}: tensors {'; '.join(problems)}")
@@ -139,6 +145,20 @@ def open_weights(
         weights = LazyWeights(directory, tensors, like=like, progress=progress)
         yield weights
         weights.check_all_read()
+
+
+def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
+    """Refuse a checkpoint with a head of its own whose configuration says that it has none.
+
+    Args:
+        directory: of the safetensors files.
+        tied: see `tied_problems`.
+
+    Raises:
+        ModelLoadError: a stored tensor differs from the one that is used in its place.
+    """
+    if problems := tied_problems(read_directory(directory), tied):
+        raise ModelLoadError(f"{directory}: tensors: {'; '.join(problems)}")
 
 
 @contextmanager

@@ -5,11 +5,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.errors import ModelLoadError
-from antiphon.models.causal_lm.checkpoint_schema import layout_of, others
+from antiphon.models.causal_lm.checkpoint_schema import layout_of, others, tied
 from antiphon.models.causal_lm.config import CausalLMConfig, load_config
 from antiphon.models.causal_lm.omni.checkpoint_info import PARTS, inspect_voice
 from antiphon.models.inspection import Inspection, Table
-from antiphon.nn.safetensors_index import TensorHeader, layout_problems, read_directory
+from antiphon.nn.safetensors_index import (
+    TensorHeader,
+    layout_problems,
+    read_directory,
+    tied_problems,
+)
 
 _DTYPES = ("F32", "BF16", "F16")
 
@@ -20,11 +25,14 @@ def inspect(path: Path) -> Inspection:
     config: CausalLMConfig | None = None
     headers: dict[str, TensorHeader] = {}
     try:
-        headers = {name: header for name, (_, header) in read_directory(path).items()}
+        found = read_directory(path)
+        headers = {name: header for name, (_, header) in found.items()}
     except ModelLoadError as error:
         problems.append(error.message)
     try:
         config = load_config(path)
+        if headers:
+            problems += [f"{path}: tensors: {each}" for each in tied_problems(found, tied(config))]
     except ModelLoadError as error:
         problems.append(error.message)
     if config is not None and headers:

@@ -17,6 +17,12 @@ def others(config: CausalLMConfig) -> str:
     return "|".join(f"(?:{name})" for name in names)
 
 
+def tied(config: CausalLMConfig) -> dict[str, str]:
+    """Return the head and the embedding that is used in its place, if the head is tied."""
+    head, embedding = f"{config.prefix}lm_head.weight", f"{config.prefix}model.embed_tokens.weight"
+    return {head: embedding} if config.is_tied else {}
+
+
 def layout_of(config: CausalLMConfig) -> dict[str, Shape]:
     """Return what the files hold, without `others`."""
     width, prefix = config.transformer.hidden_size, config.prefix

@@ -33,6 +33,7 @@ class _Layout:
         may_be_biased: those that have if ``attention_bias`` is set.
         has_head_norms: whether queries and keys are normed.
         is_windowed: whether its class reads ``use_sliding_window``.
+        default_theta: base of the rotary embedding where no key states it.
     """
 
     sections: tuple[str, ...] = ()
@@ -42,14 +43,17 @@ class _Layout:
     may_be_biased: str = ""
     has_head_norms: bool = False
     is_windowed: bool = False
+    default_theta: float = 10000.0
 
 
+_OMNI_THETA: Final = 1e6
 _OMNI = _Layout(
     ("thinker_config", "text_config"),
     "thinker.",
     r"(talker|token2wav|thinker\.(audio_tower|visual))\..*",
     "qkv",
     is_windowed=True,
+    default_theta=_OMNI_THETA,
 )
 _LAYOUTS: Mapping[str, _Layout] = {
     "LlamaForCausalLM": _Layout(may_be_biased="qkvo"),
@@ -58,10 +62,15 @@ _LAYOUTS: Mapping[str, _Layout] = {
     "Qwen2_5OmniModel": _OMNI,
     "Qwen2_5OmniForConditionalGeneration": _OMNI,
     "Qwen2_5OmniThinkerForConditionalGeneration": _Layout(
-        ("text_config",), "", r"(audio_tower|visual)\..*", "qkv", is_windowed=True
+        ("text_config",),
+        "",
+        r"(audio_tower|visual)\..*",
+        "qkv",
+        is_windowed=True,
+        default_theta=_OMNI_THETA,
     ),
 }
-_ROPE_KINDS: Final = ("default", "mrope", "linear", "llama3", "yarn")
+_ROPE_KINDS: Final = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,29 +129,27 @@ def load_config(path: Path) -> CausalLMConfig:
     if names[0] not in _LAYOUTS:
         raise top.error("architectures", f"must begin with one of {', '.join(_LAYOUTS)}")
     layout = _LAYOUTS[names[0]]
-    text = top
+    outer, text = top, top
     for key in layout.sections:
-        text = text.section(key)
-    for section in {top.prefix: top, text.prefix: text}.values():
-        section.expect("quantization_config", None)
+        outer, text = text, text.section(key)
     _refuse_windows(text, layout)
     is_biased = text.boolean("attention_bias", False) and bool(layout.may_be_biased)
     generation_file = path / "generation_config.json"
     generation = ConfigSection(generation_file, "", {})
     if generation_file.is_file():
         generation = ConfigSection.read(generation_file)
-    tied = text.boolean("tie_word_embeddings", False) if text is not top else None
     return CausalLMConfig(
         architecture=names[0],
-        transformer=transformer_config(text),
+        transformer=transformer_config(text, layout.default_theta),
         vocab_size=text.integer("vocab_size"),
         prefix=layout.prefix,
         others=layout.others,
         biased=layout.may_be_biased if is_biased else layout.biased,
         has_mlp_bias=text.boolean("mlp_bias", False),
         has_head_norms=layout.has_head_norms,
-        is_tied=top.boolean("tie_word_embeddings", False) if tied is None else tied,
-        eos_ids=_eos_ids(generation, text),
+        # The head belongs to the class of the outer section; the text section's key has no effect.
+        is_tied=outer.boolean("tie_word_embeddings", False),
+        eos_ids=_eos_ids(generation, outer, text),
         sampling=_sampling(generation),
     )
 
@@ -155,7 +162,7 @@ def _refuse_windows(text: ConfigSection, layout: _Layout) -> None:
         raise text.error("layer_types", "has 'sliding_attention', which is not supported")
 
 
-def transformer_config(text: ConfigSection) -> TransformerConfig:
+def transformer_config(text: ConfigSection, default_theta: float = 10000.0) -> TransformerConfig:
     text.expect("hidden_act", "silu", default="silu")
     num_heads, hidden_size = text.integer("num_attention_heads"), text.integer("hidden_size")
     if num_heads < 1:
@@ -164,10 +171,7 @@ def transformer_config(text: ConfigSection) -> TransformerConfig:
     if num_kv_heads < 1 or num_heads % num_kv_heads:
         raise text.error("num_key_value_heads", f"must divide {num_heads}")
     max_positions = text.integer("max_position_embeddings", 32768)
-    # Newer files have one object for all of the rotary embedding, older ones have it for scaling.
-    key = "rope_parameters" if text.values.get("rope_parameters") else "rope_scaling"
-    rope = text.section(key, {})
-    theta = rope.number("rope_theta", text.number("rope_theta", 10000.0))
+    rope = text.rope(default_theta)
     return TransformerConfig(
         hidden_size=hidden_size,
         intermediate_size=text.integer("intermediate_size"),
@@ -176,22 +180,19 @@ def transformer_config(text: ConfigSection) -> TransformerConfig:
         num_kv_heads=num_kv_heads,
         head_dim=text.integer("head_dim", hidden_size // num_heads),
         norm_eps=text.number("rms_norm_eps", 1e-6),
-        rope_theta=theta,
+        rope_theta=rope.number("rope_theta"),
         max_positions=max_positions,
         rope_scaling=_rope_scaling(rope, max_positions),
     )
 
 
 def _rope_scaling(rope: ConfigSection, max_positions: int) -> RopeScaling | None:
-    """Read how the rotary embedding is stretched.
-
-    Of text alone, all axes of a multimodal embedding are equal: it is the ordinary one.
-    """
-    kind = rope.text("rope_type", rope.text("type", "default"))
+    """Read how the rotary embedding is stretched."""
+    kind = rope.text("rope_type")
     rope.expect("partial_rotary_factor", 1, 1.0, default=1.0)
     original = rope.integer("original_max_position_embeddings", max_positions)
     match kind:
-        case "default" | "mrope":
+        case "default":
             return None
         case "linear":
             return LinearScaling(factor=rope.number("factor"))
@@ -218,8 +219,9 @@ def _rope_scaling(rope: ConfigSection, max_positions: int) -> RopeScaling | None
     raise rope.error("rope_type", f"is '{kind}'; there are only {supported}")
 
 
-def _eos_ids(generation: ConfigSection, text: ConfigSection) -> tuple[int, ...]:
-    for section in (generation, text):
+def _eos_ids(*sections: ConfigSection) -> tuple[int, ...]:
+    """Return the ids of the first section that has some."""
+    for section in sections:
         value: Any = section.values.get("eos_token_id")
         if isinstance(value, list):
             return section.integers("eos_token_id")

@@ -6,7 +6,7 @@ import torch
 
 from antiphon.engine.model_runner.kv_cache import KVBudget
 from antiphon.engine.model_runner.model_runner import ModelRunner
-from antiphon.models.causal_lm.checkpoint_schema import layout_of, others
+from antiphon.models.causal_lm.checkpoint_schema import layout_of, others, tied
 from antiphon.models.causal_lm.config import CausalLMConfig, load_config
 from antiphon.models.causal_lm.language_model import CausalLM
 from antiphon.models.causal_lm.omni.config import has_voice
@@ -15,7 +15,7 @@ from antiphon.models.causal_lm.tokenizer import load_tokenizer
 from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device, resolve_dtype
-from antiphon.nn.weights import open_weights
+from antiphon.nn.weights import check_tied, open_weights
 
 CausalLMRunner: TypeAlias = ModelRunner[CausalLMRequest]
 
@@ -48,6 +48,7 @@ def load_runner(
     like = torch.empty(0, dtype=resolve_dtype(context.dtype, device), device=device)
     longest = config.max_positions(context)
     max_positions = longest if max_positions is None else min(max_positions, longest)
+    check_tied(context.path, tied(config))
     opened = open_weights(
         context.path,
         layout_of(config),

@@ -164,7 +164,8 @@ def _text_config(file: Path) -> tuple[TransformerConfig, int]:
     section = ConfigSection.read(file)
     section.expect("model_type", "qwen2", default="qwen2")
     section.expect("use_sliding_window", False, default=False)
-    section.expect("rope_scaling", None)
+    rope = section.rope(default_theta=1e6)
+    rope.expect("rope_type", "default")
     num_heads, hidden_size = section.integer("num_attention_heads"), section.integer("hidden_size")
     if num_heads < 1 or hidden_size % num_heads:
         raise section.error("num_attention_heads", f"must divide 'hidden_size', {hidden_size}")
@@ -176,7 +177,7 @@ def _text_config(file: Path) -> tuple[TransformerConfig, int]:
         num_kv_heads=section.integer("num_key_value_heads", num_heads),
         head_dim=hidden_size // num_heads,
         norm_eps=section.number("rms_norm_eps", 1e-6),
-        rope_theta=section.number("rope_theta", 1e6),
+        rope_theta=rope.number("rope_theta"),
         max_positions=section.integer("max_position_embeddings", 32768),
     )
     return sizes, section.integer("vocab_size")

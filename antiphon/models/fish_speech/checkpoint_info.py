@@ -10,6 +10,7 @@ from antiphon.models.fish_speech.checkpoint_schema import (
     is_s2_name,
     layout_of,
     s2_name,
+    tied,
     unread,
 )
 from antiphon.models.fish_speech.config import (
@@ -21,7 +22,7 @@ from antiphon.models.fish_speech.config import (
     load_config,
 )
 from antiphon.models.inspection import Inspection, Table
-from antiphon.nn.safetensors_index import layout_problems, read_directory
+from antiphon.nn.safetensors_index import layout_problems, read_directory, tied_problems
 
 _TITLES = {Layout.S2: "Fish Speech S2", Layout.S1: "Fish Speech S1"}
 
@@ -76,4 +77,6 @@ def _problems(path: Path, config: FishSpeechConfig) -> list[str]:
     layout = layout_of(config)
     if any(map(is_s2_name, shapes)):
         layout = {s2_name(name): shape for name, shape in layout.items()}
-    return [f"{path}: tensors {each}" for each in layout_problems(shapes, layout)]
+    problems = [f"{path}: tensors {each}" for each in layout_problems(shapes, layout)]
+    untied = tied_problems(headers, tied(config, headers))
+    return problems + [f"{path}: tensors: {each}" for each in untied]

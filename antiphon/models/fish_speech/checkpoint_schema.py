@@ -4,6 +4,7 @@ Names are those of S1's files. S2's have them below ``text_model.model`` and ``a
 """
 
 import re
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from antiphon.models.fish_speech.config import Biases, FishSpeechConfig
@@ -49,6 +50,16 @@ def unread(config: FishSpeechConfig) -> str:
     Old files repeat tables that are computed, and some a head that is tied.
     """
     return f"{_UNREAD}|{_UNREAD_HEADS}" if config.is_tied else _UNREAD
+
+
+def tied(config: FishSpeechConfig, names: Iterable[str]) -> dict[str, str]:
+    """Return the heads among stored tensors that the embedding is used in place of."""
+    embedding = "embeddings.weight"
+    return {
+        name: s2_name(embedding) if is_s2_name(name) else embedding
+        for name in names
+        if config.is_tied and re.fullmatch(_UNREAD_HEADS, name)
+    }
 
 
 def s2_name(name: str) -> str:

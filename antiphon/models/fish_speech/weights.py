@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from antiphon.errors import ModelLoadError
@@ -14,13 +15,14 @@ from antiphon.models.fish_speech.checkpoint_schema import (
     is_s2_name,
     layout_of,
     s2_name,
+    tied,
     unread,
 )
 from antiphon.models.fish_speech.config import FishSpeechConfig
 from antiphon.nn.layers import Weights
 from antiphon.nn.safetensors_index import layout_problems, read_directory
 from antiphon.nn.torch_file import read_torch_file
-from antiphon.nn.weights import Progress, open_weights
+from antiphon.nn.weights import Progress, check_tied, open_weights
 
 
 class _Renamed(Mapping[str, Tensor]):
@@ -79,7 +81,9 @@ def model_weights(
     if has_pickled_model(path):
         yield _Pickled(_read_pickled(path / PICKLED_FILE, config), like)
         return
-    is_s2 = any(map(is_s2_name, read_directory(path)))
+    names = read_directory(path)
+    check_tied(path, tied(config, names))
+    is_s2 = any(map(is_s2_name, names))
     if is_s2:
         layout = {s2_name(name): shape for name, shape in layout.items()}
     opened = open_weights(path, layout, like=like, others=unread(config), progress=progress)
@@ -100,6 +104,9 @@ def _read_pickled(file: Path, config: FishSpeechConfig) -> Mapping[str, Tensor]:
         raise ModelLoadError(f"{file}: cannot be read: it does not hold tensors by name")
     others = re.compile(unread(config))
     named = {str(name).removeprefix("model."): each for name, each in found.items()}
+    for head, embedding in tied(config, named).items():
+        if embedding in named and not torch.equal(named[head], named[embedding]):
+            raise ModelLoadError(f"{file}: tensors: '{head}' differs from '{embedding}'")
     tensors = {name: each for name, each in named.items() if not others.fullmatch(name)}
     shapes = {name: tuple(each.shape) for name, each in tensors.items()}
     if problems := layout_problems(shapes, layout_of(config)):

@@ -75,12 +75,11 @@ def load_config(path: Path) -> PriorConfig:
 
 def _transformer(text: ConfigSection) -> TransformerConfig:
     text.expect("hidden_act", "silu", default="silu")
-    rope = text.section("rope_parameters", {})
-    rope.expect("rope_type", "default", default="default")
+    rope = text.rope()
+    rope.expect("rope_type", "default")
     num_heads, hidden_size = text.integer("num_attention_heads"), text.integer("hidden_size")
     head_dim = text.integer("head_dim", hidden_size // max(num_heads, 1))
-    share = text.number("partial_rotary_factor", 1.0)  # where older files have it
-    rotary_dim = int(head_dim * rope.number("partial_rotary_factor", share))
+    rotary_dim = int(head_dim * rope.number("partial_rotary_factor", 1.0))
     sections = rope.integers("mrope_section", _ROPE_SECTIONS)
     if sum(sections) * 2 != rotary_dim:
         raise rope.error("mrope_section", f"must add up to {rotary_dim // 2}, but is {sections}")
@@ -92,7 +91,7 @@ def _transformer(text: ConfigSection) -> TransformerConfig:
         num_kv_heads=text.integer("num_key_value_heads", num_heads),
         head_dim=head_dim,
         norm_eps=text.number("rms_norm_eps", 1e-5),
-        rope_theta=rope.number("rope_theta", text.number("rope_theta", 10000.0)),
+        rope_theta=rope.number("rope_theta"),
         max_positions=text.integer("max_position_embeddings"),
         rotary_dim=rotary_dim,
         rope_sections=sections,

@@ -27,8 +27,7 @@ def load_config(path: Path) -> MiMoAudioConfig:
     top.expect("hidden_act", "silu", default="silu")
     top.expect("tie_word_embeddings", False, default=False)
     top.expect("use_sliding_window", False, default=False)
-    for key in ("rope_scaling", "quantization_config"):
-        top.expect(key, None)
+    top.rope().expect("rope_type", "default")
     num_channels = _bounded(top, "audio_channels", 8, 32)
     group_frames = _bounded(top, "group_size", 4, 16)
     sizes = _listed(top, "speech_vocab_size", "1025-1025-129-129-129-129-129-129", num_channels)
@@ -125,7 +124,7 @@ def _main_stack(top: ConfigSection) -> TransformerConfig:
         num_kv_heads=num_kv_heads,
         head_dim=top.integer("head_dim", width // num_heads),
         norm_eps=top.number("rms_norm_eps", 1e-6),
-        rope_theta=top.number("rope_theta", 10000.0),
+        rope_theta=top.rope().number("rope_theta"),
         max_positions=top.integer("max_position_embeddings", MAX_POSITIONS),
     )
 
@@ -145,7 +144,7 @@ def _local_stack(
         num_kv_heads=num_heads,
         head_dim=width // num_heads,
         norm_eps=top.number("rms_norm_eps", 1e-6),
-        rope_theta=top.number("rope_theta", 10000.0),
+        rope_theta=top.rope().number("rope_theta"),
         max_positions=num_positions,
     )
 
@@ -205,7 +204,7 @@ def _net(
         intermediate_size=top.integer(inner),
         num_layers=top.integer(layers),
         num_heads=num_heads,
-        rope_theta=top.number("rope_theta", 10000.0),
+        rope_theta=top.rope().number("rope_theta"),
         left=left,
         right=0 if is_causal else right,
     )

@@ -140,10 +140,9 @@ def _rope_theta(section: ConfigSection) -> float:
     The interleaved sections of M-RoPE have no effect: this model gives all three the same
     position, which makes it ordinary RoPE.
     """
-    for name in ("rope_scaling", "rope_parameters"):
-        section.section(name, {}).expect("rope_type", "default", default="default")
-    moved = section.section("rope_parameters", {})
-    return moved.number("rope_theta") if moved.values else section.number("rope_theta", 10000.0)
+    rope = section.rope()
+    rope.expect("rope_type", "default")
+    return rope.number("rope_theta")
 
 
 def _speaker_encoder(top: ConfigSection, talker: TalkerConfig) -> EcapaConfig:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.fish_speech.checkpoint_info import inspect
@@ -137,9 +138,27 @@ def test_what_files_repeat_or_wrap_is_left_out(copied: Callable[[str], Path]) ->
     assert (sizes, tensors.keys()) == (CODEC["tiny"], state.keys())
     weights = torch.load(path / "model.pth", weights_only=True)
     repeated = {f"model.{name}": each for name, each in weights.items()}
-    repeated |= {"model.output.weight": torch.zeros(1), "model.freqs_cis": torch.zeros(1)}
+    head = weights["embeddings.weight"].clone()
+    repeated |= {"model.output.weight": head, "model.freqs_cis": torch.zeros(1)}
     torch.save({"state_dict": repeated}, path / "model.pth")
     load_model(LoadContext(path=path, device="cpu", max_slots=1), 32)
+    head[0] += 1
+    torch.save({"state_dict": repeated}, path / "model.pth")
+    with pytest.raises(ModelLoadError, match=r"'output.weight' differs from 'embeddings.weight'"):
+        load_model(LoadContext(path=path, device="cpu", max_slots=1), 32)
+
+
+def test_a_tied_head_that_differs_is_refused_in_safetensors(copied: Callable[[str], Path]) -> None:
+    path = copied("s2")
+    (file,) = path.glob("model*.safetensors")
+    weights = load_file(file)
+    head, embedding = "text_model.model.output.weight", "text_model.model.embeddings.weight"
+    save_file(weights | {head: weights[embedding].clone()}, file)
+    assert not inspect(path).problems
+    save_file(weights | {head: weights[embedding] + 1}, file)
+    assert any(f"'{head}' differs from '{embedding}'" in each for each in inspect(path).problems)
+    with pytest.raises(ModelLoadError, match="differs"):
+        load_model(LoadContext(path=path, device="cpu", max_slots=1), 32)
 
 
 def test_a_tokenizer_must_have_what_prompts_need(copied: Callable[[str], Path]) -> None:

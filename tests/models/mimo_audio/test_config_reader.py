@@ -53,7 +53,7 @@ def test_a_config_that_is_not_implemented_names_its_key(
     tmp_path: Path, key: str, value: Any
 ) -> None:
     with_config(tmp_path, main_config("tiny", "float32") | {key: value})
-    with pytest.raises(ModelLoadError, match=f"config.json: '({key}|local_dim)'"):
+    with pytest.raises(ModelLoadError, match=f"config.json: '({key}|local_dim)"):
         load_config(tmp_path)
 
 

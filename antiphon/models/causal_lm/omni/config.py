@@ -9,6 +9,7 @@ from antiphon.nn.layer_configs import EcapaConfig, TransformerConfig
 
 SAMPLE_RATE_HZ = 24000
 SPEAKERS = "spk_dict.pt"
+_TALKER_THETA = 1e6  # base of the rotary embedding where no key states it
 _TALKER, _TOKEN2WAV = "talker_config", "token2wav_config"
 
 
@@ -187,7 +188,7 @@ def _talker(section: ConfigSection) -> OmniTalkerConfig:
     if max(codes) >= vocab_size:
         raise section.error("vocab_size", f"must be above {max(codes)}, an id of its own")
     return OmniTalkerConfig(
-        transformer=transformer_config(section),
+        transformer=transformer_config(section, _TALKER_THETA),
         vocab_size=vocab_size,
         embedding_size=section.integer("embedding_size", 3584),
         tokens=tokens,
@@ -195,7 +196,7 @@ def _talker(section: ConfigSection) -> OmniTalkerConfig:
 
 
 def _flow(section: ConfigSection) -> FlowConfig:
-    rope = section.section("rope_parameters", {})
+    rope = section.rope()
     rope.expect("rope_type", "default", default="default")
     ecapa = section.build(
         EcapaConfig,
@@ -217,8 +218,7 @@ def _flow(section: ConfigSection) -> FlowConfig:
             "se_channels": 64,
         },
     )
-    theta = rope.number("rope_theta", section.number("rope_theta", 10000.0))
-    config = section.build(FlowConfig, ecapa=ecapa, rope_theta=theta)
+    config = section.build(FlowConfig, ecapa=ecapa, rope_theta=rope.number("rope_theta"))
     if config.block_size < 1 or config.repeats < 1 or config.block_size % config.repeats:
         raise section.error("block_size", f"must be a multiple of {config.repeats}, 'repeats'")
     return config
