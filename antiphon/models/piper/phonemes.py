@@ -6,7 +6,7 @@ phonemes are then written as espeak-ng would write them.
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,9 @@ _WRITTEN = {
 _READ_IDS = {symbol: place for place, symbol in enumerate(_WRITTEN)}
 _SYMBOLS = tuple(_WRITTEN)
 _VOWELS = frozenset("AIOQWYaiuæɐɑɒɔəɚɛɜɪʊʌᵊᵻ")
+_BEFORE_VOWEL = re.compile(rf"[ ˈˌ]*[{''.join(sorted(_VOWELS))}]")
+"""What follows an ``ɹ`` that is linked to the next vowel, across the end of a word as well."""
+_WRITTEN_R = re.compile(r"re?$", re.IGNORECASE)
 _REQUIRED = frozenset("bdfhjklmnpstvwzðŋɑəɛɡɪɹʃʊʌʒθæaeoiuˈˌː")
 """Symbols without which English cannot be said."""
 
@@ -114,6 +117,9 @@ class EnglishPhonemizer:
 
     def _sequence(self, read: str, words: Sequence[ReadWord]) -> SymbolSequence:
         written = written_as_ipa(read, is_british=self._is_british)
+        if self._is_british:
+            for place in _linked(read, words):
+                written[place] += "ɹ"
         ids, places = sequence_ids(written, self._ids)
         placed = (ReadWord(each.word, places[each.start], places[each.stop]) for each in words)
         return SymbolSequence(ids, tuple(placed))
@@ -185,7 +191,10 @@ def written_as_ipa(read: str, *, is_british: bool) -> list[str]:
         for place, symbol in enumerate(word, start):
             before, after = read[max(0, place - 1) : place], read[place + 1 : place + 2]
             if symbol in "əɜ" and after == "ɹ":
-                written[place : place + 2] = ["ɚ" if symbol == "ə" else "ɜː", ""]
+                linked = "ɹ" if _BEFORE_VOWEL.match(read, place + 2) else ""
+                written[place : place + 2] = ["ɚ" if symbol == "ə" else "ɜː", linked]
+            elif symbol == "ʊ" and after == "ɹ" and _BEFORE_VOWEL.match(word, place + 2 - start):
+                written[place + 1] = "ɹɹ"
             elif symbol == "ɑ" or (symbol == "i" and (is_short or before in ("ˈ", "ˌ"))):
                 written[place] = f"{symbol}ː"
             elif symbol == "ˌ" and is_short:
@@ -193,6 +202,17 @@ def written_as_ipa(read: str, *, is_british: bool) -> list[str]:
             elif symbol == "t" and after == "n" and read[place + 2 : place + 3] not in _VOWELS:
                 written[place : place + 2] = ["ʔ", "n\u0329"]
     return written
+
+
+def _linked(read: str, words: Sequence[ReadWord]) -> Iterator[int]:
+    """Yield the last symbols of words that end in a written "r" and link it to the next word.
+
+    British dictionaries have no such ``ɹ``: it is heard before a vowel only.
+    """
+    for word in words:
+        is_open = read[word.stop - 1] in _VOWELS | {"ː"}
+        if is_open and _WRITTEN_R.search(word.word) and _BEFORE_VOWEL.match(read, word.stop):
+            yield word.stop - 1
 
 
 def _letters(text: str, ids: Mapping[str, tuple[int, ...]]) -> list[str]:
