@@ -15,6 +15,7 @@ from anyio.from_thread import start_blocking_portal
 
 from antiphon.audio.media_type import media_type_of
 from antiphon.audio.recording import Recording, file_content, read_recording
+from antiphon.audio.sound_check import check_sound
 from antiphon.audio.utterance import Audio, collect
 from antiphon.chat_types import ChatAnswer, ChatEvent, ChatRequest, Message
 from antiphon.concurrency import LoopCalls
@@ -280,14 +281,18 @@ class Antiphon(SpeechTasks):
         """Return a recording's samples, at the model's rate.
 
         Raises:
-            InvalidRequestError: it cannot be read, or is too short or too long.
+            InvalidRequestError: it cannot be read, is too short or too long, or holds no speech.
         """
-        return read_recording(
+        rate_hz = self._model.capabilities.sample_rate_hz
+        min_duration_s = self._references.min_duration_s
+        samples = read_recording(
             recording,
-            sample_rate_hz=self._model.capabilities.sample_rate_hz,
+            sample_rate_hz=rate_hz,
             max_duration_s=self._references.max_duration_s,
-            min_duration_s=self._references.min_duration_s,
+            min_duration_s=min_duration_s,
         )
+        check_sound(samples, rate_hz, min_duration_s)
+        return samples
 
     def prepare_voice(self, recording: Samples, ref_text: str | None, name: str) -> PreparedVoice:
         """Compute what prompts need of a voice; see `create_voice`.

@@ -11,6 +11,7 @@ import httpcore2
 from antiphon.api.forms import Fields, Upload
 from antiphon.api.schemas.voices import new_voice, uploaded_voice
 from antiphon.audio.recording import read_recording
+from antiphon.audio.sound_check import check_sound
 from antiphon.config import Settings
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.pipeline.speech.model import DEFAULT_VOICE
@@ -60,12 +61,13 @@ class FolderBackend:
         limits = self._settings.references
         if len(content) > limits.max_bytes:
             raise InvalidRequestError(f"{recording} has more than {limits.max_bytes} bytes.")
-        read_recording(
+        samples = read_recording(
             content,
             sample_rate_hz=_ANY_RATE_HZ,
             max_duration_s=limits.max_duration_s,
             min_duration_s=limits.min_duration_s,
         )
+        check_sound(samples, _ANY_RATE_HZ, limits.min_duration_s)
         if (consent := fields.get("consent")) is not None:
             self._consents.check(consent)
         voice = new_voice(Fields({**fields, "audio_sample": Upload(content)}))

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from antiphon.audio.plain_wav import read_plain_wav
 from antiphon.audio.sandbox import DecodeSandbox
+from antiphon.audio.sound_check import check_sound
 from antiphon.concurrency import Workers
 from antiphon.config import ReferenceSettings
 from antiphon.media.addresses import ReferenceUse
@@ -63,7 +64,7 @@ class Recordings:
 
         Raises:
             InvalidRequestError: it may not be loaded, or cannot be, or is no audio, or too long,
-                too short or too large.
+                too short or too large, or holds no speech.
             EngineError: no process could be started to decode it.
         """
         if not is_inline(recording):
@@ -104,6 +105,7 @@ class Recordings:
                 max_duration_s=self._settings.max_duration_s,
                 min_duration_s=self._settings.min_duration_s,
             )
+            check_sound(samples, sample_rate_hz, self._settings.min_duration_s)
             samples.flags.writeable = False
             return samples
 

@@ -11,7 +11,15 @@ from antiphon import Antiphon
 from antiphon.audio.wav import pcm16
 from tests.decoding import audio_of, error_of, events
 from tests.media.raw_server import RawServer, ok, serving, silent
-from tests.recordings import RECORDING, RECORDING_URI, assert_heard_alike, data_uri, wav
+from tests.recordings import (
+    RECORDING,
+    RECORDING_URI,
+    assert_heard_alike,
+    data_uri,
+    wav,
+    wav_of,
+    without_voice,
+)
 from tests.servers import DEADLINE_S, RunningServer, wait_until
 
 URL = "/v1/audio/speech"
@@ -123,6 +131,8 @@ def test_many_at_once_are_each_as_alone(base: RunningServer, cloned: bytes) -> N
         ({"ref_audio": b"not audio"}, {}, "ref_audio", "Could not decode audio"),
         ({"ref_audio": wav(0.5)}, {}, "ref_audio", "too short (0.5s)"),
         ({"ref_audio": wav(31)}, {}, "ref_audio", "too long (31.0s)"),
+        ({"ref_audio": wav_of(without_voice()["zeros"])}, {}, "ref_audio", "it is silent"),
+        ({"ref_audio": wav_of(without_voice()["a tone"])}, {}, "ref_audio", "constant"),
         ({"ref_audio": RECORDING}, {"speed": "fast"}, "speed", "a number"),
         ({"ref_audio": RECORDING}, {"speed": "9"}, "speed", "at most 4"),
         ({"ref_audio": RECORDING}, {"input": ""}, "input", "Missing"),

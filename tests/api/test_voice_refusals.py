@@ -24,7 +24,7 @@ from tests.api.voice_uploads import (
     uploaded,
 )
 from tests.decoding import error_of
-from tests.recordings import RECORDING, RECORDING_URI, wav
+from tests.recordings import RECORDING, RECORDING_URI, wav, wav_of, without_voice
 from tests.servers import RunningServer, start_server, wait_until
 
 
@@ -48,6 +48,7 @@ LONG_EMBEDDING = json.dumps([0.5] * 4097)
         (b"not audio", {}, "audio_sample", "Could not decode audio"),
         (wav(0.5), {}, "audio_sample", "too short"),
         (wav(31), {}, "audio_sample", "too large"),
+        (wav_of(without_voice()["dither"][:72_000]), {}, "audio_sample", "it is silent"),
         (("a.txt", RECORDING, "text/plain"), {}, "audio_sample", "audio/mpeg"),
         ((None, "a"), {}, "audio_sample", "must be a file"),
         (b"", {}, "audio_sample", "Missing"),

@@ -24,7 +24,7 @@ from tests.api.voice_uploads import (
     uploaded,
 )
 from tests.decoding import error_of
-from tests.recordings import RECORDING, RECORDING_URI, wav
+from tests.recordings import RECORDING, RECORDING_URI, wav, wav_of, without_voice
 from tests.servers import RunningServer, start_server
 
 
@@ -196,6 +196,7 @@ def test_consents(client: httpx.Client) -> None:
     assert spoken(client, voice="Ann")
     for files, change, param in (
         ({"recording": b"not audio"}, {}, "recording"),
+        ({"recording": wav_of(without_voice()["zeros"])}, {}, "recording"),
         ({}, {}, "recording"),
         ({"recording": RECORDING}, {"language": "?"}, "language"),
         ({"recording": RECORDING}, {"name": "a\nb"}, "name"),

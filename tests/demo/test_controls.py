@@ -6,14 +6,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import soundfile
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from tests.demo.running import running_demo
+from tests.recordings import wav
 from tests.servers import start_server, wait_until
 from tests.web.conftest import API_KEY
 from tests.web.page import Page
@@ -95,8 +94,7 @@ def test_words_are_sent_one_by_one_and_stop_stops(page: Page) -> None:
 
 def test_a_recording_is_cloned(page: Page, checkpoint: Callable[..., Path], tmp_path: Path) -> None:
     recording = tmp_path / "voice.wav"
-    tone = 0.1 * np.sin(np.arange(48_000) / 20)
-    soundfile.write(recording, tone.astype(np.float32), 24_000)
+    recording.write_bytes(wav())
     with speaking(str(checkpoint("tiny", "base")), device="cpu") as url:
         demo = Demo(page, url)
         assert "Cloning" in page.driver.page_source

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 
 from selenium.webdriver.common.keys import Keys
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
+from tests.recordings import wav
 from tests.servers import RunningServer, start_server, wait_until
 from tests.web.conftest import API_KEY
 from tests.web.page import Page
@@ -71,8 +70,7 @@ def test_a_recording_gives_the_voice(
     page: Page, checkpoint: Callable[..., Path], tmp_path: Path
 ) -> None:
     recording = tmp_path / "voice.wav"
-    tone = 0.1 * np.sin(np.arange(48_000) / 20)
-    soundfile.write(recording, tone.astype(np.float32), 24_000)
+    recording.write_bytes(wav())
     source = str(checkpoint("tiny", "base"))
     with start_server(Settings(model=ModelSettings(source=source, device="cpu"))) as running:
         wait_until(lambda: running.state.is_ready)

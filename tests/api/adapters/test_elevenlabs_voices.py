@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from antiphon.config import DataSettings, ModelSettings, ServerSettings, Settings
-from tests.recordings import RECORDING, wav
+from tests.recordings import RECORDING, wav, wav_of, without_voice
 from tests.servers import start_server
 
 KEY = "sk-test"
@@ -92,6 +92,7 @@ def test_pages_and_searches(cloner: httpx.Client) -> None:
         ({"name": "Ann"}, [b"no audio"], "files"),
         ({"name": "Ann"}, [wav(0.5)], "files"),
         ({"name": "Ann"}, [RECORDING, RECORDING], "files"),
+        ({"name": "Ann"}, [wav_of(without_voice()["hum of 50 Hz"])], "files"),
         ({"name": "Ann", "labels": '{"a": "b"}'}, [RECORDING], "labels"),
         (
             {"name": "Ann", "remove_background_noise": "true"},
