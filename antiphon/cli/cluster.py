@@ -31,7 +31,8 @@ def stage(
         int | None, typer.Option(help="GPUs of this host that stages may use.", show_default="all")
     ] = None,
     cpus: Annotated[
-        int | None, typer.Option(help="Replicas that fit on this host.", show_default="its cores")
+        int | None,
+        typer.Option(help="CPUs of this host that stages may reserve.", show_default="its cores"),
     ] = None,
     label: Annotated[
         list[str] | None,

@@ -212,10 +212,11 @@ def _cells(row: "EngineRow") -> Iterator[Any]:
     bounds = f" ({where.min_replicas}-{row.num_most})" if row.num_most > where.min_replicas else ""
     labels = " ".join(f"{name}={value}" for name, value in where.labels)
     gpus = f"{where.num_gpus:g} GPU" if where.num_gpus else ""
+    cpus = f"{where.num_cpus:g} CPU" if where.num_cpus else ""
     yield row.model
     yield row.name
     yield f"{where.num_replicas}{bounds}"
-    yield " ".join(filter(None, (", ".join(row.devices), gpus, labels)))
+    yield " ".join(filter(None, (", ".join(row.devices), gpus, cpus, labels)))
     yield row.max_batch
     yield f"{row.num_bytes / _GIB:.1f} GiB"
 
@@ -228,6 +229,7 @@ def _record(row: "EngineRow") -> dict[str, Any]:
         "replicas": {"start": where.num_replicas, "min": where.min_replicas, "max": row.num_most},
         "devices": list(row.devices),
         "gpus": where.num_gpus,
+        "cpus": where.num_cpus,
         "max_batch": row.max_batch,
         "memory_fraction": where.memory_fraction,
         "bytes": row.num_bytes,

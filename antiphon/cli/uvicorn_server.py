@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import FrameType
+from typing import NoReturn
 
 import uvicorn
 
@@ -72,6 +74,7 @@ class ApiServer(uvicorn.Server):
         self._feed_queue = FeedQueue()
         self._watchdog = Watchdog(settings.limits.exit_unhealthy_s)
         self._releasing: asyncio.Task[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
         super().__init__(
             uvicorn.Config(
                 self._app,
@@ -92,7 +95,14 @@ class ApiServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets
         port: int = sockets[0].getsockname()[1]
-        await self._load()
+        self._loading = asyncio.create_task(self._load(), name="load")
+        try:
+            await self._loading
+        except asyncio.CancelledError:
+            if not self.should_exit:
+                raise
+            end_process()  # threads that load cannot be cancelled, and would be waited for
+        self._loading = None
         if self._settings.models.unloads:
             gc.collect()
         else:
@@ -148,6 +158,8 @@ class ApiServer(uvicorn.Server):
             grace_s = self._begin_to_drain()
         else:
             self.should_exit = True
+        if self._loading is not None:
+            self._loading.get_loop().call_soon_threadsafe(self._loading.cancel)
         self._watchdog.end_within(grace_s + LAST_RESORT_S)
 
     def _retire(self) -> None:
@@ -202,6 +214,14 @@ class ApiServer(uvicorn.Server):
 
 async def _released(runners: tuple[JobRunner, ...]) -> None:
     await asyncio.gather(*(each.release() for each in runners))
+
+
+def end_process() -> NoReturn:
+    """End the process with status 0, without waiting for its threads."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 _NO_ALARMS = (

@@ -264,6 +264,11 @@ class ServerSettings(SettingsSection):
     ray_namespace: str = Field(
         "antiphon", description="Servers of one Ray cluster share stages if they share this."
     )
+    ray_place_s: float = Field(
+        120.0,
+        gt=0,
+        description="A start fails if Ray has no room for a replica for longer.",
+    )
     cluster_tls: Path | None = Field(
         None,
         description="Folder of cert.pem, key.pem and ca.pem, on every host of a Ray cluster: TLS"

@@ -24,6 +24,8 @@ class Placement:
         min_replicas: that autoscaling leaves; with ``max_replicas`` equal it does nothing.
         max_replicas: that autoscaling adds up to; ``None``: ``num_replicas``.
         num_gpus: of each replica, as a fabric that places counts them; a fraction shares one.
+        num_cpus: CPUs that each replica reserves, likewise; ``None``: none beside a GPU, else a
+            small share.
         max_slots: as in `LoadContext`, which it overrides; ``None`` leaves it.
         memory_fraction: of a device's memory that a replica may use; ``None``: what it needs.
         labels: ``(name, value)`` that the host of a replica must have.
@@ -37,6 +39,7 @@ class Placement:
     min_replicas: int = 1
     max_replicas: int | None = None
     num_gpus: float = 0.0
+    num_cpus: float | None = None
     max_slots: int | None = None
     memory_fraction: float | None = None
     labels: tuple[tuple[str, str], ...] = ()

@@ -115,7 +115,7 @@ async def _open_ray(settings: Settings, builder: Ref) -> OwnCluster:
         token=cluster_token(),
         address=server.ray_address,
         namespace=server.ray_namespace,
-        limits=ClusterLimits(stall_s=settings.limits.stall_s),
+        limits=ClusterLimits(place_s=server.ray_place_s, stall_s=settings.limits.stall_s),
         tls=_tls(server),
     )
     use_cluster_token(cluster.token)

@@ -13,6 +13,8 @@ class ClusterLimits:
     """Times of a controller.
 
     Attributes:
+        place_s: time without room for the first replica of a stage, after which hosting it
+            fails.
         lease_s: after which a front end that says nothing is gone.
         dead_after_s: without a beat, after which a replica is left out.
         restart_after_s: without a beat, after which its process is killed and started again.
@@ -25,6 +27,7 @@ class ClusterLimits:
             ready anywhere.
     """
 
+    place_s: float = 120.0
     lease_s: float = 30.0
     dead_after_s: float = 15.0
     restart_after_s: float = 30.0

@@ -85,6 +85,13 @@ class ClusterState:
         hosted = self._hosted.get(stage_id)
         return None if hosted is None else hosted.view
 
+    def unplaced(self, stage_id: str) -> Hosting | None:
+        """Return the hosting of a stage of which no process has begun; ``None``: one has."""
+        hosted = self._hosted.get(stage_id)
+        if hosted is None or any(member.process for member in hosted.members.values()):
+            return None
+        return hosted.hosting
+
     def report(self, stage_id: str, replica_id: str) -> None:
         """Leave a replica out until it has shown that it lives."""
         hosted = self._hosted.get(stage_id)

@@ -31,6 +31,7 @@ from antiphon.telemetry.process_state import ProcessState
 logger = logging.getLogger(__name__)
 
 _POLL_S = 20.0
+_LOOK_S = 5.0  # between two looks at a stage that is to become ready
 _CLOSE_S = 5.0
 _RETRY_S = 0.5
 _NUM_RENEWALS = 6  # of a lease within its time
@@ -187,30 +188,46 @@ class RayCluster:
         return True
 
     async def _until_ready(self, hosting: Hosting) -> None:
-        version = -1
-        await self.control.call(lambda controller: controller.host.remote(self._owner, hosting))
+        """Return once a replica serves.
+
+        Raises:
+            ModelLoadError: it cannot be loaded, or Ray has had no room for too long.
+        """
+        version, lack = -1, None
+        loop = asyncio.get_running_loop()
+        placed_by_s = loop.time() + self._limits.place_s
+        await self._host_again(hosting)
         while True:
-            view = await self._poll(hosting.id, version)
+            view = await self._poll(hosting.id, version, _LOOK_S)
             if view is None:
-                await self.control.call(
-                    lambda controller: controller.host.remote(self._owner, hosting)
-                )
+                await self._host_again(hosting)
                 continue
             if view.replicas:
                 return
             if view.failure is not None:
                 raise ModelLoadError(view.failure)
-            if view.version == version:
-                logger.warning(
-                    "no replica of '%s' is ready yet: it is loaded, or waits for a place in the"
-                    " cluster",
-                    hosting.name,
+            if view.version != version:
+                version = view.version
+                continue
+            lack, before = await self._unplaced(hosting), lack
+            if lack is None:  # a process loads the stages, which may take any time
+                placed_by_s = loop.time() + self._limits.place_s
+            elif loop.time() >= placed_by_s:
+                raise ModelLoadError(
+                    f"Ray has placed no replica of '{hosting.name}' within"
+                    f" {self._limits.place_s:g} s. {lack}"
                 )
-            version = view.version
+            elif lack != before:
+                logger.warning("Ray has placed no replica of '%s' yet. %s", hosting.name, lack)
 
-    async def _poll(self, stage_id: str, version: int) -> StageView | None:
+    async def _unplaced(self, hosting: Hosting) -> str | None:
+        found: str | None
+        found = await self.control.call(lambda controller: controller.unplaced.remote(hosting.id))
+        return found
+
+    async def _poll(self, stage_id: str, version: int, wait_s: float = _POLL_S) -> StageView | None:
         view: StageView | None
-        view = await self.control.call(lambda each: each.poll.remote(stage_id, version, _POLL_S))
+        view = await self.control.call(lambda each: each.poll.remote(stage_id, version, wait_s))
         return view
 
     async def _renew_forever(self) -> None:

@@ -7,11 +7,13 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from typing import Any, Self
 
 import ray
 from ray.exceptions import AuthenticationError, RayActorError, RayTaskError
 
+from antiphon.config.sources import process_environment
 from antiphon.errors import AntiphonError, SettingsError
 from antiphon.fabric.cluster import StageSummary
 
@@ -92,6 +94,11 @@ class RayClusterControl:
 def connect_ray(address: str | None, namespace: str) -> None:
     """Connect this process to Ray, unless it is connected already; takes seconds.
 
+    Args:
+        address: address of the Ray cluster; ``None``: RAY_ADDRESS, else the cluster of this host,
+            else a new one on this host.
+        namespace: Ray's namespace of the connection.
+
     Raises:
         SettingsError: there is no cluster at the address, or it wants another token.
     """
@@ -100,16 +107,24 @@ def connect_ray(address: str | None, namespace: str) -> None:
     check_reachable(address)
     # It warns that SIGTERM's handler is ours, since this is not the main thread.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    is_found = address is not None or "RAY_ADDRESS" in process_environment()
     try:
-        ray.init(
-            address=address,
-            namespace=namespace,
-            include_dashboard=False,  # of a cluster that this begins
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        with nullcontext() if is_found else suppress(ConnectionError):
+            _init(address or "auto", namespace)
+        if not ray.is_initialized():  # "auto" fails where Ray remembers a cluster that has ended
+            _init("local", namespace, include_dashboard=False)
     except (ConnectionError, AuthenticationError) as error:
         raise SettingsError(f"Cannot connect to Ray: {error}") from error
+
+
+def _init(address: str, namespace: str, **options: Any) -> None:
+    ray.init(
+        address=address,
+        namespace=namespace,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        **options,
+    )
 
 
 def check_reachable(address: str | None) -> None:

@@ -20,7 +20,7 @@ from antiphon.fabric.cluster import StageSummary
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_state import ClusterState
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
-from antiphon.fabric.ray_placement import actor_options
+from antiphon.fabric.ray_placement import actor_options, alive_nodes, lack
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.models.spec import Ref
@@ -110,6 +110,14 @@ class RayController:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await changed.wait()
+
+    async def unplaced(self, stage_id: str) -> str | None:
+        """Return what a stage waits for of which no process has begun; ``None``: one has."""
+        hosting = self._state.unplaced(stage_id)
+        if hosting is None:
+            return None
+        found = await asyncio.to_thread(lambda: lack(hosting, alive_nodes()))
+        return found or "There is room, but its process has not begun; Ray's logs say why."
 
     async def report(self, stage_id: str, replica_id: str) -> None:
         """Leave a replica out that does not answer a front end, until it beats again."""

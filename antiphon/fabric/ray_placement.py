@@ -1,15 +1,54 @@
-"""What a placement means to Ray: resources, labels and nearness of a replica's actor."""
+"""Resources, labels and nearness of a replica's actor, in Ray's terms."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 
 from antiphon.fabric.base import Placement
 from antiphon.fabric.hosting import Hosting
 
 NODE_LABEL = "ray.io/node-id"
 """A label that Ray gives every node."""
+CPU_SHARE = 0.1
+"""CPUs of a replica without a GPU, unless its placement sets them: a host of one core holds ten
+engines, and a node without CPUs, such as a head, holds none."""
+
+
+_REMEDY = "Lower 'cpus' or 'gpus' in the placement, or add a host: antiphon stage."
+
+
+@dataclass(frozen=True, slots=True)
+class RayNode:
+    """A node of the cluster that is alive.
+
+    Attributes:
+        id: Ray's id of it.
+        labels: labels of the node.
+        total: resources of the node, by name.
+        free: resources that nothing on the node has reserved, by name.
+    """
+
+    id: str
+    labels: Mapping[str, str]
+    total: Mapping[str, float]
+    free: Mapping[str, float]
+
+    def has_labels(self, wanted: Sequence[tuple[str, str]]) -> bool:
+        """Return whether the node has labels; a value may be an expression, as ``in(a,b)``."""
+        return all(_matches(value, self.labels.get(name)) for name, value in wanted)
+
+
+def alive_nodes() -> tuple[RayNode, ...]:
+    """Return the nodes of the cluster; blocks while Ray's head is queried."""
+    free = available_resources_per_node()
+    return tuple(
+        RayNode(node["NodeID"], node["Labels"], node["Resources"], free.get(node["NodeID"], {}))
+        for node in ray.nodes()
+        if node["Alive"]
+    )
 
 
 def actor_options(hosting: Hosting, *, near: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -19,17 +58,19 @@ def actor_options(hosting: Hosting, *, near: tuple[str, ...] = ()) -> dict[str, 
     nodes already, those are preferred: frames then stay on the host.
 
     Args:
-        hosting: of the replica.
+        hosting: hosting of the replica.
         near: ids of those nodes.
     """
     placement = hosting.placement
     labels = dict(placement.labels)
+    demand = demand_of(hosting)
     options: dict[str, Any] = {
-        "num_cpus": 1,
-        "num_gpus": num_gpus_of(hosting),
+        "num_cpus": demand.get("CPU", 0.0),
+        "num_gpus": demand.get("GPU", 0.0),
         "scheduling_strategy": "SPREAD",
-        "runtime_env": {"env_vars": dict(placement.environment)},
     }
+    if placement.environment:
+        options["runtime_env"] = {"env_vars": dict(placement.environment)}
     if near:
         options["label_selector"] = {**labels, NODE_LABEL: f"in({','.join(near)})"}
         options["fallback_strategy"] = [{"label_selector": labels}]
@@ -38,13 +79,38 @@ def actor_options(hosting: Hosting, *, near: tuple[str, ...] = ()) -> dict[str, 
     return options
 
 
-def num_gpus_of(hosting: Hosting) -> float:
-    """Return the GPUs of a replica: as placed, else one if it is to run on CUDA at all."""
-    if hosting.placement.num_gpus:
-        return hosting.placement.num_gpus
-    device = _device(hosting)
-    has_gpus = ray.cluster_resources().get("GPU", 0) > 0
-    return float(device.startswith("cuda") or (device == "auto" and has_gpus))
+def demand_of(hosting: Hosting) -> dict[str, float]:
+    """Return the resources that a replica reserves: those of its placement, else a GPU if it is to
+    run on CUDA, else a small share of a CPU."""
+    num_gpus, num_cpus = _num_gpus(hosting), hosting.placement.num_cpus
+    if num_cpus is None:
+        num_cpus = 0.0 if num_gpus else CPU_SHARE
+    demand = {"CPU": num_cpus, "GPU": num_gpus}
+    return {name: amount for name, amount in demand.items() if amount}
+
+
+def lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
+    """Return what keeps Ray from placing a replica; ``None``: a node has room for it.
+
+    Args:
+        hosting: hosting of the replica.
+        nodes: nodes that are alive.
+    """
+    placement, demand = hosting.placement, demand_of(hosting)
+    labels = ", ".join(f"{name}={value}" for name, value in placement.labels)
+    whose = f" with the labels {labels}" if labels else ""
+    matching = [node for node in nodes if node.has_labels(placement.labels)]
+    if not matching:
+        return f"No host of the cluster has the labels {labels}."
+    if any(_fits(demand, node.free) for node in matching):
+        return None
+    needs = f"It needs {_amounts(demand)} on one host{whose}"
+    if not any(_fits(demand, node.total) for node in matching):
+        most = {name: max(node.total.get(name, 0.0) for node in matching) for name in demand}
+        return f"{needs}, and no host has more than {_amounts(most)}. {_REMEDY}"
+    total = {name: sum(node.total.get(name, 0.0) for node in matching) for name in demand}
+    free = {name: sum(node.free.get(name, 0.0) for node in matching) for name in demand}
+    return f"{needs}; of {_amounts(total)} in the cluster, {_amounts(free)} are free. {_REMEDY}"
 
 
 def own_placement(hosting: Hosting) -> Placement:
@@ -54,5 +120,30 @@ def own_placement(hosting: Hosting) -> Placement:
     return replace(hosting.placement, device="cuda" if is_cuda else device, devices=())
 
 
+def _num_gpus(hosting: Hosting) -> float:
+    if hosting.placement.num_gpus:
+        return hosting.placement.num_gpus
+    device = _device(hosting)
+    has_gpus = ray.cluster_resources().get("GPU", 0) > 0
+    return float(device.startswith("cuda") or (device == "auto" and has_gpus))
+
+
 def _device(hosting: Hosting) -> str:
     return hosting.placement.device_of(0) or hosting.context.device
+
+
+def _fits(demand: Mapping[str, float], room: Mapping[str, float]) -> bool:
+    return all(room.get(name, 0.0) >= amount for name, amount in demand.items())
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
+
+
+def _matches(wanted: str, value: str | None) -> bool:
+    """Return whether a label has a wanted value, in Ray's syntax: ``a``, ``!a``, ``in(a,b)``."""
+    if wanted.startswith("!"):
+        return not _matches(wanted[1:], value)
+    if wanted.startswith("in(") and wanted.endswith(")"):
+        return value in [each.strip() for each in wanted[3:-1].split(",")]
+    return value == wanted

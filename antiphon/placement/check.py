@@ -110,6 +110,8 @@ def notes(rows: Sequence[EngineRow], kinds: Mapping[str, StageKind], fabric: str
             yield f"{row.name}: it has no codec, so its sizes of chunks say nothing."
         if placement.num_gpus and fabric != "ray":
             yield f"{row.name}: gpus is for Ray; here devices say where replicas run."
+        if placement.num_cpus is not None and fabric != "ray":
+            yield f"{row.name}: cpus is for Ray; nothing is reserved here."
         if kinds[row.stages[0]] is StageKind.ENCODER:
             yield f"{row.name}: it runs only if the checkpoint needs it, such as to clone voices."
         if kinds[row.stages[0]] is StageKind.DECODER:

@@ -12,7 +12,7 @@ from antiphon.fabric.base import Placement
 from antiphon.models.spec import StageKind, StageSpec
 from antiphon.placement.schema import ModelSection, PlacementFile, StageSection
 
-_PLACE = ("devices", "replicas", "gpus", "labels", "environment")
+_PLACE = ("devices", "replicas", "gpus", "cpus", "labels", "environment")
 """What an engine has: stages that differ in one of these have engines of their own."""
 _CHUNKS = ("initial_codec_chunk_frames", "codec_chunk_frames", "codec_chunk_growth")
 _GIB = 2**30
@@ -74,6 +74,7 @@ class ModelPlacement:
             min_replicas=replicas.min if replicas else num_replicas,
             max_replicas=replicas.max if replicas else num_replicas,
             num_gpus=section.gpus or 0.0,
+            num_cpus=section.cpus,
             max_slots=section.max_batch,
             memory_fraction=section.memory_fraction,
             labels=tuple(sorted(section.labels.items())),

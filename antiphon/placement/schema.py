@@ -73,6 +73,9 @@ class StageSection(PlacementSection):
         None, description="A number, or min, max and start; default: one for each device."
     )
     gpus: float | None = Field(None, ge=0, description="Of each replica; a fraction shares one.")
+    cpus: float | None = Field(
+        None, ge=0, description="Of each replica, which Ray reserves; a fraction shares one."
+    )
     apart: bool | None = Field(
         None, description="Whether a decoder has an engine apart from the stage that feeds it."
     )

@@ -1,4 +1,4 @@
-"""A real Ray cluster of two nodes on this machine, for tests; it needs the extra ``ray``."""
+"""A real Ray cluster on this machine, for tests; it needs the extra ``ray``."""
 
 import secrets
 from collections.abc import Generator, Sequence
@@ -14,8 +14,8 @@ from antiphon.models.base import Piece
 from antiphon.models.spec import LoadContext, StageSpec
 from antiphon.telemetry.stage_status import Publish, StageStatus
 
-NUM_CPUS = 16
-"""That a node claims to have: replicas take one each, which says nothing of their load."""
+NUM_CPUS = 2
+"""CPUs of a node, as few as a small host has."""
 _NODE = {
     "num_cpus": NUM_CPUS,
     "num_gpus": 0,
@@ -55,8 +55,12 @@ class RayNodes:
 
 
 @contextmanager
-def ray_nodes() -> Generator[RayNodes, None, None]:
-    """Run a cluster of two nodes that asks for a token, to which this process is connected."""
+def ray_nodes(num_further: int = 1) -> Generator[RayNodes, None, None]:
+    """Run a cluster that asks for a token, to which this process is connected.
+
+    Args:
+        num_further: nodes beside the head; the first has the label ``part=more``.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -73,7 +77,8 @@ def ray_nodes() -> Generator[RayNodes, None, None]:
         )
         try:
             nodes = RayNodes(cluster)
-            nodes.add(part="more")
+            for _ in range(num_further):
+                nodes.add(part="more")
             ray.init(cluster.address, namespace="antiphon", log_to_driver=False)
             yield nodes
         finally:

@@ -69,15 +69,16 @@ def test_names_win_over_kinds_over_defaults_and_the_model_over_all() -> None:
 
 def test_all_that_a_stage_can_be_told_arrives_where_it_is_loaded() -> None:
     text = """{stages: {talker: {
-        devices: [cuda:0, cuda:1], replicas: {min: 1, start: 2, max: 4}, gpus: 0.5, max_batch: 7,
-        memory_fraction: 0.4, cache_gib: 1.5, dtype: bfloat16, initial_codec_chunk_frames: 2,
-        codec_chunk_frames: 8, codec_chunk_growth: 2, environment: {B: 2, A: true}
+        devices: [cuda:0, cuda:1], replicas: {min: 1, start: 2, max: 4}, gpus: 0.5, cpus: 2,
+        max_batch: 7, memory_fraction: 0.4, cache_gib: 1.5, dtype: bfloat16,
+        initial_codec_chunk_frames: 2, codec_chunk_frames: 8, codec_chunk_growth: 2,
+        environment: {B: 2, A: true}
     }}}"""
     placement = placed(text).placement([TALKER, CODEC])
     assert (placement.num_replicas, placement.min_replicas, placement.max_replicas) == (2, 1, 4)
     assert [placement.device_of(number) for number in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
     assert placement.environment == (("A", "true"), ("B", "2"))
-    assert placement.num_gpus == 0.5
+    assert (placement.num_gpus, placement.num_cpus) == (0.5, 2.0)
     context = placement.context_of(LoadContext(max_slots=3), 1)
     assert (context.device, context.max_slots, context.memory_fraction) == ("cuda:1", 7, 0.4)
     assert (context.cache_bytes, context.dtype) == (3 * 2**29, "bfloat16")
