@@ -96,3 +96,11 @@ class DiffusionSettings(SettingsSection):
     def num_processes(self) -> int:
         """Processes that a denoiser runs in, each with a GPU."""
         return self.ulysses_degree * self.ring_degree * self.cfg_parallel_size
+
+
+def devices_of_ranks(first: str, num_ranks: int) -> tuple[str, ...]:
+    """Return the devices of the ranks that share a step: ``first``, and the GPUs after it."""
+    kind, _, index = first.partition(":")
+    if kind != "cuda":
+        return (first,) * num_ranks
+    return tuple(f"cuda:{int(index or 0) + rank}" for rank in range(num_ranks))

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from antiphon.config.diffusion import devices_of_ranks
 from antiphon.config.sources import set_library_defaults
 from antiphon.diffusion.protocol import Denoiser
 from antiphon.engine.faults import fault_of
@@ -107,7 +108,7 @@ def _load(plan: RankPlan) -> Denoiser:
                 f" {plan.num_ranks} GPUs from cuda:{first} on; there are"
                 f" {torch.cuda.device_count()}."
             )
-        device = torch.device("cuda", first + plan.rank)
+        device = torch.device(devices_of_ranks(str(device), plan.num_ranks)[plan.rank])
         torch.cuda.set_device(device)
     torch.distributed.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",

@@ -46,15 +46,20 @@ class Placement:
     environment: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, Any], ...] = ()
 
-    def device_of(self, number: int) -> str | None:
-        """Return the device of a replica, which are numbered from 0."""
-        return self.devices[number % len(self.devices)] if self.devices else self.device
+    def context_of(self, context: LoadContext, number: int) -> LoadContext:
+        """Return the context that a replica is loaded with, its device included.
 
-    def context_of(self, context: LoadContext, number: int = 0) -> LoadContext:
-        """Return with what a replica is loaded, which are numbered from 0."""
+        This is the only place where the device of a replica is decided. The process that loads the
+        replica gets this context and no placement.
+
+        Args:
+            context: of the model.
+            number: of the replica, from 0.
+        """
+        device = self.devices[number % len(self.devices)] if self.devices else self.device
         return replace(
             context,
-            device=self.device_of(number) or context.device,
+            device=device or context.device,
             max_slots=self.max_slots or context.max_slots,
             memory_fraction=self.memory_fraction or context.memory_fraction,
             **dict(self.settings),

@@ -46,7 +46,7 @@ class LocalFabric:
     ) -> StageHandle:
         name = "+".join(spec.name for spec in specs)
         handle = StageHandle(f"{name}-{next(self._numbers)}")
-        placed = placement.context_of(context)
+        placed = placement.context_of(context, 0)
         publish = partial(self._publish, handle)
         self._num_bytes[handle] = sum(spec.num_bytes(placed) for spec in specs)
         self._statuses[handle] = StageStatus()

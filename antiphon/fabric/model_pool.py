@@ -44,7 +44,7 @@ class PooledModel:
     def num_bytes(self) -> int:
         """Estimated memory of its stages."""
         groups = zip(self.groups, self.placements, strict=True)
-        placed = [(specs, placement.context_of(self.context)) for specs, placement in groups]
+        placed = [(specs, placement.context_of(self.context, 0)) for specs, placement in groups]
         return sum(spec.num_bytes(context) for specs, context in placed for spec in specs)
 
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from antiphon.errors import AntiphonError, ModelLoadError
 from antiphon.fabric.autoscaler import AutoscalerLimits
@@ -72,6 +72,10 @@ class _HostedStages:
     keepers: dict[int, "asyncio.Task[None]"] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def context_of(self, number: int) -> LoadContext:
+        """Return the context that a replica is loaded with."""
+        return self.placement.context_of(self.context, number)
+
     def put(self, number: int, replica: Replica | None) -> None:
         """Change what there is of a replica, and tell who watches."""
         if replica is None:
@@ -82,7 +86,13 @@ class _HostedStages:
         self.changed = asyncio.Event()
 
 
-_ProcessKey = tuple[str, tuple[tuple[str, str], ...], int]
+class _ProcessKey(NamedTuple):
+    """The properties that stages have in common if they share a process."""
+
+    device: str
+    memory_fraction: float | None
+    environment: tuple[tuple[str, str], ...]
+    number: int
 
 
 class ProcessCluster:
@@ -217,8 +227,7 @@ class ProcessCluster:
         while True:
             try:
                 connection = await process.connection()
-                placed = replace(hosted.placement, device=hosted.placement.device_of(number))
-                stage = await connection.host(hosted.specs, hosted.context, placed)
+                stage = await connection.host(hosted.specs, hosted.context_of(number))
             except AntiphonError as error:
                 if not hosted.ready.done():
                     hosted.ready.set_exception(_load_error(hosted, error))
@@ -241,7 +250,7 @@ class ProcessCluster:
             address=connection.address,
             stage=stage,
             host=socket.gethostname(),
-            device=_device(hosted, number),
+            device=hosted.context_of(number).device,
         )
 
     async def _remove(self, hosted: _HostedStages, number: int) -> None:
@@ -276,8 +285,7 @@ class ProcessCluster:
 
     def _process(self, key: _ProcessKey) -> RestartedProcess:
         if key not in self._processes:
-            device, environment, number = key
-            name = f"engine-{device.replace(':', '')}" + (f"-{number}" if number else "")
+            name = f"engine-{key.device.replace(':', '')}" + (f"-{key.number}" * (key.number > 0))
             taken = {process.name for process in self._processes.values()}
             name = name if name not in taken else f"{name}-{len(taken)}"
             options = self._options
@@ -292,20 +300,23 @@ class ProcessCluster:
                     log_level=options.log_level,
                     log_format=options.log_format,
                 )
-                variables = {**options.environment, **dict(environment)}
+                variables = {**options.environment, **dict(key.environment)}
                 return await ChildProcess.start(name, _MODULE, plan, environment=variables)
 
             self._processes[key] = RestartedProcess(name, launch, options.token, options.stall_s)
         return self._processes[key]
 
 
-def _device(hosted: _HostedStages, number: int) -> str:
-    return hosted.placement.device_of(number) or hosted.context.device
-
-
 def _key(hosted: _HostedStages, number: int) -> _ProcessKey:
-    """Return what tells processes apart: replica 0 of all stages of a device share one."""
-    return _device(hosted, number), hosted.placement.environment, number
+    """Return the key of a replica's process: replicas 0 on one device share a process.
+
+    PyTorch bounds the memory of a process, so that engines with different bounds have processes of
+    their own.
+    """
+    context = hosted.context_of(number)
+    return _ProcessKey(
+        context.device, context.memory_fraction, hosted.placement.environment, number
+    )
 
 
 def _load_error(hosted: _HostedStages, error: AntiphonError) -> AntiphonError:

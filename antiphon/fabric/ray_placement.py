@@ -7,8 +7,8 @@ from typing import Any
 import ray
 from ray._private.state import available_resources_per_node
 
-from antiphon.fabric.base import Placement
 from antiphon.fabric.hosting import Hosting
+from antiphon.models.spec import LoadContext, StageKind
 
 NODE_LABEL = "ray.io/node-id"
 """A label that Ray gives every node."""
@@ -113,23 +113,23 @@ def lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
     return f"{needs}; of {_amounts(total)} in the cluster, {_amounts(free)} are free. {_REMEDY}"
 
 
-def own_placement(hosting: Hosting) -> Placement:
-    """Return the placement as the replica's own process sees it: its GPUs are numbered from 0."""
-    device = _device(hosting)
-    is_cuda = device.startswith("cuda")
-    return replace(hosting.placement, device="cuda" if is_cuda else device, devices=())
+def own_context(hosting: Hosting) -> LoadContext:
+    """Return the context that a replica is loaded with: its process's GPUs are numbered from 0."""
+    context = hosting.placement.context_of(hosting.context, 0)  # all replicas are alike on Ray
+    is_cuda = context.device.startswith("cuda")
+    return replace(context, device="cuda" if is_cuda else context.device)
 
 
 def _num_gpus(hosting: Hosting) -> float:
+    """Return the GPUs of a replica: as placed, else one for each of its processes on CUDA."""
     if hosting.placement.num_gpus:
         return hosting.placement.num_gpus
-    device = _device(hosting)
+    context = own_context(hosting)
     has_gpus = ray.cluster_resources().get("GPU", 0) > 0
-    return float(device.startswith("cuda") or (device == "auto" and has_gpus))
-
-
-def _device(hosting: Hosting) -> str:
-    return hosting.placement.device_of(0) or hosting.context.device
+    if context.device != "cuda" and not (context.device == "auto" and has_gpus):
+        return 0.0
+    is_parallel = any(spec.kind is StageKind.DIFFUSION for spec in hosting.specs)
+    return float(context.diffusion.num_processes if is_parallel else 1)
 
 
 def _fits(demand: Mapping[str, float], room: Mapping[str, float]) -> bool:

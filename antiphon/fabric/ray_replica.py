@@ -17,11 +17,11 @@ from ray.exceptions import RayError
 
 from antiphon.concurrency import set_interpreter_for_streams, settle_heap
 from antiphon.errors import EngineError, ModelLoadError
-from antiphon.fabric.base import StageHandle
+from antiphon.fabric.base import Placement, StageHandle
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.hosting import Beat, Hosting
 from antiphon.fabric.local import LocalFabric
-from antiphon.fabric.ray_placement import own_placement
+from antiphon.fabric.ray_placement import own_context
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_server import StageServer
 from antiphon.models.spec import Ref
@@ -93,9 +93,8 @@ class RayReplica:
         server = StageServer(self._fabric, self._task.token, tls=self._task.tls)
         address = await server.serve(f"tcp:{self._host}:0")
         hosting = self._task.hosting
-        placement = own_placement(hosting)
         try:
-            handle = await self._fabric.host(hosting.specs, hosting.context, placement)
+            handle = await self._fabric.host(hosting.specs, own_context(hosting), Placement())
         except ModelLoadError as error:
             self._failure = error.message
         else:

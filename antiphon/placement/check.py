@@ -1,9 +1,10 @@
 """Checks what a placement makes of a model's stages, without loading any."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
+from antiphon.config.diffusion import devices_of_ranks
 from antiphon.fabric.base import Placement
 from antiphon.models.spec import LoadContext, StageKind, StageSpec
 from antiphon.placement.model_placement import ModelPlacement
@@ -23,6 +24,7 @@ class EngineRow:
         stages: that share it, first to last.
         placement: of its replicas.
         devices: of the replicas, in turn.
+        num_ranks: processes of a replica, which take its device and the GPUs after it.
         num_bytes: estimated, of one replica: weights as stored, and a cache of a set size.
         max_batch: requests that a replica works on.
     """
@@ -33,6 +35,7 @@ class EngineRow:
     devices: tuple[str, ...]
     num_bytes: int
     max_batch: int
+    num_ranks: int = 1
 
     @property
     def name(self) -> str:
@@ -60,12 +63,13 @@ def engine_row(
         SettingsError: its stages disagree, or the fabric cannot do it.
     """
     placement = placed.placement(specs)
-    loaded = placement.context_of(context)
+    loaded = placement.context_of(context, 0)
     default = "cuda" if placed.fabric == "ray" and placement.num_gpus else context.device
     devices = placement.devices or (placement.device or default,)
     num_bytes = sum(spec.num_bytes(loaded) for spec in specs)
     names = tuple(spec.name for spec in specs)
-    return EngineRow(placed.name, names, placement, devices, num_bytes, loaded.max_slots)
+    num_ranks = placed.num_ranks if specs[0].kind is StageKind.DIFFUSION else 1
+    return EngineRow(placed.name, names, placement, devices, num_bytes, loaded.max_slots, num_ranks)
 
 
 def problems(rows: Sequence[EngineRow], fabric: str, gpus: Mapping[str, int]) -> Iterator[str]:
@@ -134,8 +138,8 @@ def _too_few_slots(decoder: EngineRow, rows: Sequence[EngineRow]) -> Iterator[st
 
 
 def _missing(row: EngineRow, gpus: Mapping[str, int]) -> Iterator[str]:
-    known = {"cpu", _AUTO, *gpus, *(["cuda"] if gpus else [])}
-    if missing := [each for each in row.devices if each not in known]:
+    used = _replicas_by_device(row, len(row.devices))
+    if missing := [device for device in used if device not in {"cpu", _AUTO, *gpus}]:
         has = ", ".join(gpus) if gpus else "no GPU that PyTorch sees"
         yield f"{row.name}: there is no device {', '.join(missing)}; this host has {has}."
 
@@ -151,10 +155,7 @@ def _shared(row: EngineRow) -> Iterator[str]:
             )
 
 
-def _replicas_by_device(row: EngineRow, num_replicas: int) -> dict[str, int]:
-    number = len(row.devices)
-    return {
-        device: ceil((num_replicas - index) / number)
-        for index, device in enumerate(row.devices)
-        if num_replicas > index
-    }
+def _replicas_by_device(row: EngineRow, num_replicas: int) -> Counter[str]:
+    """Return the number of replicas that have a rank on each device."""
+    firsts = (row.devices[number % len(row.devices)] for number in range(num_replicas))
+    return Counter(device for first in firsts for device in devices_of_ranks(first, row.num_ranks))

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from antiphon.config import ModelSettings
+from antiphon.config.diffusion import devices_of_ranks
 from antiphon.engine.scheduling_policy import PlaybackPolicy
 from antiphon.errors import SettingsError
 from antiphon.fabric.base import Placement
@@ -27,12 +28,14 @@ class ModelPlacement:
         name: by which the model is served.
         settings: of the model.
         fabric: that is to place it, as in `ServerSettings`.
+        num_ranks: GPUs that each replica of a diffusion stage takes.
     """
 
     file: PlacementFile
     name: str
     settings: ModelSettings
     fabric: str = "local"
+    num_ranks: int = 1
 
     def section(self, spec: StageSpec) -> StageSection:
         """Return what holds for a stage, from the most general section to the most particular."""
@@ -65,6 +68,8 @@ class ModelPlacement:
             said = self.section(spec).model_dump(include={*_CHUNKS}, exclude_none=True)
             chunks.update(said)
         replicas, devices = section.replicas, section.devices or ()
+        if first.kind is StageKind.DIFFUSION:
+            devices = _first_devices(devices, self.num_ranks)
         num_replicas = replicas.first if replicas else max(1, len(devices))
         is_single = len(devices) == 1
         placement = Placement(
@@ -161,6 +166,11 @@ class ModelPlacement:
                     f"{where}: Ray chooses among GPUs: say 'gpus' (of each replica) and labels"
                     f" instead of the device {numbered[0]}."
                 )
+            if len(set(placement.devices)) > 1:
+                raise SettingsError(
+                    f"{where}: Invalid 'devices': {', '.join(placement.devices)}. Replicas on Ray"
+                    " are alike: name one device and the number of 'replicas'."
+                )
 
 
 def playback_policy(settings: ModelSettings) -> PlaybackPolicy:
@@ -170,6 +180,25 @@ def playback_policy(settings: ModelSettings) -> PlaybackPolicy:
         largest_frames=settings.codec_chunk_frames,
         spacing=settings.codec_chunk_growth,
     )
+
+
+def _first_devices(devices: tuple[str, ...], num_ranks: int) -> tuple[str, ...]:
+    """Return the devices of the first ranks of replicas, so that no two replicas share a GPU.
+
+    Args:
+        devices: of the replicas, or all GPUs that they share.
+        num_ranks: of each replica: its device and the GPUs after it.
+    """
+    if num_ranks == 1:
+        return devices
+    taken: dict[str, tuple[str, ...]] = {}
+    for device in devices:
+        if not any(device in ranks for ranks in taken.values()):
+            taken[device] = devices_of_ranks(device, num_ranks)
+    if len(taken) == len(devices):
+        return devices
+    whole = tuple(device for device, ranks in taken.items() if set(ranks) <= {*devices})
+    return whole or devices[:1]
 
 
 def _of(section: ModelSection, spec: StageSpec) -> Iterator[StageSection]:

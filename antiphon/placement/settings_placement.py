@@ -24,10 +24,12 @@ class ServerPlacement:
     Attributes:
         file: all profiles, files and entries together.
         fabric: that places stages.
+        num_ranks: as in `ModelPlacement`.
     """
 
     file: PlacementFile
     fabric: str
+    num_ranks: int = 1
 
     @classmethod
     def of(cls, settings: Settings) -> "ServerPlacement":
@@ -38,12 +40,12 @@ class ServerPlacement:
         """
         server = settings.server
         file = read_placement(server.placement, server.placement_set)
-        return cls(without_all(file), server.fabric)
+        return cls(without_all(file), server.fabric, settings.diffusion.num_processes)
 
     def of_model(self, settings: ModelSettings) -> ModelPlacement:
         """Return what it says of one model."""
         name = settings.name or served_name(settings.source)
-        return ModelPlacement(self.file, name, settings, self.fabric)
+        return ModelPlacement(self.file, name, settings, self.fabric, self.num_ranks)
 
     def check_names(self, families: Mapping[str, Family]) -> None:
         """Refuse names that are those of no stage and no model.

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from antiphon.config.diffusion import DiffusionSettings
+from antiphon.diffusion import rank
 from antiphon.diffusion.parallel import ParallelDenoiser
 from antiphon.errors import EngineFailedError, InvalidRequestError, SettingsError
 from antiphon.models.base import Prompt
@@ -18,6 +20,7 @@ from antiphon.models.registry import checkpoint_family
 from antiphon.models.spec import LoadContext, Ref
 from antiphon.picture_types import DiffusionParameters, ImageRequest, VideoRequest
 from antiphon.types import Latents
+from tests.diffusion import ranked
 
 pytestmark = pytest.mark.slow  # each test starts two processes, which import PyTorch
 
@@ -33,6 +36,25 @@ def ranks(factory: Ref, path: Path | None = None, **settings: Any) -> Iterator[P
         yield denoiser
     finally:
         denoiser.close()
+
+
+def test_each_rank_loads_on_a_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(ranked, "TellingDenoiser", lambda context: loaded.append(context.device))
+    monkeypatch.setattr(rank, "find_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: loaded.append(f"set {device}"))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **__: None)
+    for number in range(3):
+        context = LoadContext(device="cuda:1")
+        rank._load(rank.RankPlan(number, 3, str(tmp_path / "ranks"), TELLING, context))
+    assert loaded == [
+        told for index in (1, 2, 3) for told in (f"set cuda:{index}", f"cuda:{index}")
+    ]
+    with pytest.raises(SettingsError, match="need 3 GPUs from cuda:2 on; there are 4"):
+        rank._load(rank.RankPlan(0, 3, "", TELLING, LoadContext(device="cuda:2")))
 
 
 def prompt(data: str = "") -> Prompt:

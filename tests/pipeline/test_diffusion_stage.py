@@ -289,7 +289,7 @@ def test_stages_of_other_processes_make_the_same_picture(tmp_path: Path, places:
                     stack.callback(connection.close)
                     connections[place] = address, connection
                 address, connection = connections[place]
-                stage = await connection.host([spec], CONTEXT, Placement())
+                stage = await connection.host([spec], CONTEXT)
                 upstream.append(remote_handle(address, stage))
             before = tuple(upstream[:-1])
             for what in toy_prompts():

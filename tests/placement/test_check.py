@@ -36,6 +36,8 @@ def rows_of(text: str, fabric: str = "process") -> list[EngineRow]:
         ("{defaults: {devices: cuda:0, replicas: {max: 2}}}", TWO_GPUS, ["2 replicas on cuda:0"]),
         ("{defaults: {devices: cuda:0, replicas: 2, memory_fraction: 0.5}}", TWO_GPUS, []),
         ("{defaults: {devices: [cuda:0, cuda:1], replicas: 3}}", TWO_GPUS, ["2 replicas on"]),
+        ("{defaults: {devices: [cuda:0, cuda:0]}}", TWO_GPUS, ["2 replicas on cuda:0"]),
+        ("{defaults: {devices: [cuda, cuda:0]}}", TWO_GPUS, ["2 replicas on cuda:0"]),
         ("{defaults: {devices: cuda:0, cache_gib: 100}}", TWO_GPUS, ["about 101.0 GiB are needed"]),
         (
             "{stages: {talker: {devices: cuda:0, cache_gib: 50}, codec: {devices: cuda:0,"
@@ -52,6 +54,33 @@ def test_what_cannot_run_on_this_host_is_told(
     assert len(found) == len(told), found
     for expected, line in zip(told, found, strict=True):
         assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("devices", "num_ranks", "firsts"),
+    [
+        ("[cuda:0, cuda:1]", 1, ("cuda:0", "cuda:1")),
+        ("[cuda:0, cuda:1]", 2, ("cuda:0",)),
+        ("[cuda:0, cuda:1, cuda:2, cuda:3]", 2, ("cuda:0", "cuda:2")),
+        ("[cuda:0, cuda:1, cuda:2]", 2, ("cuda:0",)),
+        ("[cuda:0, cuda:2]", 2, ("cuda:0", "cuda:2")),
+        ("cuda:1", 2, ("cuda:1",)),
+        ("[cpu, cpu]", 2, ("cpu",)),
+    ],
+)
+def test_replicas_of_several_ranks_share_no_gpu(
+    devices: str, num_ranks: int, firsts: tuple[str, ...]
+) -> None:
+    file = read_placement([f"{{stages: {{diffusion: {{devices: {devices}}}}}}}"])
+    placed = ModelPlacement(file, "toy", ModelSettings(source="toy"), "process", num_ranks)
+    spec = family("toy").tasks["image"].pipeline[1]
+    row = engine_row(placed, [spec], LoadContext(device="cpu"))
+    assert row.devices == firsts
+    assert row.placement.num_replicas == len(firsts)
+    gpus = {f"cuda:{number}": 80 * 2**30 for number in range(4)}
+    assert [*problems([row], "process", gpus)] == []
+    fewer = {"cuda:0": 80 * 2**30}
+    assert bool([*problems([row], "process", fewer)]) == (firsts[0] != "cpu")
 
 
 def test_other_hosts_are_not_asked() -> None:

@@ -76,7 +76,8 @@ def test_all_that_a_stage_can_be_told_arrives_where_it_is_loaded() -> None:
     }}}"""
     placement = placed(text).placement([TALKER, CODEC])
     assert (placement.num_replicas, placement.min_replicas, placement.max_replicas) == (2, 1, 4)
-    assert [placement.device_of(number) for number in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    contexts = [placement.context_of(LoadContext(), number) for number in range(3)]
+    assert [each.device for each in contexts] == ["cuda:0", "cuda:1", "cuda:0"]
     assert placement.environment == (("A", "true"), ("B", "2"))
     assert (placement.num_gpus, placement.num_cpus) == (0.5, 2.0)
     context = placement.context_of(LoadContext(max_slots=3), 1)
@@ -103,6 +104,7 @@ def test_a_replica_for_each_device_unless_said_otherwise() -> None:
         ("{defaults: {memory_fraction: 0.5}}", "local", "a share of the memory"),
         ("{defaults: {labels: {a: b}}}", "process", "takes the fabric 'ray'"),
         ("{defaults: {devices: cuda:1}}", "ray", "say 'gpus'.*instead of the device cuda:1"),
+        ("{defaults: {devices: [cuda, cpu]}}", "ray", "Invalid 'devices': cuda, cpu"),
         ("{stages: {codec: {max_batch: 3}}}", "process", "codec.max_batch: the stage shares"),
         ("{stages: {codec: {dtype: float32}}}", "process", "codec.dtype: the stage shares"),
     ],

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Self
 
 from antiphon.errors import ReplicaLostError
-from antiphon.fabric.base import Placement, StageHandle, StageRequest, StageStream
+from antiphon.fabric.base import StageHandle, StageRequest, StageStream
 from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import WireTls, connect
@@ -93,10 +93,8 @@ class StageConnection:
         """Writes to the connection so far: one for each turn of the loop that sends."""
         return self._peer.connection.num_writes
 
-    async def host(
-        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
-    ) -> str:
-        """Load stages into the process; return the id by which it knows them.
+    async def host(self, specs: Sequence[StageSpec], context: LoadContext) -> str:
+        """Load stages into the process with a context; return the id by which it knows them.
 
         The progress of loading is reported to ``context.progress``, in this event loop.
 
@@ -105,7 +103,7 @@ class StageConnection:
             ReplicaLostError: the connection has ended.
         """
         sent = replace(context, progress=None)
-        async with aclosing(self._peer.stream("host", tuple(specs), sent, placement)) as news:
+        async with aclosing(self._peer.stream("host", tuple(specs), sent)) as news:
             async for item in news:
                 match item:
                     case (part, done, total):

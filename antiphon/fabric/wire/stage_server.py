@@ -99,12 +99,12 @@ class StageServer:
         )
 
     async def _host(
-        self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
+        self, specs: Sequence[StageSpec], context: LoadContext
     ) -> AsyncGenerator[ProgressNews | str, None]:
         """Load stages: yield the progress, and last the id of the stage."""
         progress = ProgressRelay()
         context = replace(context, progress=progress.note)
-        loading = asyncio.create_task(self._fabric.host(specs, context, placement))
+        loading = asyncio.create_task(self._fabric.host(specs, context, Placement()))
         is_wanted = False
         try:
             async for news in progress.news(loading):

@@ -87,7 +87,7 @@ async def undisturbed(text: str, seed: int = 1) -> tuple[bytes, StageItem]:
 def test_audio_is_that_of_this_process_to_the_last_bit(address: str) -> None:
     async def main() -> None:
         async with served(address) as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT, Placement())
+            stage = await connection.host(FUSED[0], CONTEXT)
             found = await all_of(connection.open(stage, StageRequest("req", prompt_of(TEXT))))
             assert found == await undisturbed(TEXT)
 
@@ -97,7 +97,7 @@ def test_audio_is_that_of_this_process_to_the_last_bit(address: str) -> None:
 def test_many_streams_of_one_connection_are_those_that_come_alone(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT, Placement())
+            stage = await connection.host(FUSED[0], CONTEXT)
             streams = [
                 connection.open(stage, StageRequest(f"req-{seed}", prompt_of(TEXT, seed)))
                 for seed in range(16)
@@ -114,8 +114,8 @@ def test_stages_pull_from_stages_of_other_processes(tmp_path: Path) -> None:
             served(f"unix:{tmp_path}/wire/1") as (_, talkers),
             served("tcp:127.0.0.1:0") as (_, codecs),
         ):
-            talker = await talkers.host(APART[0], CONTEXT, Placement())
-            codec = await codecs.host(APART[1], CONTEXT, Placement())
+            talker = await talkers.host(APART[0], CONTEXT)
+            codec = await codecs.host(APART[1], CONTEXT)
             upstream = (remote_handle(talkers.address, talker),)
             request = StageRequest("req", prompt_of(TEXT), upstream=upstream)
             assert await all_of(codecs.open(codec, request)) == await undisturbed(TEXT)
@@ -127,7 +127,7 @@ def test_closing_frees_the_request_and_its_id_at_once(address: str) -> None:
     async def main() -> None:
         fabric = LocalFabric(build_stage)
         async with served(address, fabric) as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT, Placement())
+            stage = await connection.host(FUSED[0], CONTEXT)
             request = StageRequest("req", prompt_of(TEXT))
             for _ in range(3):
                 async with aclosing(connection.open(stage, request)) as items:
@@ -147,7 +147,7 @@ def test_closing_frees_the_request_and_its_id_at_once(address: str) -> None:
 def test_abort_ends_a_stream_in_order(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(f"unix:{tmp_path}/wire/s") as (_, connection):
-            stage = await connection.host(FUSED[0], CONTEXT, Placement())
+            stage = await connection.host(FUSED[0], CONTEXT)
             stream = connection.open(stage, StageRequest("req", prompt_of(TEXT * 20)))
             await anext(stream)
             connection.abort(stage, "req")
@@ -160,7 +160,7 @@ def test_a_lost_connection_ends_streams_and_aborts_requests(address: str) -> Non
     async def main() -> None:
         fabric = LocalFabric(build_stage)
         async with served(address, fabric) as (server, connection):
-            stage = await connection.host(FUSED[0], CONTEXT, Placement())
+            stage = await connection.host(FUSED[0], CONTEXT)
             streams = [
                 connection.open(stage, StageRequest(f"req-{number}", prompt_of(TEXT)))
                 for number in range(4)

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.bench.random_model import random_checkpoint
 from antiphon.errors import ModelLoadError, OverloadedError, ReplicaLostError
-from antiphon.fabric.base import Placement, Stage, StageItem, StageRequest
+from antiphon.fabric.base import Stage, StageItem, StageRequest
 from antiphon.fabric.local import LocalFabric
 from antiphon.fabric.wire import status_push
 from antiphon.fabric.wire.stage_client import StageConnection, remote_handle
@@ -81,7 +81,7 @@ async def audio_of(stream: AsyncGenerator[StageItem, None]) -> tuple[bytes, Stag
 def test_refusals_cross_with_their_time_to_retry(tmp_path: Path) -> None:
     async def main() -> None:
         async with served(tmp_path, LocalFabric(StubBuilder())) as (_, connection):
-            stage = await connection.host([SPEC], CONTEXT, Placement())
+            stage = await connection.host([SPEC], CONTEXT)
             with pytest.raises(OverloadedError) as caught:
                 await anext(connection.open(stage, REQUEST))
             assert caught.value.retry_after_s == 3.0
@@ -111,12 +111,12 @@ def test_loading_reports_progress_and_why_it_fails(tmp_path: Path) -> None:
         async with served(tmp_path, LocalFabric(builder)) as (_, connection):
             context = replace(CONTEXT, progress=lambda *news: seen.append(news))
             builder.steps = [load]
-            stage = await connection.host([SPEC], context, Placement())
+            stage = await connection.host([SPEC], context)
             assert 1 <= len(seen) < 100
             assert seen == sorted(seen)
             builder.steps = [fail]
             with pytest.raises(ModelLoadError, match="damaged"):
-                await connection.host([SPEC], context, Placement())
+                await connection.host([SPEC], context)
             assert [*connection.statuses] == [stage]
 
     run(main)
@@ -132,7 +132,7 @@ def test_what_is_loaded_for_a_process_that_has_left_is_unloaded(tmp_path: Path) 
         ]
         fabric = LocalFabric(builder)
         async with served(tmp_path, fabric) as (server, connection):
-            hosting = asyncio.create_task(connection.host([SPEC], CONTEXT, Placement()))
+            hosting = asyncio.create_task(connection.host([SPEC], CONTEXT))
             await asyncio.sleep(0.05)
             connection.close()
             with pytest.raises(ReplicaLostError):
@@ -152,7 +152,7 @@ def test_statuses_are_pushed_a_few_times_a_second_and_the_last_one_always(tmp_pa
     async def main() -> None:
         nonlocal num_pushed
         async with served(tmp_path, LocalFabric(builder)) as (_, connection):
-            stage = await connection.host([SPEC], CONTEXT, Placement())
+            stage = await connection.host([SPEC], CONTEXT)
             note = connection._note_status
 
             def counted(*arguments: Any) -> None:
@@ -199,7 +199,7 @@ def test_text_that_arrives_makes_the_audio_of_the_whole(tmp_path: Path, is_apart
         ):
             groups = engine_groups(TOY.pipeline, is_colocated=not is_apart)
             stages = [
-                await connection.host(group, CONTEXT, Placement())
+                await connection.host(group, CONTEXT)
                 for connection, group in zip((first, second), groups, strict=False)
             ]
             upstream = (remote_handle(first.address, stages[0]),) if is_apart else ()
@@ -246,7 +246,7 @@ async def assert_same_as_here(
         groups = engine_groups(task.pipeline, is_colocated=is_colocated)
         here = LocalFabric(build_stage)
         async with served(folder / f"{is_colocated}", here) as (_, connection):
-            stages = [await connection.host(group, context, Placement()) for group in groups]
+            stages = [await connection.host(group, context) for group in groups]
             *before, last = here.handles
 
             upstream = tuple(remote_handle(connection.address, stage) for stage in stages[:-1])
@@ -288,8 +288,8 @@ def test_a_stream_of_a_killed_upstream_is_lost(tmp_path: Path) -> None:
             served(tmp_path / "2", LocalFabric(build_stage)) as (_, second),
         ):
             groups = engine_groups(TOY.pipeline, is_colocated=False)
-            talker = await first.host(groups[0], CONTEXT, Placement())
-            codec = await second.host(groups[1], CONTEXT, Placement())
+            talker = await first.host(groups[0], CONTEXT)
+            codec = await second.host(groups[1], CONTEXT)
             prompt, _ = TOY.prompter.resolve()(LoadContext()).open(
                 SpeechRequest(TEXT, sampling=TOY.sampling),
                 TOY.prompter.resolve()(LoadContext()).capabilities.voices[0],
