@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from antiphon.errors import InvalidRequestError
+from antiphon.media.image_codec import check_installed
 
 Members: TypeAlias = dict[str, Any]
 
 _TRUE = ("1", "on", "t", "true", "y", "yes")  # as the API reads them out of texts
 _ENVELOPE = ("model", "extra_args", "nvext", "data_source")
 """What a request says to Dynamo, which has chosen the model; the rest is for the API."""
-_UNDELIVERABLE = {
-    "stream_format": "sse",
-    "word_timestamps": True,
-    "data_source": "url",
-    "response_format": "url",
-}
-"""What the front end has no way to deliver."""
+_UNDELIVERABLE = {"stream_format": "sse", "word_timestamps": True}
+"""What the front end has no way to deliver of speech: events."""
 _UNDELIVERABLE_PICTURES = {"stream": True, "async": True}
-"""Likewise, of images and videos: events, and jobs to be asked for later."""
+"""Of images and videos: events, and jobs whose results are fetched later."""
+_DATA_SOURCES = (None, "b64_json", "url")
+_MESSAGES = "messages"
+"""The member that only chats have."""
 _GREY = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAAKUlEQVR42u3MQREAAAwCIKMb3R"
     "D77SAA6VEEAoFAIBAIBAKBQCAQfA8G320AeXC6efoAAAAASUVORK5CYII="
@@ -38,7 +37,7 @@ class DynamoRoute:
     """A task, as Dynamo's front end serves it.
 
     Attributes:
-        endpoint_type: Dynamo's name of the kind of endpoint.
+        endpoint_types: Dynamo's names of the kinds of endpoints, with commas.
         models: returns those of the server that serve the task, by name.
         path: of the route of the API that answers, given the body.
         body: makes the body of the call from a request.
@@ -46,15 +45,19 @@ class DynamoRoute:
         sample: makes a request that costs little from the model's capabilities, for Dynamo's health
             checks.
         described: what discovery is told of these capabilities.
+        check: raises InvalidRequestError if a package is missing.
+        wants_address: whether a request wants the address of a file that the API answers with.
     """
 
-    endpoint_type: str
+    endpoint_types: str
     models: Callable[[Any], Mapping[str, Any]]
     path: Callable[[Members], str]
     body: Callable[[Mapping[str, Any]], Members]
     chunk: Callable[[bytes, Members], Members]
     sample: Callable[[Any], Members]
     described: Callable[[Any], Members] = lambda capabilities: {}
+    check: Callable[[], None] = lambda: None
+    wants_address: Callable[[Mapping[str, Any]], bool] = lambda request: False
 
 
 def _members(request: Mapping[str, Any], undeliverable: Mapping[str, Any]) -> Members:
@@ -79,17 +82,44 @@ def _members(request: Mapping[str, Any], undeliverable: Mapping[str, Any]) -> Me
     }
 
 
+def _wants_address(request: Mapping[str, Any]) -> bool:
+    """Return whether a request for speech wants the address of a file instead of bytes.
+
+    Raises:
+        InvalidRequestError: it wants something else.
+    """
+    source = request.get("data_source")
+    if source not in _DATA_SOURCES:
+        raise InvalidRequestError(
+            f"Invalid 'data_source': {source!r}. Must be 'b64_json' or 'url'.", param="data_source"
+        )
+    return source == "url"
+
+
 def _speech_body(request: Mapping[str, Any]) -> Members:
     """Ask for pieces where the front end streams them (PCM, WAV), else for a whole file."""
-    body = {"response_format": "wav", **_members(request, _UNDELIVERABLE)}
-    takes_pieces = (request.get("nvext") or {}).get("frontend_accepts_audio_chunks", False)
-    body["stream"] = takes_pieces and body.get("stream") is not False
+    further = {**(request.get("nvext") or {})}
+    takes_pieces = further.pop("frontend_accepts_audio_chunks", None) or False
+    further.pop("annotations", None)  # of server-sent events, which speech has none of
+    body = {"response_format": "wav", **further, **_members(request, _UNDELIVERABLE)}
+    body["stream"] = (
+        not _wants_address(request) and takes_pieces and body.get("stream") is not False
+    )
     body["stream_format"] = "audio" if body["stream"] else None
     return body
 
 
 def _speech_chunk(piece: bytes, body: Members) -> Members:
-    audio = {"output_format": body["response_format"], "b64_json": base64.b64encode(piece).decode()}
+    return _speech({"b64_json": base64.b64encode(piece).decode()}, body)
+
+
+def speech_at(url: str, body: Members) -> Members:
+    """Return what is yielded to Dynamo of speech that is kept as a file."""
+    return _speech({"url": url}, body)
+
+
+def _speech(data: Members, body: Members) -> Members:
+    audio = {"output_format": body["response_format"], **data}
     return {"object": "audio.speech", "created": int(time.time()), "data": [audio]}
 
 
@@ -102,15 +132,18 @@ def _described_voices(capabilities: Any) -> Members:
 
 
 def _picture_body(request: Mapping[str, Any]) -> Members:
-    """Ask for files in the answer; what ``nvext`` says of pictures, the API reads."""
-    members = _members(request, {**_UNDELIVERABLE, **_UNDELIVERABLE_PICTURES})
+    """Ask for files in the answer, or for their addresses; the API reads ``nvext`` of pictures."""
+    members = _members(request, _UNDELIVERABLE_PICTURES)
     if (further := request.get("nvext")) is not None:
         members["nvext"] = further
-    return {**members, "response_format": "b64_json"}
+    return {"response_format": "b64_json", **members}
 
 
 def _image_body(request: Mapping[str, Any]) -> Members:
-    """Edit what the request refers to, if it does."""
+    """Edit the image that the request refers to; a chat is answered whole, in one chunk."""
+    if _MESSAGES in request:
+        members = {"modalities": ["image"], **_members(request, {})}  # not text of the same model
+        return {**members, "stream": False, "stream_options": None}
     body = _picture_body(request)
     if (reference := body.pop("input_reference", None)) is not None:
         body["image"] = reference
@@ -118,6 +151,8 @@ def _image_body(request: Mapping[str, Any]) -> Members:
 
 
 def _image_path(body: Members) -> str:
+    if _MESSAGES in body:
+        return "/v1/chat/completions"
     return "/v1/images/edits" if "image" in body else "/v1/images/generations"
 
 
@@ -125,6 +160,18 @@ def _picture_chunk(answer: bytes, body: Members) -> Members:
     """Pass the API's answer on, which has Dynamo's members, and more."""
     members: Members = json.loads(answer)
     return members
+
+
+def _image_chunk(answer: bytes, body: Members) -> Members:
+    """Pass images on, or the message of a chat as the only delta of its stream."""
+    members = _picture_chunk(answer, body)
+    if _MESSAGES not in body:
+        return members
+    choices = [
+        {name: choice[name] for name in ("index", "finish_reason")} | {"delta": choice["message"]}
+        for choice in members["choices"]
+    ]
+    return {**members, "object": "chat.completion.chunk", "choices": choices}
 
 
 def _picture_sample(capabilities: Any) -> Members:
@@ -149,24 +196,26 @@ def _video_sample(capabilities: Any) -> Members:
 
 ROUTES = {
     "speech": DynamoRoute(
-        endpoint_type="audios",
+        endpoint_types="audios",
         models=lambda server: server.speech.models,
         path=lambda body: "/v1/audio/speech",
         body=_speech_body,
         chunk=_speech_chunk,
         sample=_speech_sample,
         described=_described_voices,
+        wants_address=_wants_address,
     ),
     "image": DynamoRoute(
-        endpoint_type="images",
+        endpoint_types="images,chat",
         models=lambda server: server.images.models,
         path=_image_path,
         body=_image_body,
-        chunk=_picture_chunk,
+        chunk=_image_chunk,
         sample=_picture_sample,
+        check=check_installed,
     ),
     "video": DynamoRoute(
-        endpoint_type="videos",
+        endpoint_types="videos",
         models=lambda server: server.videos.models,
         path=lambda body: "/v1/videos",
         body=_picture_body,

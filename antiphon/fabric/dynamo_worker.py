@@ -20,9 +20,10 @@ from antiphon.api.app import create_app
 from antiphon.api.in_process import InProcessCall, ended_within, for_one_caller
 from antiphon.api.middleware.base import REQUEST_ID_HEADER
 from antiphon.config import Settings
-from antiphon.errors import InvalidRequestError, ModelLoadError
+from antiphon.errors import AntiphonError, InvalidRequestError, ModelLoadError
 from antiphon.fabric.dynamo_flags import parsed_flags
-from antiphon.fabric.dynamo_routes import DynamoRoute, Members
+from antiphon.fabric.dynamo_routes import DynamoRoute, Members, speech_at
+from antiphon.types import Caller
 
 
 class DynamoEngine(RawEngine):
@@ -51,7 +52,7 @@ class DynamoEngine(RawEngine):
         await self._app.state.server.warm_up
         models = self._route.models(self._app.state.server)
         if not models:
-            raise ModelLoadError(f"The model does not serve '{self._route.endpoint_type}'.")
+            raise ModelLoadError(f"The model does not serve '{self._route.endpoint_types}'.")
         (self._model,) = models.values()
         described = self._route.described(self._model.capabilities)
         return EngineConfig(self._model.name, runtime_data=described)
@@ -70,6 +71,9 @@ class DynamoEngine(RawEngine):
             status, headers = await call.begin()
             if status >= 400:
                 raise self._refusal(status, json.loads(await call.body())["error"]["message"])
+            if route.wants_address(request):
+                yield {**named, **speech_at(await self._kept(await call.body(), body), body)}
+                return
             if "content-length" in headers:
                 yield {**named, **route.chunk(await call.body(), body)}
                 return
@@ -79,6 +83,15 @@ class DynamoEngine(RawEngine):
         finally:
             self._calls.pop(id, None)
             await call.aclose()
+
+    async def _kept(self, file: bytes, body: Members) -> str:
+        """Keep a file of speech, and return its address."""
+        media = self._app.state.server.media
+        try:
+            url: str = await media.keep(file, body["response_format"], Caller(), "")
+        except AntiphonError as error:
+            raise self._refusal(error.status, error.message) from error
+        return url
 
     def _refusal(self, status: int, message: str) -> Exception:
         """Return what makes Dynamo answer so; but for wrong requests it drops the message."""
@@ -102,5 +115,13 @@ class DynamoEngine(RawEngine):
         await self._loaded.aclose()
 
 
+def main() -> None:
+    """Run a worker; what is wrong with its settings is one line on stderr."""
+    try:
+        run(DynamoEngine)
+    except AntiphonError as error:
+        raise SystemExit(f"antiphon: {error.message}") from error
+
+
 if __name__ == "__main__":
-    run(DynamoEngine)
+    main()

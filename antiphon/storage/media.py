@@ -1,4 +1,4 @@
-"""Images and videos that are kept for those who fetch them by an address, until they are too old.
+"""Images, videos and audio that are kept for clients with their address, until they are too old.
 
 A file's name says all that there is to know of it: when it was made, whose it is, and a random
 number that nobody can guess. So it needs no database, and any number of servers share a place.
@@ -25,6 +25,12 @@ MEDIA_TYPES = {
     "jpeg": "image/jpeg",
     "webp": "image/webp",
     "mp4": "video/mp4",
+    "wav": "audio/wav",
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "pcm": "audio/pcm",
 }
 """Of files by their suffix."""
 

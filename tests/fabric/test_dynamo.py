@@ -3,6 +3,7 @@
 With ``ETCD`` in the environment, the path of an etcd, its discovery is tested beside that by files.
 """
 
+import base64
 import logging
 import os
 import random
@@ -156,6 +157,7 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Depl
             "DYN_FILE_KV": str(tmp_path / "discovery"),
             "DYN_EVENT_PLANE": "zmq",
             "DYN_TCP_RPC_HOST": "127.0.0.1",
+            "ANTIPHON_DATA_DIR": str(tmp_path / "data"),
         }
         if request.param == "etcd":
             if (binary := os.environ.get("ETCD")) is None:
@@ -254,11 +256,33 @@ def test_pictures_through_dynamo_are_those_of_the_http_api(
         [each["b64_json"] for each in answer.json()["data"]] for answer in (through, straight)
     )
     assert files == expected
-    refused = httpx.post(
-        f"{deployment.base_url}/v1/{PATHS[task]}", json={**body, "response_format": "url"}
-    )
-    assert refused.status_code == 400
-    assert "no way to deliver" in refused.text
+    kept = httpx.post(
+        f"{deployment.base_url}/v1/{PATHS[task]}",
+        json={**body, "response_format": "url"},
+        timeout=DEADLINE_S,
+    ).json()["data"]
+    found = [Path(each["url"].removeprefix("file://")).read_bytes() for each in kept]
+    assert [base64.b64encode(each).decode() for each in found] == expected
+
+
+def test_images_are_drawn_in_chats_through_dynamo(deployment: Deployment) -> None:
+    deployment.start_worker("image")
+    asked = {"model": "toy", "messages": [{"role": "user", "content": "A cat"}], "seed": 3}
+    url = f"{deployment.base_url}/v1/chat/completions"
+    (choice,) = httpx.post(url, json=asked, timeout=DEADLINE_S).json()["choices"]
+    (part,) = choice["message"]["content"]
+    assert part["image_url"]["url"].startswith("data:image/png;base64,")
+    streamed = httpx.post(url, json={**asked, "stream": True}, timeout=DEADLINE_S).text
+    assert part["image_url"]["url"] in streamed
+
+
+def test_speech_has_an_address_through_dynamo(deployment: Deployment) -> None:
+    deployment.start_worker()
+    asked = {"model": "toy", "input": "Hello.", "seed": 3}
+    url = f"{deployment.base_url}/v1/audio/speech"
+    straight = httpx.post(url, json={**asked, "response_format": "mp3"}).content
+    told = httpx.post(url, json={**asked, "response_format": "mp3", "data_source": "url"}).json()
+    assert Path(told["data"][0]["url"].removeprefix("file://")).read_bytes() == straight
 
 
 def test_images_are_edited_through_dynamo(deployment: Deployment, server: RunningServer) -> None:

@@ -1,14 +1,19 @@
 """Images and videos of the worker of NVIDIA Dynamo are those of the HTTP API."""
 
 import asyncio
+import base64
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import httpx
 import pytest
 
+from antiphon.errors import InvalidRequestError
+from antiphon.fabric.dynamo_flags import parsed_flags
 from antiphon.fabric.dynamo_routes import ROUTES
+from antiphon.media import image_codec
 from tests.fabric import dynamo_stand_in as dynamo
 from tests.fabric.dynamo_engines import ask, chunks_of, started
 from tests.servers import RunningServer
@@ -45,6 +50,58 @@ def test_an_image_that_a_request_refers_to_is_edited(
     assert chunk["data"] == edited.json()["data"] != drawn["data"]
 
 
+@pytest.mark.parametrize("task", ["image", "video"])
+def test_pictures_have_addresses_of_the_storage(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    request = {**PICTURE, "seed": 3, "nvext": {"num_inference_steps": 1}}
+    monkeypatch.setenv("ANTIPHON_DATA_DIR", str(tmp_path))
+    (whole,) = ask(worker, request, task=task)
+    for given, base in (
+        ((), f"file://{tmp_path}/outputs/"),
+        (("--media-output-fs-url", f"file://{tmp_path}/shared"), f"file://{tmp_path}/shared/"),
+        (("--media-output-http-url", "https://cdn.example/m/"), "https://cdn.example/m/"),
+    ):
+        settings, _, _ = parsed_flags(["toy", *given])
+        (chunk,) = ask(worker, {**request, "response_format": "url"}, settings, task)
+        (data,) = chunk["data"]
+        assert data["url"].startswith(base)
+        assert "b64_json" not in data
+        folder = tmp_path / ("shared" if "shared" in base else "outputs")
+        kept = folder / data["url"].removeprefix(base)
+        assert base64.b64encode(kept.read_bytes()).decode() == whole["data"][0]["b64_json"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_images_of_chats_are_parts_of_one_delta(
+    worker: ModuleType, server: RunningServer, stream: bool
+) -> None:
+    (drawn,) = ask(worker, {**PICTURE, "seed": 3, "size": None}, task="image")
+    address = f"data:image/png;base64,{drawn['data'][0]['b64_json']}"
+    image = {"type": "image_url", "image_url": {"url": address, "detail": None}}
+    for content in ("A cat", [{"type": "text", "text": "A dog"}, image]):
+        message = {"role": "user", "content": content}
+        asked = {"model": "toy", "messages": [message], "seed": 3, "modalities": None}
+        options = {"stream": stream, "stream_options": {"include_usage": True}}
+        (chunk,) = ask(worker, {**asked, **(options if stream else {})}, task="image")
+        over_http = httpx.post(
+            f"{server.base_url}/v1/chat/completions", json={**asked, "modalities": ["image"]}
+        ).json()
+        assert chunk["object"] == "chat.completion.chunk"
+        ((choice,), (expected,)) = chunk["choices"], over_http["choices"]
+        assert choice["delta"] == expected["message"]
+        assert (choice["index"], choice["finish_reason"]) == (0, "stop")
+        assert chunk["usage"] == over_http["usage"]
+
+
+def test_a_worker_for_images_without_pillow_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_codec, "find_spec", lambda name: None)
+    with pytest.raises(InvalidRequestError, match=r"Images need Pillow.*pip install"):
+        parsed_flags(["toy", "--task", "image"])
+    for task in ("video", "speech"):
+        parsed_flags(["toy", "--task", task])
+
+
 @pytest.mark.parametrize("seconds", [None, 1])
 def test_videos_are_those_of_the_http_api_in_dynamos_shape(
     worker: ModuleType, server: RunningServer, seconds: int | None
@@ -68,7 +125,7 @@ def test_videos_are_those_of_the_http_api_in_dynamos_shape(
         ({"prompt": ""}, "prompt"),
         ({"size": "a lot"}, "size"),
         ({"nvext": {"num_inference_steps": -1}}, "num_inference_steps"),
-        ({"response_format": "url"}, "deliver"),
+        ({"response_format": "link"}, "response_format"),
         ({"stream": True}, "deliver"),
         ({"extra_args": {"media_passthrough": {"async": True}}}, "deliver"),
         ({"extra_args": {"media_passthrough": {"async": "true"}}}, "deliver"),

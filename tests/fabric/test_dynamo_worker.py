@@ -5,6 +5,7 @@ import io
 import os
 import wave
 from collections.abc import Generator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -78,6 +79,34 @@ def test_a_front_end_that_takes_no_pieces_gets_whole_wav(worker: ModuleType) -> 
             assert file.getnframes() == len(file.readframes(file.getnframes())) // 2 > 0
 
 
+@pytest.mark.parametrize("format", ["pcm", "wav", "mp3", "flac", "opus", "aac"])
+def test_speech_has_an_address_of_the_storage(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.setenv("ANTIPHON_DATA_DIR", str(tmp_path))
+    settings, _, _ = parsed_flags(["toy"])
+    request = {"input": "Hello there.", "response_format": format, "seed": 5}
+    (whole,) = ask(worker, {**request, "data_source": "b64_json"})
+    (chunk,) = ask(worker, {**request, **STREAMED, "data_source": "url"}, settings)
+    (data,) = chunk["data"]
+    assert data.keys() == {"output_format", "url"}
+    assert data["output_format"] == format
+    kept = Path(data["url"].removeprefix("file://"))
+    assert kept.is_relative_to(tmp_path / "outputs")
+    assert kept.read_bytes() == audio_of([whole])
+
+
+def test_speech_that_cannot_be_kept_is_refused(
+    worker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTIPHON_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("ANTIPHON_MEDIA_MAX_GIB", "1e-9")
+    settings, _, _ = parsed_flags(["toy"])
+    with pytest.raises(dynamo.HttpError, match="nothing was stored") as refused:
+        ask(worker, {"input": "Hello.", "data_source": "url"}, settings)
+    assert refused.value.code == 507
+
+
 def test_members_that_dynamo_does_not_know_reach_the_model(worker: ModuleType) -> None:
     def spoken(**further: Any) -> bytes:
         passed = {"media_passthrough": {"seed": 1, **further}}
@@ -86,6 +115,14 @@ def test_members_that_dynamo_does_not_know_reach_the_model(worker: ModuleType) -
 
     assert spoken() == spoken() != spoken(seed=2)
     assert len(spoken(sample_rate=12000)) * 2 == len(spoken())
+
+
+def test_extensions_of_speech_are_checked_as_members(worker: ModuleType) -> None:
+    request = {"input": "Hello there.", "response_format": "pcm"}
+    spoken = audio_of(ask(worker, {**request, "nvext": {"seed": 1, "annotations": ["x"]}}))
+    assert spoken == audio_of(ask(worker, {**request, "seed": 1}))
+    with pytest.raises(dynamo.InvalidArgument, match="an integer"):
+        ask(worker, {**request, "nvext": {"seed": "x"}})
 
 
 def test_members_that_are_null_mean_defaults(worker: ModuleType) -> None:
@@ -104,7 +141,8 @@ def test_members_that_are_null_mean_defaults(worker: ModuleType) -> None:
         ({"input": "a", "extra_args": {"media_passthrough": {"seed": "x"}}}, "an integer"),
         ({"input": "a", "extra_args": {"media_passthrough": {"stream_format": "sse"}}}, "deliver"),
         ({"input": "a", "extra_args": {"media_passthrough": {"word_timestamps": True}}}, "deliver"),
-        ({"input": "a", "data_source": "url"}, "data_source"),
+        ({"input": "a", "data_source": "link"}, "Must be 'b64_json' or 'url'"),
+        ({"input": "a", "response_format": "url"}, "one of mp3"),
         ({"input": "a" * 200_000}, "characters"),
     ],
 )
@@ -122,7 +160,7 @@ def test_a_model_that_does_not_do_the_task_is_refused(
     async def begun() -> None:
         engine = worker.DynamoEngine(scripted, ROUTES["image"])
         try:
-            with pytest.raises(ModelLoadError, match="does not serve 'images'"):
+            with pytest.raises(ModelLoadError, match="does not serve 'images,chat'"):
                 await engine.start(worker_id=1)
         finally:
             await engine.cleanup()
