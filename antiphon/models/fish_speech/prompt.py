@@ -10,6 +10,7 @@ from antiphon.models.base import Encode, Prompt
 from antiphon.models.fish_speech.config import (
     MAX_POSITIONS,
     SAMPLE_RATE_HZ,
+    SAMPLES_PER_FRAME,
     FishSpeechConfig,
     Layout,
     load_config,
@@ -24,6 +25,7 @@ from antiphon.models.prepared import PreparedVoice
 from antiphon.models.prompt_length import check_prompt_length
 from antiphon.models.recordings import KeptRecordings, known_text
 from antiphon.models.spec import LoadContext, SpeechCapabilities
+from antiphon.models.speech_budget import FRAME_RATE_HZ, frame_budget, slow_frames
 from antiphon.types import Samples, Sampling, SpeechRequest, Voice
 
 _SAMPLING = {
@@ -33,8 +35,8 @@ _SAMPLING = {
 """Those of the official code for each."""
 _MAX_SEGMENT_CHARACTERS = 1000
 """About a minute: without a recording the voice may be another in the next segment."""
-_MIN_BUDGET_FRAMES = 215
-"""10 s, of any text."""
+_RESERVED_FRAMES = 215
+"""Positions that a prompt leaves for speech, 10 s."""
 _FRAMES_A_BYTE = 6
 """Of UTF-8: three times what slow speech takes in most scripts."""
 _MAX_KEPT = 64
@@ -113,10 +115,12 @@ class FishSpeechPrompter:
         imitated = self._imitated(read_options(FishSpeechOptions, request.options))
         text = request.input.strip()
         ids, num_common = self._layout.lay_out(text, imitated)
-        budget = _MIN_BUDGET_FRAMES + _FRAMES_A_BYTE * len(text.encode("utf-8", "replace"))
+        budget = frame_budget(slow_frames(text), is_limited=request.sampling.max_frames is not None)
+        num_frames = round(budget / FRAME_RATE_HZ * SAMPLE_RATE_HZ / SAMPLES_PER_FRAME)
+        num_frames = max(num_frames, _FRAMES_A_BYTE * len(text.encode("utf-8", "replace")))
         nothing = np.empty((0, self._config.num_codebooks), np.int64)
         codes = nothing if imitated is None else imitated.codes
-        data = FishSpeechPrompt(ids, codes, budget)
+        data = FishSpeechPrompt(ids, codes, num_frames)
         _check_length(data)
         return Prompt(
             data=data,
@@ -187,4 +191,4 @@ def _check_codes(config: FishSpeechConfig, codes: NDArray[np.int64]) -> None:
 def _check_length(prompt: FishSpeechPrompt) -> None:
     """Refuse a prompt that leaves no room to speak."""
     param = "ref_text" if len(prompt.reference) else "input"
-    check_prompt_length(len(prompt.ids), MAX_POSITIONS - _MIN_BUDGET_FRAMES, param)
+    check_prompt_length(len(prompt.ids), MAX_POSITIONS - _RESERVED_FRAMES, param)

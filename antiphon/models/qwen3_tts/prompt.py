@@ -1,7 +1,8 @@
 """A request becomes a prompt: what the checkpoint can do is checked, text becomes ids."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from antiphon.models.base import Encode, Prompt
 from antiphon.models.options import read_options
@@ -21,18 +22,14 @@ from antiphon.models.qwen3_tts.prompt_layout import (
     language_tag,
     lay_out,
 )
-from antiphon.models.qwen3_tts.stopping import (
-    MAX_POSITIONS,
-    MIN_BUDGET_FRAMES,
-    frame_budget,
-    slow_frames,
-)
+from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
 from antiphon.models.qwen3_tts.streaming_tokenizer import StreamingTokenizer, TextCutter
 from antiphon.models.qwen3_tts.tokenizer import load_tokenizer
 from antiphon.models.qwen3_tts.validation import check_instructions, check_sampling, check_task
 from antiphon.models.qwen3_tts.voice_preparer import VoicePreparer
 from antiphon.models.qwen3_tts.voices import capabilities_of, language_name, speaker_of
 from antiphon.models.spec import LoadContext, SpeechCapabilities
+from antiphon.models.speech_budget import frame_budget, slow_frames
 from antiphon.types import (
     MIN_NEW_TOKENS,
     Samples,
@@ -128,11 +125,8 @@ class Qwen3TTSPrompter:
         text = _Text(role, ids, cutter.num_slow_frames, is_open=True)
         prompt = self._prompt(request, voice, seed, text)
         num_frames_allowed = len(prompt.data.text) - prompt.data.num_reference_frames
-        is_instructed = bool(check_instructions(self._config, request.instructions))
-        end_id = self._config.tokens.tts_eos
-        return prompt, StreamingTokenizer(
-            cutter, num_frames_allowed, end_id, is_instructed=is_instructed
-        )
+        end_id, budget = self._config.tokens.tts_eos, self._budget(request)
+        return prompt, StreamingTokenizer(cutter, num_frames_allowed, end_id, budget)
 
     def prepare_voice(
         self, samples: Samples, *, name: str, ref_text: str | None = None
@@ -170,7 +164,7 @@ class Qwen3TTSPrompter:
         data = Qwen3TTSPrompt(
             prefix=tracks.prefix,
             text=tracks.text,
-            max_frames=frame_budget(text.num_slow_frames, is_instructed=bool(instructions)),
+            max_frames=self._budget(request)(text.num_slow_frames),
             is_open=text.is_open,
             speaker=clone.speaker if clone else None,
             reference=clone.codes if clone else None,
@@ -195,6 +189,14 @@ class Qwen3TTSPrompter:
             return None
         return choose_clone(self._config, options, self._preparer)
 
+    def _budget(self, request: SpeechRequest) -> Callable[[int], int]:
+        """Return what gives the most frames of a text by those of slow speech."""
+        return partial(
+            frame_budget,
+            is_instructed=bool(check_instructions(self._config, request.instructions)),
+            is_limited=request.sampling.max_frames is not None,
+        )
+
     def _streams_text(self, options: Qwen3TTSOptions) -> bool:
         """Whether the text is read beside the frames; by default only for cloned voices."""
         if options.non_streaming_mode is None:
@@ -204,7 +206,7 @@ class Qwen3TTSPrompter:
 
 def _check_length(prompt: Qwen3TTSPrompt) -> None:
     """Refuse a prompt that leaves no room to speak."""
-    limit = MAX_POSITIONS - MIN_BUDGET_FRAMES
+    limit = MAX_POSITIONS - RESERVED_FRAMES
     param = "ref_audio" if prompt.num_reference_frames > limit // 2 else "input"
     check_prompt_length(prompt.num_prefilled, limit, param)
 

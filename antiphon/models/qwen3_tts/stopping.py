@@ -1,11 +1,9 @@
 """Detects runaway generation: some requests never sample the end token.
 
-Torch-free. The limits are generous: slow speech, long pauses and singing pass; what does not is
-silence without end, or the same few sounds over and over.
+Torch-free. Long pauses and singing pass; what does not is silence without end, or the same few
+sounds over and over. `antiphon.models.speech_budget` bounds the rest.
 """
 
-import unicodedata
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,58 +11,14 @@ from numpy.typing import NDArray
 
 MAX_POSITIONS = 4096
 """Positions of a slot: prompt and frames together, more than five minutes of speech."""
-MIN_BUDGET_FRAMES = 192
-"""15 s, of any text."""
-INSTRUCTED_FACTOR = 2
-"""Who says how to speak may ask for very slow speech."""
-
-_FRAMES_OF_KIND = {
-    "Ll": 4,  # two and a half letters to a syllable
-    "Lu": 12,  # it may stand for itself, in an acronym
-    "L": 8,  # kana, and letters of scripts without upper case
-    "N": 32,  # large numbers have several words a digit
-    "M": 4,
-    "P": 12,  # a pause
-}
-_FRAMES_OF_OTHERS = 24  # signs and pictures are read as words, if they are read
-_FRAMES_OF_HAN, _FRAMES_OF_HANGUL = 16, 10  # up to two syllables, and one
+RESERVED_FRAMES = 192
+"""Positions that a prompt leaves for speech, 15 s."""
 
 _WINDOW_FRAMES = 100  # 8 s
 _STUCK_MAX_DISTINCT = 4
 _LOOP_MAX_PERIOD_FRAMES = 32  # so the window and what it repeats are four periods at least
 _REMEMBERED_FRAMES = _WINDOW_FRAMES + _LOOP_MAX_PERIOD_FRAMES
 _MIN_ROWS = 16
-
-
-def slow_frames(text: str) -> int:
-    """Return how many frames slow speech takes for a text: what its characters take, added up.
-
-    Slow means one and a half syllables a second, a third of what is usual. No character takes less
-    than a frame, so that a text that is read beside the frames is not used up sooner.
-    """
-    return sum(map(_frames_of, text))
-
-
-def frame_budget(num_slow_frames: int, *, is_instructed: bool) -> int:
-    """Return how many frames a text may take."""
-    budget = MIN_BUDGET_FRAMES + num_slow_frames
-    return budget * INSTRUCTED_FACTOR if is_instructed else budget
-
-
-@lru_cache(4096)
-def _frames_of(character: str) -> int:
-    """Return how many frames a character takes in slow speech: 8 a syllable, and a little more."""
-    if character.isspace():
-        return 1
-    category = unicodedata.category(character)
-    if category == "Lo":
-        name = unicodedata.name(character, "")
-        if name.startswith("CJK"):
-            return _FRAMES_OF_HAN
-        if name.startswith("HANGUL"):
-            return _FRAMES_OF_HANGUL
-    of_others = _FRAMES_OF_KIND.get(category[0], _FRAMES_OF_OTHERS)
-    return _FRAMES_OF_KIND.get(category, of_others)
 
 
 class LoopDetectors:

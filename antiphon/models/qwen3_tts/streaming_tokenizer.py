@@ -10,7 +10,7 @@ from collections.abc import Callable
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base import Piece
 from antiphon.models.qwen3_tts.prompt_layout import Ids, MoreText
-from antiphon.models.qwen3_tts.stopping import frame_budget, slow_frames
+from antiphon.models.speech_budget import slow_frames
 
 
 class TextCutter:
@@ -54,7 +54,11 @@ class StreamingTokenizer:
     """Makes the pieces of a request whose text is still arriving."""
 
     def __init__(
-        self, cutter: TextCutter, num_frames_allowed: int, end_id: int, *, is_instructed: bool
+        self,
+        cutter: TextCutter,
+        num_frames_allowed: int,
+        end_id: int,
+        budget: Callable[[int], int],
     ) -> None:
         """Continue a prompt.
 
@@ -63,9 +67,9 @@ class StreamingTokenizer:
             num_frames_allowed: that the prompt's text suffices for; negative while text beside
                 the reference is missing.
             end_id: closes a text.
-            is_instructed: whether the request says how to speak.
+            budget: see `frame_budget`.
         """
-        self._is_instructed = is_instructed
+        self._budget = budget
         self._cutter = cutter
         self._num_frames_allowed = num_frames_allowed
         self._end_id = end_id
@@ -88,8 +92,7 @@ class StreamingTokenizer:
         return Piece(data=data, num_frames_allowed=None, num_tokens=len(ids))
 
     def _more(self, ids: Ids) -> MoreText:
-        budget = frame_budget(self._cutter.num_slow_frames, is_instructed=self._is_instructed)
-        return MoreText(ids, budget)
+        return MoreText(ids, self._budget(self._cutter.num_slow_frames))
 
 
 def _last_certain_cut(text: str) -> int:

@@ -9,7 +9,7 @@ from antiphon.models.base import EncodingBatch
 from antiphon.models.qwen3_tts.config_reader import load_config
 from antiphon.models.qwen3_tts.encoder import CodecEncoder
 from antiphon.models.qwen3_tts.recording import Recording, noise
-from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, MIN_BUDGET_FRAMES
+from antiphon.models.qwen3_tts.stopping import MAX_POSITIONS, RESERVED_FRAMES
 from antiphon.models.qwen3_tts.voice_passes import voice_passes
 from antiphon.models.qwen3_tts.weights import codec_encoder_weights, speaker_encoder_weights
 from antiphon.models.spec import LoadContext
@@ -43,7 +43,7 @@ class VoiceEncoder:
         assert config.speaker_encoder is not None, "only base checkpoints encode voices"
         device = resolve_device(context.device, context.memory_fraction)
         self._rate_hz = config.codec.sample_rate_hz
-        self._max_samples = (MAX_POSITIONS - MIN_BUDGET_FRAMES) * config.codec.samples_per_frame
+        self._max_samples = (MAX_POSITIONS - RESERVED_FRAMES) * config.codec.samples_per_frame
         like = torch.empty(0, dtype=torch.float32, device=device)
         with speaker_encoder_weights(context.path, config, like=like) as weights:
             self._speaker = EcapaEncoder.of(weights, "speaker_encoder", config.speaker_encoder)
