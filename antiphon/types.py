@@ -129,6 +129,7 @@ class SpeechRequest:
         sampling: overrides of the family's sampling defaults.
         options: family-only fields, validated by the family's options model.
         is_live: whether a listener plays it while it is made; otherwise its priority is offline.
+        may_wait: whether its priority may be offline where there is no room for another listener.
         pronunciations: what is read instead of a word, beside those of the server.
         normalize: whether numbers, units and the like are written out, in English.
         word_timestamps: whether chunks carry the times of words.
@@ -147,6 +148,7 @@ class SpeechRequest:
     sampling: Sampling = Sampling()
     options: Mapping[str, Any] = field(default_factory=dict)
     is_live: bool = True
+    may_wait: bool = False
     pronunciations: Mapping[str, str] = field(default_factory=dict)
     normalize: bool = False
     word_timestamps: bool = False

@@ -56,6 +56,8 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
     agent = _agent(name, server)
     model = None if agent else server.speech.model(name)
     socket = Socket(websocket, server.settings.server.max_idle_s)
+    if model is not None:
+        await server.speech.check_room(SpeechRequest("", model=model.name))
     await socket.accept()
     conversation: RealtimeConversation | AgentConversation
     if agent is not None:

@@ -37,6 +37,8 @@ MIN_CLAUSE_CHARACTERS = 12
 async def stream_speech(websocket: WebSocket, server: Server) -> None:
     """Speak text that arrives in pieces; see docs/streaming.md for the messages."""
     socket = Socket(websocket, CONFIG_WITHIN_S)
+    if len(server.speech.models) == 1:  # with several, the first message names one
+        await server.speech.check_room(SpeechRequest(""))
     await socket.accept()
     await converse(socket, SpeechConversation(socket, server))
 

@@ -245,8 +245,10 @@ class GeneratorScheduler:
 
     def _check_live(self, speed: float) -> None:
         wait_s = self.wait_s(speed)
-        if not self._has_capacity(speed) or wait_s > self._limits.max_wait_s:
-            self._limits.check(self.num_waiting, wait_s, is_live=True)
+        if self._has_capacity(speed) and wait_s <= self._limits.max_wait_s:
+            return
+        num_streams = int(self.costs.throughput * self._limits.max_load)
+        self._limits.check(self.num_waiting, wait_s, is_live=True, num_streams=num_streams)
 
     def _check_offline(self) -> None:
         num_ahead, wait_s = len(self._offline), 0.0

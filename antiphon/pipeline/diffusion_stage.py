@@ -1,6 +1,7 @@
 """The driver of stages that denoise."""
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -39,7 +40,9 @@ class DiffusionStage:
             max_batch=context.diffusion.max_batch,
             max_requests=max_requests,
             max_bytes=context.cache_bytes,
-            limits=replace(limits, max_wait_s=context.diffusion.max_wait_s),
+            limits=replace(
+                limits, max_wait_s=context.diffusion.max_wait_s, max_retry_after_s=math.inf
+            ),
             publish=publish,
         )
         self._requests = OpenRequests()

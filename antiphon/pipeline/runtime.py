@@ -31,6 +31,8 @@ from antiphon.types import Latents, LoadProgress, new_request_id
 
 logger = logging.getLogger(__name__)
 
+_MAX_RETRY_AFTER_S = 30.0  # of speech: forecasts of a later end are worth little
+
 
 @dataclass(frozen=True, slots=True)
 class ServedTask:
@@ -368,6 +370,7 @@ def _context(
             max_waiting=settings.max_waiting,
             max_wait_s=settings.max_wait_s,
             max_load=settings.max_load,
+            max_retry_after_s=_MAX_RETRY_AFTER_S,
         ),
         playback=playback_policy(settings),
         diffusion=diffusion,

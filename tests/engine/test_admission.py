@@ -50,7 +50,7 @@ def test_a_listener_waits_for_a_place_that_is_soon_free(
     for num_ahead in range(3):
         turns, index = divmod(num_ahead, len(ends_s))
         end_s = sorted(ends_s)[index] + turns * max(ends_s)
-        if end_s <= 2.0:
+        if end_s <= (20.0 if num_streams <= 2 else 2.0):
             admission.check(num_streams + num_ahead, 0.0, is_live=True)
         else:
             with pytest.raises(OverloadedError) as caught:

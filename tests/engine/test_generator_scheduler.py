@@ -206,7 +206,10 @@ def test_an_idle_machine_admits_any_request_however_slow_it_is() -> None:
     traffic.learn()
     assert traffic.scheduler.costs.throughput < 1
     assert traffic.try_to_come("a", [2.0]) is None
-    assert traffic.try_to_come("b", [2.0]) is not None
+    refused = [traffic.try_to_come(name, [2.0]) is not None for name in "bcdefgh"]
+    assert refused == sorted(refused)
+    assert not refused[0], "with one stream at a time, the next waits for its end"
+    assert refused[-1]
 
 
 def test_as_many_are_let_in_as_the_machine_can_keep_pace_with() -> None:

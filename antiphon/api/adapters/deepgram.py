@@ -133,7 +133,8 @@ async def speak(
     format, header = query.format()
     request = await query.request(format, server, speech_id)
     model = server.speech.model(None)
-    events = server.speech.stream(replace(request, input=body.text))
+    may_wait = format.coded_as is not AudioFormat.PCM
+    events = server.speech.stream(replace(request, input=body.text, may_wait=may_wait))
     headers = {"dg-request-id": speech_id, "dg-model-name": model.name}
     return file_response(events, format, server, headers, prefix=header)
 
@@ -146,6 +147,7 @@ async def speak_live(websocket: WebSocket, server: Server) -> None:
     socket = Socket(websocket, server.settings.server.max_idle_s)
     request = await query.request(format, server, new_speech_id())
     await server.speech.check_voice(request)
+    await server.speech.check_room(request)
     conversation_id = str(uuid.uuid4())
     await socket.accept({"dg-request-id": conversation_id})
     conversation = SpeakConversation(socket, AudioOutbox(server), request, format)

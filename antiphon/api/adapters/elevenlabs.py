@@ -77,9 +77,15 @@ ElevenLabsCall = Annotated[Call, Depends(_call)]
 
 
 @router.post("/v1/text-to-speech/{voice_id}", response_class=Response)
-@router.post("/v1/text-to-speech/{voice_id}/stream", response_class=Response)
 async def convert(voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody) -> Response:
-    """Speak a text; either way the file is streamed."""
+    """Speak a text; the file is streamed, and waits where no listener more has room."""
+    call, request = await _whole_request(voice_id, call, body)
+    return call.file(call.server.speech.stream(replace(request, may_wait=True)))
+
+
+@router.post("/v1/text-to-speech/{voice_id}/stream", response_class=Response)
+async def stream(voice_id: str, call: ElevenLabsCall, body: ElevenlabsSpeechBody) -> Response:
+    """Speak a text and stream the file."""
     call, request = await _whole_request(voice_id, call, body)
     return call.file(call.server.speech.stream(request))
 

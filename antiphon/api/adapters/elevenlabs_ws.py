@@ -51,6 +51,7 @@ async def _serve(
     socket = Socket(websocket, server.settings.server.max_idle_s)
     request = await Call(query, server, new_speech_id()).request(voice_id)
     await server.speech.check_voice(request)
+    await server.speech.check_room(request)
     await socket.accept()
     conversation = StreamConversation(socket, server, request, format, has_contexts=has_contexts)
     await converse(socket, conversation)

@@ -249,6 +249,9 @@ class SpeechBody(SpeechPeerFields):
                 max_frames=max_frames_of(self.max_new_tokens),
             ),
             is_live=self.delivery() is not Delivery.WHOLE,
+            may_wait=self.stream_format is None
+            and not self.stream
+            and self.response_format is not AudioFormat.PCM,
             pronunciations=self.pronunciations or {},
             normalize=self.normalize,
             word_timestamps=self.word_timestamps,

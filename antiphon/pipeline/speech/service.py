@@ -13,6 +13,7 @@ from antiphon.models.base import RequestChecking
 from antiphon.models.languages import resolve_language
 from antiphon.models.options import read_options
 from antiphon.pipeline.model_directory import ModelDirectory
+from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.pronunciation import check_pronunciations, settings_pronunciations
 from antiphon.pipeline.speech.segment_checkpoint import SegmentCheckpoints
@@ -28,7 +29,7 @@ from antiphon.pipeline.speech.text_plan import TextPlanner
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.pipeline.speech.well_formed import check_unicode
 from antiphon.telemetry.metrics import Metrics
-from antiphon.types import SpeechRequest, SpeechStream, Voice, new_seed
+from antiphon.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
@@ -188,6 +189,19 @@ class Speech:
         model = self.model(request.model)
         self.check(request, model)
         await self.resolve_voice(request, model)
+
+    async def check_room(self, request: SpeechRequest) -> None:
+        """Find out whether the model has room for one more listener now.
+
+        Raises:
+            OverloadedError: it has none; says when to retry.
+        """
+        model, id = self.model(request.model), new_request_id()
+        place = Reservation(model, id, self.metrics, speed=request.speed)
+        try:
+            await place.take()
+        finally:
+            await place.release()
 
     async def resolve_voice(
         self, request: SpeechRequest, model: SpeechModel

@@ -12,7 +12,7 @@ from functools import partial
 
 from antiphon.audio.wav import silence
 from antiphon.concurrency import Workers
-from antiphon.errors import AntiphonError, UnspeakableTextError
+from antiphon.errors import AntiphonError, OverloadedError, UnspeakableTextError
 from antiphon.models.base import Prompt
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
@@ -275,7 +275,15 @@ class Synthesis:
         assert self._track is not None
         if not self._is_complete:
             self._note_waiting()
-        event = await playing.source.next()
+        try:
+            event = await playing.source.next()
+        except OverloadedError:
+            if not await self._may_go_offline():
+                raise
+            await playing.source.close()
+            stream = SegmentStream(playing.segment, self._context, on_change=self._note_waiting)
+            self._playing = _Opened(playing.segment, stream, stream)
+            return []
         if isinstance(event, AudioChunk):
             await self.release()  # the segment has it by now
             self._has_spoken = self._may_prefetch = True
@@ -298,6 +306,15 @@ class Synthesis:
             self._start_s += track.num_samples / track.sample_rate_hz
             self._track = None
         return chunks
+
+    async def _may_go_offline(self) -> bool:
+        """Give up the priority of a listener, where the request allows that; return whether."""
+        context = await self._context()
+        request = context.request
+        if not (request.may_wait and request.is_live) or self._has_spoken:
+            return False
+        self._segment_context = replace(context, request=replace(request, is_live=False))
+        return True
 
     def _prefetch_next(self) -> None:
         """Begin the next segment, if it is there and its turn has come."""

@@ -1,0 +1,110 @@
+"""A server without room for a listener refuses listeners, before a WebSocket opens, not files."""
+
+from collections.abc import Generator
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from antiphon.config import ModelSettings, Settings
+from antiphon.errors import OverloadedError
+from tests.servers import RunningServer, start_server, wait_until
+
+SPEECH = "/v1/audio/speech"
+ELEVENLABS = "/v1/text-to-speech/sine"
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[RunningServer, None, None]:
+    model = ModelSettings(source="toy", max_waiting=0)
+    with start_server(Settings(model=model)) as running:
+        wait_until(lambda: running.state.is_ready)
+        yield running
+
+
+@contextmanager
+def full(server: RunningServer) -> Generator[None, None, None]:
+    """Keep all the room that there is for listeners."""
+    model = server.state.speech.model(None)
+    stack = AsyncExitStack()
+
+    async def fill() -> None:
+        for number in range(10_000):
+            place = await stack.enter_async_context(aclosing(model.reserve(f"other-{number}")))
+            try:
+                await anext(place)
+            except OverloadedError:
+                return
+
+    server.run(fill())
+    try:
+        yield
+    finally:
+        server.run(stack.aclose())
+
+
+def assert_refused(status: int, headers: Any) -> None:
+    assert status == 429
+    assert 1 <= int(headers["Retry-After"]) <= 30
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (SPEECH, {"input": "Hi.", "stream": True}),
+        (SPEECH, {"input": "Hi.", "stream_format": "audio"}),
+        (SPEECH, {"input": "Hi.", "response_format": "pcm"}),
+        (f"{ELEVENLABS}/stream", {"text": "Hi."}),
+        ("/v1/speak?encoding=linear16&container=none", {"text": "Hi."}),
+    ],
+)
+def test_a_listener_is_refused(server: RunningServer, path: str, body: dict[str, Any]) -> None:
+    with full(server):
+        answer = httpx.post(f"{server.base_url}{path}", json=body)
+        assert_refused(answer.status_code, answer.headers)
+    assert httpx.post(f"{server.base_url}{path}", json=body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (SPEECH, {"input": "Hi."}),
+        (SPEECH, {"input": "Hi.", "response_format": "wav", "stream": False}),
+        (SPEECH, {"input": "Hi. " * 300, "response_format": "flac"}),
+        (ELEVENLABS, {"text": "Hi."}),
+        ("/v1/speak", {"text": "Hi."}),
+    ],
+)
+def test_a_file_is_made_behind_the_listeners(
+    server: RunningServer, path: str, body: dict[str, Any]
+) -> None:
+    usual = httpx.post(f"{server.base_url}{path}", json={**body, "seed": 1})
+    with full(server):
+        answer = httpx.post(f"{server.base_url}{path}", json={**body, "seed": 1})
+        assert answer.status_code == 200, answer.text
+        assert answer.content == usual.content or path == "/v1/speak"  # which takes no seed
+    assert server.num_open == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{SPEECH}/stream",
+        "/v1/realtime",
+        "/v1/speak",
+        f"{ELEVENLABS}/stream-input",
+        f"{ELEVENLABS}/multi-stream-input",
+    ],
+)
+def test_a_websocket_is_refused_in_its_handshake(server: RunningServer, path: str) -> None:
+    url = f"ws://127.0.0.1:{server.port}{path}"
+    with full(server):
+        with pytest.raises(InvalidStatus) as caught:
+            connect(url, proxy=None)
+        assert_refused(caught.value.response.status_code, caught.value.response.headers)
+    with connect(url, proxy=None):
+        pass
+    wait_until(lambda: server.num_open == 0)
