@@ -26,6 +26,7 @@ from antiphon.models.base import VoicePreparing
 from antiphon.models.chat_spec import CHAT_VOICE
 from antiphon.models.prepared import PreparedVoice
 from antiphon.models.registry import SpeechTasks
+from antiphon.models.well_formed import check_members
 from antiphon.picture_types import ImageRequest, VideoRequest
 from antiphon.pipeline.chat import CHAT, Chats
 from antiphon.pipeline.images import Images
@@ -34,7 +35,6 @@ from antiphon.pipeline.pictures import IMAGE, VIDEO
 from antiphon.pipeline.speech.model import SPEECH, SpeechModel
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.pipeline.videos import Videos
 from antiphon.pipeline.whole_results import (
     StepProgress,

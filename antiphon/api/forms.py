@@ -20,6 +20,7 @@ from antiphon.api.middleware.body import FORMS
 from antiphon.api.validation import NOT_AN_OBJECT
 from antiphon.audio.media_type import media_type_of
 from antiphon.errors import InvalidRequestError
+from antiphon.models.well_formed import check_members
 
 MAX_PARTS = 100
 MULTIPART = "multipart/form-data"
@@ -71,6 +72,7 @@ class Fields:
             raise InvalidRequestError(_WRONG_BODY, code="invalid_json") from error
         if not isinstance(values, dict):
             raise InvalidRequestError(NOT_AN_OBJECT)
+        check_members(values)
         return cls(_given(values))
 
     def text(self, name: str) -> str | None:

@@ -27,7 +27,7 @@ _EXPECTED_BY_TYPE = {
     "finite_number": "a finite number",
     "int_type": "an integer",
     "int_parsing": "an integer",
-    "int_parsing_size": "a smaller integer",
+    "int_parsing_size": "an integer of at most 64 bits",
     "int_from_float": "an integer",
     "bool_type": "true or false",
     "bool_parsing": "true or false",

@@ -6,14 +6,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from antiphon.errors import InvalidRequestError
+from antiphon.models.well_formed import StrictModel
 
 Options = TypeVar("Options", bound=BaseModel)
 
 
-class NoOptions(BaseModel):
+class NoOptions(StrictModel):
     """The options of a task that has none."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 def read_options(model: type[Options], values: Mapping[str, Any]) -> Options:

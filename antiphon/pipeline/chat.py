@@ -1,6 +1,5 @@
 """Answers in chats: requests are checked, prompts built, stages opened, tokens become text."""
 
-import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import fields, replace
@@ -21,11 +20,11 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Admitted
 from antiphon.models.chat_spec import ChatCapabilities, ChatPrompter
 from antiphon.models.token_frame import MAX_LOGPROBS, TokenFrame
+from antiphon.models.well_formed import check_members, check_range
 from antiphon.pipeline.chat_text import AnswerText
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.own_voice import CertainStates, ChatVoiceModel, OwnVoice, OwnVoiceChat
 from antiphon.pipeline.runtime import LoadedTask
-from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.pipeline.thoughts import ThoughtSplit
 from antiphon.pipeline.together import alone, together
 from antiphon.telemetry.metrics import Metrics
@@ -269,10 +268,7 @@ def _check_sampling(sampling: ChatSampling, capabilities: ChatCapabilities) -> N
         if value is None or each.name not in _RANGES:
             continue
         low, high = _RANGES[each.name]
-        if not (math.isfinite(value) and low <= value <= high):
-            raise InvalidRequestError(
-                f"Invalid '{each.name}': {value:g}. Allowed: {low:g} to {high:g}.", param=each.name
-            )
+        check_range(each.name, value, low, high)
     for token, bias in (sampling.logit_bias or {}).items():
         if not 0 <= token < capabilities.vocab_size:
             raise InvalidRequestError(

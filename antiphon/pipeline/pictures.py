@@ -4,7 +4,6 @@ A completed request says all that its result depends on: a size, every parameter
 family uses, a seed.
 """
 
-import math
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import fields, replace
@@ -17,6 +16,7 @@ from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Admitted, Prompt, SizeChoosing
 from antiphon.models.options import read_options
 from antiphon.models.picture_spec import ImageCapabilities, PictureCapabilities, VideoCapabilities
+from antiphon.models.well_formed import check_members, check_range
 from antiphon.picture_types import (
     DiffusionParameters,
     Image,
@@ -27,7 +27,6 @@ from antiphon.picture_types import (
 )
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.runtime import LoadedTask
-from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import Ended, Usage, new_seed
 
@@ -277,7 +276,4 @@ def check_parameters(parameters: DiffusionParameters, model: PictureModel, max_s
                 param=name,
             )
         low, high = _RANGES.get(name, (model.capabilities.min_steps, max_steps))
-        if not (math.isfinite(value) and low <= value <= high):
-            raise InvalidRequestError(
-                f"Invalid '{name}': {value:g}. Allowed: {low:g} to {high:g}.", param=name
-            )
+        check_range(name, value, low, high)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
@@ -25,6 +25,7 @@ from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
 from antiphon.audio.companding import Law, companded_wav_header
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
+from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import Ended, SpeechRequest
 
@@ -42,10 +43,8 @@ _CONTAINERS: Mapping[str, tuple[str, ...]] = {
 """Of each encoding, the default first; the others have none."""
 
 
-class SpeakQuery(BaseModel):
+class SpeakQuery(StrictModel):
     """What the URL says; a bit rate is ours to choose, tags and the like mean nothing here."""
-
-    model_config = ConfigDict(frozen=True)
 
     model: Text | None = Field(None, description="A voice.")
     encoding: Encoding | None = None
@@ -119,7 +118,7 @@ class SpeakQuery(BaseModel):
         return SpeechRequest("", voice=voice, speed=self.speed, sample_rate_hz=rate_hz, id=id)
 
 
-class SpeakBody(BaseModel):
+class SpeakBody(StrictModel):
     """What is to be spoken."""
 
     text: Text

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 
 from antiphon.api import voices
@@ -12,6 +12,7 @@ from antiphon.api.deps import Server
 from antiphon.api.schemas.elevenlabs_voices import new_voice, voice_edit
 from antiphon.api.state import ServerState
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
+from antiphon.models.well_formed import StrictModel
 from antiphon.types import Voice
 from antiphon.voices.store import StoredVoice
 
@@ -27,10 +28,8 @@ SETTINGS = {
 """What ElevenLabs has by default; of these, requests for speech may change the speed."""
 
 
-class VoiceSearch(BaseModel):
+class VoiceSearch(StrictModel):
     """Which voices are listed; what is not here is ignored: all voices satisfy it."""
-
-    model_config = ConfigDict(frozen=True)
 
     page_size: int = Field(10, ge=1, le=100)
     next_page_token: str | None = Field(None, description="Of the page before.")

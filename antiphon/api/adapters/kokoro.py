@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, Field
 from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response, json_line, json_lines, json_whole
@@ -18,6 +18,7 @@ from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
+from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.dialogue import Dialogue
 
 router = APIRouter(tags=["kokoro"])
@@ -32,10 +33,8 @@ class CaptionedBody(SpeechBody):
     return_timestamps: bool = Field(True, description="For models that know them.")
 
 
-class KokoroTurn(BaseModel):
+class KokoroTurn(StrictModel):
     """What one speaker says."""
-
-    model_config = ConfigDict(frozen=True)
 
     voice: Text = Field(validation_alias=AliasChoices("voice", "voice_id"))
     text: Text

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response
@@ -16,6 +16,7 @@ from antiphon.api.deps import Server, SpeechId
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
+from antiphon.models.well_formed import StrictModel
 from antiphon.types import SpeechRequest
 
 router = APIRouter(tags=["vapi"])
@@ -23,10 +24,8 @@ router = APIRouter(tags=["vapi"])
 RAW_AUDIO = "application/octet-stream"
 
 
-class VoiceQuery(BaseModel):
+class VoiceQuery(StrictModel):
     """What the address says of all texts."""
-
-    model_config = ConfigDict(frozen=True)
 
     voice: Text | None = None
     model: Text | None = None
@@ -34,20 +33,16 @@ class VoiceQuery(BaseModel):
     speed: Speed = 1.0
 
 
-class VoiceMessage(BaseModel):
+class VoiceMessage(StrictModel):
     """A text to be spoken; what else is known of the call means nothing here."""
-
-    model_config = ConfigDict(frozen=True)
 
     type: Literal["voice-request"]
     text: Text
     sample_rate_hz: SampleRate = Field(24000, validation_alias="sampleRate")
 
 
-class VoiceRequest(BaseModel):
+class VoiceRequest(StrictModel):
     """The body."""
-
-    model_config = ConfigDict(frozen=True)
 
     message: VoiceMessage
 

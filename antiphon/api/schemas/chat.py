@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.pictures import MAX_INT64, unpacked
@@ -12,7 +12,7 @@ from antiphon.api.schemas.speakable import Speakable
 from antiphon.audio.encode import AudioFormat
 from antiphon.chat_types import ChatRequest, ChatRole, ChatSampling, Message
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.models.well_formed import StrictModel
 from antiphon.types import new_seed
 
 _ROLES: Mapping[str, ChatRole] = {
@@ -53,20 +53,20 @@ _MEANINGLESS = frozenset(
 """Members that change no answer; nobody needs to be told that they mean nothing."""
 
 
-class ChatPart(BaseModel):
+class ChatPart(StrictModel):
     """A part of a message: text, or an image."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     type: str
     text: str = ""
     image_url: dict[str, Any] | str | None = None
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(StrictModel):
     """A message of a chat."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     role: str = Field(description="system, developer, user or assistant.")
     content: str | list[ChatPart] | None = None
@@ -124,18 +124,18 @@ class ChatMessage(BaseModel):
         return Message(_ROLES[self.role], self.text)
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(StrictModel):
     """What a stream tells beside the answer."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(extra="ignore")
 
     include_usage: bool = False
 
 
-class ChatAudio(BaseModel):
+class ChatAudio(StrictModel):
     """How an answer is spoken."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(extra="ignore")
 
     voice: str | dict[str, Any] | None = Field(None, description="A voice's id, or {'id': it}.")
     format: Literal["wav", "mp3", "aac", "flac", "opus", "pcm16"] = Field(
@@ -178,15 +178,13 @@ class ChatAudio(BaseModel):
         return 24_000 if self.format == "pcm16" else None
 
 
-class ChatBody(BaseModel):
+class ChatBody(StrictModel):
     """A conversation, and how its next message is to be written.
 
     Further members are kept: a model that draws takes the parameters of images.
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        allow_inf_nan=False,
         extra="allow",
         json_schema_extra=NULLS_MEAN_DEFAULTS,
     )
@@ -234,7 +232,6 @@ class ChatBody(BaseModel):
     def _nulls_mean_defaults(cls, body: Any) -> Any:
         if not isinstance(body, Mapping):
             return body
-        check_members(body)
         return unpacked({name: value for name, value in body.items() if value is not None})
 
     @property

@@ -5,8 +5,6 @@ from typing import Any, Literal, Self
 
 from pydantic import (
     AliasChoices,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
@@ -16,6 +14,7 @@ from antiphon.api.schemas.speech import Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
+from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.service import MAX_SAMPLE_RATE_HZ, MIN_SAMPLE_RATE_HZ
 
 _FORMAT = re.compile(r"(mp3|pcm|wav|opus|ulaw|alaw)_(\d{4,5})(_\d+)?")
@@ -23,18 +22,14 @@ DEFAULT_FORMAT = "mp3_44100_128"
 MAX_DIALOGUE_INPUTS = 200
 
 
-class VoiceSettings(BaseModel):
+class VoiceSettings(StrictModel):
     """Of all settings of a voice, the one that every model has."""
-
-    model_config = ConfigDict(frozen=True)
 
     speed: Speed | None = None
 
 
-class _Parameters(BaseModel):
+class _Parameters(StrictModel):
     """What both URLs and bodies may say."""
-
-    model_config = ConfigDict(frozen=True)
 
     model_id: Text | None = None
     language_code: Text | None = None
@@ -110,10 +105,8 @@ class ElevenlabsSpeechBody(_TextBody):
         return (self.voice_settings.speed if self.voice_settings else None) or 1.0
 
 
-class DialogueInput(BaseModel):
+class DialogueInput(StrictModel):
     """What one speaker says."""
-
-    model_config = ConfigDict(frozen=True)
 
     text: Text
     voice_id: Text
@@ -130,10 +123,8 @@ class DialogueBody(_TextBody):
         return " ".join(each.text for each in self.inputs)
 
 
-class StreamMessage(BaseModel):
+class StreamMessage(StrictModel):
     """A message of a stream; each member may be in any."""
-
-    model_config = ConfigDict(frozen=True)
 
     text: Text | None = None
     context_id: Text | None = Field(

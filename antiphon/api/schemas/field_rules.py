@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic import AliasChoices, BaseModel, GetCoreSchemaHandler, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
 
 from antiphon.errors import listed, shortened
+from antiphon.models.well_formed import StrictModel
 
 _MAX_OFF_CHARACTERS = 32
 _EMPTY_IN_FORMS = ("null", "[]", "{}")
@@ -99,10 +100,8 @@ def field_classes(model: type[BaseModel]) -> dict[str, FieldClass]:
     return found
 
 
-class KnownMembers(BaseModel):
+class KnownMembers(StrictModel):
     """An object of a request. Null means the default; unknown members are refused."""
-
-    model_config = ConfigDict(frozen=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from antiphon.api.schemas.peer_fields import NormalizationOptions
 from antiphon.api.schemas.speech import Text
 from antiphon.api.validation import validated
 from antiphon.errors import InvalidRequestError
 from antiphon.models.languages import resolve_language
+from antiphon.models.well_formed import StrictModel
 from antiphon.types import SpeechRequest
 
 MAX_VOLUME = 10.0
@@ -29,10 +30,8 @@ _LETTERS: Mapping[str, str] = {
 """Kokoro's letters for languages."""
 
 
-class KokoroMembers(BaseModel):
+class KokoroMembers(StrictModel):
     """Members of Kokoro-FastAPI that are served. Null means the default."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     lang_code: Text | None = Field(None, description="A letter or a code: 'a' is 'en-us'.")
     volume_multiplier: float = Field(1.0, ge=0, le=MAX_VOLUME)

@@ -2,9 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
-
 from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
+from antiphon.models.well_formed import StrictModel
 
 EVENT_CLIENT_FIELDS = frozenset({"non_streaming_mode", "extra_params", "speaker_embedding"})
 """Only vLLM-Omni has these; its clients read ``"stream": true`` as server-sent events."""
@@ -24,7 +23,7 @@ _RECORDING = "Send the recording in 'ref_audio', to a model that clones voices."
 _AS_WHOLE = "Set 'normalization_options.normalize' alone."
 
 
-class SpeechPeerFields(BaseModel):
+class SpeechPeerFields(StrictModel):
     """Fields of vLLM-Omni, SGLang-Omni and Kokoro-FastAPI that no model here serves.
 
     One declaration for requests, batches, jobs and sessions of WebSockets.

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.errors import InvalidRequestError, shortened
+from antiphon.models.well_formed import StrictModel
 from antiphon.picture_types import DiffusionParameters
-from antiphon.pipeline.speech.well_formed import check_members
 
 MAX_INT64 = 2**63 - 1
 _MAX_SIDE = 65_536
@@ -44,7 +44,7 @@ def checked_size(text: str) -> str:
 Size = Annotated[str, AfterValidator(checked_size)]
 
 
-class PictureBody(BaseModel):
+class PictureBody(StrictModel):
     """A prompt and how to draw it.
 
     Further members are kept: options of the model's family, and unknown ones, which a response
@@ -52,8 +52,6 @@ class PictureBody(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        allow_inf_nan=False,
         extra="allow",
         json_schema_extra=NULLS_MEAN_DEFAULTS,
     )
@@ -86,7 +84,6 @@ class PictureBody(BaseModel):
     def _nulls_mean_defaults(cls, body: Any) -> Any:
         if not isinstance(body, Mapping):
             return body
-        check_members(body)
         return unpacked({name: value for name, value in body.items() if value is not None})
 
     @property

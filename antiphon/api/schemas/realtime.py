@@ -2,17 +2,18 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from antiphon.api.schemas.speech import Speed, Text, VoiceName
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
+from antiphon.models.well_formed import StrictModel
 
 PCM_HZ = 24_000
 
 
-class _Ignoring(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class _Ignoring(StrictModel):
+    """A part of a message; further members are ignored."""
 
 
 def _format_object(value: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from antiphon.api.schemas.realtime import Output
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.schemas.speech import Text, VoiceName
 from antiphon.errors import InvalidRequestError, shortened
+from antiphon.models.well_formed import StrictModel
 
 NO_LIMIT = 2**63 - 1
 
@@ -24,8 +25,8 @@ _TEXTS = ("input_text", "output_text", "text")
 _AUDIO = ("output_audio", "audio", "input_audio")
 
 
-class _AgentPart(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class _AgentPart(StrictModel):
+    """A part of a message; further members are ignored."""
 
 
 class AgentOutput(Output):

@@ -1,6 +1,6 @@
 """What a request has to say of how its answer is made speakable."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from antiphon.config.speakable import (
     SaidMarkdown,
@@ -8,12 +8,13 @@ from antiphon.config.speakable import (
     SaidUrl,
     SpeakableSettings,
 )
+from antiphon.models.well_formed import StrictModel
 
 
-class Speakable(BaseModel):
+class Speakable(StrictModel):
     """The server's settings, of which a request may change any."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     markdown: SaidMarkdown | None = None
     code_blocks: SaidOrSkipped | None = None

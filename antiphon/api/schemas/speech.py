@@ -36,7 +36,6 @@ from antiphon.pipeline.speech.service import (
     MIN_SAMPLE_RATE_HZ,
     MIN_SPEED,
 )
-from antiphon.pipeline.speech.well_formed import check_members
 from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _MAX_INT32 = 2**31 - 1
@@ -100,9 +99,7 @@ class SpeechBody(SpeechPeerFields):
     """
 
     model_config = ConfigDict(
-        frozen=True,
         populate_by_name=True,
-        allow_inf_nan=False,
         extra="allow",
         json_schema_extra=NULLS_MEAN_DEFAULTS,
     )
@@ -171,7 +168,6 @@ class SpeechBody(SpeechPeerFields):
     def _nulls_mean_defaults(cls, body: Any) -> Any:
         if not isinstance(body, Mapping):
             return body
-        check_members(body)
         given = {name: value for name, value in body.items() if value is not None}
         for name in _OBJECTS:
             if isinstance(given.get(name), str):  # of a form, whose fields are all strings

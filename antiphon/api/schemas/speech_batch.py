@@ -3,33 +3,31 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.validation import validated
-from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.models.well_formed import StrictModel
 
 _DELIVERY = ("stream", "stream_format")
 _ANY_TEXT = "."
 
 
-class SpeechBatchBody(BaseModel):
+class SpeechBatchBody(StrictModel):
     """Items, and beside them the fields of a speech request that hold for all of them."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     items: Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
         description="Speech requests; what an item says goes before what stands beside the items.",
         examples=[[{"input": "Hello."}, {"input": "Good night.", "seed": 2}]],
     )
 
-    @model_validator(mode="before")
     @classmethod
-    def _encodable(cls, body: Any) -> Any:
-        if isinstance(body, Mapping):
-            check_members({name: value for name, value in body.items() if name != "items"})
-        return body
+    def checked_members(cls, members: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave out the items: each is checked by itself, and fails alone."""
+        return {name: value for name, value in members.items() if name != "items"}
 
     @property
     def shared(self) -> SpeechBody:

@@ -1,6 +1,6 @@
 """The body of a job, and a job as clients see it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
@@ -10,7 +10,7 @@ from antiphon.api.schemas.error import ErrorDetail
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import validated
 from antiphon.errors import InputTooLongError, InvalidRequestError
-from antiphon.pipeline.speech.well_formed import check_members
+from antiphon.models.well_formed import StrictModel
 from antiphon.storage.job import Job, JobState
 
 MAX_CHAPTERS = 1000
@@ -19,19 +19,17 @@ MAX_TITLE_CHARACTERS = 500
 _OWN = ("input", "chapters", "output", "stream", "stream_format")
 
 
-class ChapterBody(BaseModel):
+class ChapterBody(StrictModel):
     """A part of a long text."""
-
-    model_config = ConfigDict(frozen=True)
 
     input: Text
     title: Annotated[Text, Field(max_length=MAX_TITLE_CHARACTERS)] | None = None
 
 
-class SpeechJobBody(BaseModel):
+class SpeechJobBody(StrictModel):
     """A long text, whole or in chapters, and the fields of a speech request for all of it."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     input: Text | None = Field(None, description="The text; or else:")
     chapters: Annotated[list[ChapterBody], Field(min_length=1, max_length=MAX_CHAPTERS)] | None = (
@@ -40,13 +38,6 @@ class SpeechJobBody(BaseModel):
     output: Literal["file", "chapters"] = Field(
         "file", description="One file for all chapters, or one for each."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _encodable(cls, body: Any) -> Any:
-        if isinstance(body, Mapping):
-            check_members(body)
-        return body
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

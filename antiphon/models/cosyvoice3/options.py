@@ -1,14 +1,15 @@
 """Request fields that only this family knows."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from antiphon.models.reference import Reference
+from antiphon.models.well_formed import StrictModel
 
 
-class CosyVoice3Options(BaseModel):
+class CosyVoice3Options(StrictModel):
     """What a request may say to this family beyond the fields that all families share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(None, description="The recording to imitate.")
     ref_text: str | None = Field(

@@ -1,16 +1,17 @@
 """Request fields that only this family knows."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from antiphon.models.well_formed import StrictModel
 from antiphon.types import Sampling
 
 FAMILY_NAME = "glm_image"
 
 
-class GlmImageOptions(BaseModel):
+class GlmImageOptions(StrictModel):
     """How the codes of the image are drawn; defaults are the checkpoint's own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     prior_temperature: float | None = Field(
         None, ge=0, le=100, description="Of drawing the image's codes; 0 takes the likeliest."

@@ -1,18 +1,19 @@
 """Request fields that only this family knows."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from antiphon.models.reference import Reference
+from antiphon.models.well_formed import StrictModel
 
 FAMILY_NAME = "mimo_audio"
 MAX_FACTOR = 100.0
 MAX_TOP_K = 2**31 - 1
 
 
-class MiMoAudioOptions(BaseModel):
+class MiMoAudioOptions(StrictModel):
     """What a request may say to this family beyond the fields that all families share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(
         None, description="A recording of the voice to speak with; what it says is not needed."
@@ -21,7 +22,6 @@ class MiMoAudioOptions(BaseModel):
         None,
         ge=0,
         le=MAX_FACTOR,
-        allow_inf_nan=False,
         description="Of the audio's codes; 0 takes the likeliest. Default 0.9.",
     )
     local_top_k: int | None = Field(

@@ -1,12 +1,14 @@
 """Request fields that only this family knows: what a voice's file sets, for one request."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from antiphon.models.well_formed import StrictModel
 
 
-class PiperOptions(BaseModel):
+class PiperOptions(StrictModel):
     """How a sentence is drawn; ``None`` is what the voice's file says."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid")
 
     length_scale: float | None = Field(
         None, ge=0.25, le=4, description="How long each phoneme lasts: 2 is half as fast."

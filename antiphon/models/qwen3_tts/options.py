@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     PlainValidator,
@@ -15,6 +14,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from antiphon.models.reference import Reference
+from antiphon.models.well_formed import StrictModel
 
 FAMILY_NAME = "qwen3_tts"
 MAX_EMBEDDING_SIZE = 4096
@@ -73,10 +73,10 @@ Embedding = Annotated[
 ]
 
 
-class Qwen3TTSOptions(BaseModel):
+class Qwen3TTSOptions(StrictModel):
     """What a request may say to this family beyond the fields that all families share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = Field(
         None, description="What the client expects; refused if the checkpoint's task is another."

@@ -1,6 +1,6 @@
 """Request fields that only this family knows."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from antiphon.models.reference import ContinuedRecording, Reference
 from antiphon.models.voxcpm2.config import (
@@ -11,15 +11,16 @@ from antiphon.models.voxcpm2.config import (
     MIN_GUIDANCE,
     MIN_STEPS,
 )
+from antiphon.models.well_formed import StrictModel
 
 FAMILY_NAME = "voxcpm2"
 _MAX_TEXT_CHARACTERS = 2000
 
 
-class VoxCPM2Options(BaseModel):
+class VoxCPM2Options(StrictModel):
     """What a request may say to this family beyond the fields that all families share."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     ref_audio: Reference | None = Field(None, description="A recording of the voice to speak with.")
     ref_text: str | None = Field(
@@ -37,7 +38,6 @@ class VoxCPM2Options(BaseModel):
         DEFAULT_GUIDANCE,
         ge=MIN_GUIDANCE,
         le=MAX_GUIDANCE,
-        allow_inf_nan=False,
         description="How closely speech follows text and voice.",
     )
     inference_timesteps: int = Field(

@@ -12,6 +12,7 @@ from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.models.base import RequestChecking
 from antiphon.models.languages import resolve_language
 from antiphon.models.options import read_options
+from antiphon.models.well_formed import check_members, check_range
 from antiphon.pipeline.model_directory import ModelDirectory
 from antiphon.pipeline.reservation import Reservation
 from antiphon.pipeline.speech.model import SpeechModel
@@ -27,7 +28,6 @@ from antiphon.pipeline.speech.segmenter import (
 from antiphon.pipeline.speech.synthesis import Synthesis, SynthesisContext
 from antiphon.pipeline.speech.text_plan import TextPlanner
 from antiphon.pipeline.speech.voice_service import VoiceService
-from antiphon.pipeline.speech.well_formed import check_unicode
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
 
@@ -305,11 +305,11 @@ class Speech:
         Raises:
             InvalidRequestError: names the field and what is allowed.
         """
-        check_unicode(request)
-        _check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
+        _check_texts(request)
+        check_range("speed", request.speed, MIN_SPEED, MAX_SPEED)
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
-            _check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
+            check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
         read_options(model.task.options, request.options)
         check_pronunciations(request.pronunciations)
         if request.word_timestamps and not model.capabilities.word_times:
@@ -322,8 +322,7 @@ class Speech:
             model.prompter.check(request, recordings)
 
 
-def _check_range(param: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:  # NaN is refused too
-        raise InvalidRequestError(
-            f"Invalid '{param}': {value}. Allowed: {low} to {high}.", param=param
-        )
+def _check_texts(request: SpeechRequest) -> None:
+    texts = {"input": request.input, "voice": request.voice, "model": request.model}
+    texts |= {"language": request.language, "instructions": request.instructions}
+    check_members({**texts, **request.options, "pronunciations": request.pronunciations})
