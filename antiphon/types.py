@@ -74,6 +74,15 @@ OPERATOR = Caller(is_admin=True)
 """The operator on the server's machine; also every caller, where no key is required."""
 
 
+MIN_TEMPERATURE = 1e-6
+"""Colder draws take the likeliest token: logits divided by less may overflow float32."""
+
+
+def drawn_temperature(temperature: float) -> float:
+    """Return a temperature, or 0 if it is below `MIN_TEMPERATURE`."""
+    return temperature if temperature >= MIN_TEMPERATURE else 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How an autoregressive stage draws codes. ``None`` means the family's default.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from antiphon.nn import kernels
 from antiphon.nn.packed_upload import PackedUpload
-from antiphon.types import Sampling
+from antiphon.types import Sampling, drawn_temperature
 
 _WORD = 0xFFFFFFFF
 _START = 0x9E3779B9  # anything but zero, which the mixing leaves as it is
@@ -83,7 +83,13 @@ class SamplingTable:
             top_k = min(sampling.top_k or self._vocab_size, self._vocab_size)
             top_p = 1.0 if sampling.top_p is None else sampling.top_p
             temperature = 1.0 if sampling.temperature is None else sampling.temperature
-            row[:] = temperature, top_k, top_p, sampling.repetition_penalty or 1.0
+            penalty = sampling.repetition_penalty or 1.0
+            row[:] = drawn_temperature(temperature), top_k, top_p, penalty
+                drawn_temperature(temperature),
+                top_k,
+                top_p,
+                sampling.repetition_penalty or 1.0,
+            )
             self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
         uploads.write(self.parameters, np.array([*samplings]), rows)
 

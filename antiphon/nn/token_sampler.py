@@ -17,6 +17,7 @@ from torch import Tensor
 from antiphon.nn import kernels
 from antiphon.nn.backends import backend_of
 from antiphon.nn.packed_upload import PackedUpload
+from antiphon.types import drawn_temperature
 
 _MAX_TOP_K = 256  # up to which the likeliest tokens are found without sorting all
 _NUM_PARAMETERS = 8
@@ -151,7 +152,8 @@ class TokenSampler:
         rows = np.zeros((len(starts), _NUM_PARAMETERS))
         for row, (slot, (each, _)) in zip(rows, starts.items(), strict=True):
             row[:] = (
-                *(each.temperature, each.top_p, each.top_k, each.min_p, each.repetition_penalty),
+                *(drawn_temperature(each.temperature), each.top_p, each.top_k, each.min_p),
+                each.repetition_penalty,
                 *(each.presence_penalty, each.frequency_penalty, each.num_logprobs),
             )
             self._reaches[slot] = each.reach

@@ -18,8 +18,8 @@ from antiphon.storage.disk_reserve import DiskReserve, check_free
 from antiphon.storage.errors import StorageError
 from antiphon.storage.faults import storage_faults
 
-MAX_WAIT_S = 30.0
-"""A writer waits so long for another one."""
+MAX_WAIT_S = 5.0
+"""A writer waits this long for another one; then its request is refused, to be sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

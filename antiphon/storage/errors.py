@@ -7,6 +7,7 @@ InvalidRequestError               400  invalid_request_error
 ├── TooManyJobsError              400                          too_many_jobs
 └── StorageQuotaError             400                          storage_quota_exceeded
 StorageError                      500  server_error            storage_error
+├── StorageBusyError              503                          storage_busy
 └── StorageFullError              507                          insufficient_storage
 """
 
@@ -72,6 +73,17 @@ class StorageError(AntiphonError):
     """The data folder cannot be read or written; nothing of the request was kept."""
 
     code = "storage_error"
+
+
+class StorageBusyError(StorageError):
+    """Another process has the database locked."""
+
+    status = 503
+    code = "storage_busy"
+    retry_after_s = 5.0
+
+    def __init__(self) -> None:
+        super().__init__("The server's database is locked by another process: nothing was stored.")
 
 
 class StorageFullError(StorageError):

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from antiphon.storage.errors import StorageError, StorageFullError
+from antiphon.storage.errors import StorageBusyError, StorageError, StorageFullError
 
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")
 _FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
 _REMOTE = (
     ("botocore.exceptions", "BotoCoreError"),
@@ -21,7 +22,7 @@ _REMOTE = (
 
 @contextmanager
 def storage_faults() -> Generator[None, None, None]:
-    """Raise `StorageError` or `StorageFullError` in place of `OSError` and `sqlite3.Error`."""
+    """Raise a `StorageError` in place of `OSError` and `sqlite3.Error`."""
     try:
         yield
     except OSError as error:
@@ -30,8 +31,11 @@ def storage_faults() -> Generator[None, None, None]:
         reason = error.strerror or type(error).__name__
         raise StorageError(f"The server's data folder cannot be used: {reason}.") from error
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorname", "") in _FULL:
+        name = getattr(error, "sqlite_errorname", "")
+        if name in _FULL:
             raise StorageFullError from error
+        if name.startswith(_BUSY):  # "SQLITE_BUSY_SNAPSHOT" is one of them
+            raise StorageBusyError from error
         raise StorageError(f"The server's database cannot be used: {error}.") from error
     except remote_errors() as error:
         reason = type(error).__name__

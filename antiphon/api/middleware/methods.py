@@ -64,15 +64,21 @@ async def raise_again(request: Request, error: Exception) -> Response:
 
 
 async def _without_body(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the headers alone; a stream then ends as if its client had left."""
-    has_started = False
+    """Answer with the headers alone; a stream then ends as if its client had left.
+
+    Errors keep their bodies, which adapters rewrite and the server then leaves out.
+    """
+    has_started = is_error = False
 
     async def send_head(message: Message) -> None:
-        nonlocal has_started
+        nonlocal has_started, is_error
         if message["type"] == "http.response.start" and not has_started:
-            has_started = True
+            has_started, is_error = True, message["status"] >= 400
             await send(message)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if not is_error:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif is_error:
+            await send(message)
 
     await app(scope, receive, send_head)
 

@@ -142,7 +142,7 @@ class SpeechBody(SpeechPeerFields):
     temperature: float | None = Field(None, ge=0, le=2)
     top_k: int | None = Field(None, ge=0, le=_MAX_INT32, description="0 keeps all.")
     top_p: float | None = Field(None, gt=0, le=1)
-    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    repetition_penalty: float | None = Field(None, ge=0.01, le=10)
     max_new_tokens: int | None = Field(
         None,
         ge=MIN_NEW_TOKENS,

@@ -18,7 +18,7 @@ from antiphon.models.moss_tts_nano.remote_model import RequestRandomness, load_r
 from antiphon.models.remote_code import check_trust
 from antiphon.models.spec import LoadContext
 from antiphon.nn.device import resolve_device, resolve_dtype
-from antiphon.types import AudioChunk, Sampling
+from antiphon.types import AudioChunk, Sampling, drawn_temperature
 
 _TEXT_SAMPLING = {"text_temperature": 1.0, "text_top_p": 1.0, "text_top_k": 50}
 """As the official program has it: where the text ends is drawn too."""
@@ -118,6 +118,8 @@ class MossGenerator:
     def _arguments(self, asked: MossPrompt, sampling: Sampling, folder: Path) -> dict[str, Any]:
         """Return what the streaming method of the official layout takes."""
         recording = asked.voice.recording
+        assert sampling.temperature is not None, "the prompter fills defaults in"
+        temperature = drawn_temperature(sampling.temperature)
         return {
             "text": asked.text,
             "output_audio_path": str(folder / "speech.wav"),
@@ -129,10 +131,10 @@ class MossGenerator:
             "device": self._device,
             "nq": None,
             "max_new_frames": sampling.max_frames,
-            "do_sample": sampling.temperature != 0,
+            "do_sample": temperature != 0,
             "use_kv_cache": True,
             **_TEXT_SAMPLING,
-            "audio_temperature": sampling.temperature or 1.0,
+            "audio_temperature": temperature or 1.0,
             "audio_top_p": sampling.top_p,
             "audio_top_k": sampling.top_k,
             "audio_repetition_penalty": sampling.repetition_penalty,
