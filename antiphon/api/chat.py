@@ -21,7 +21,10 @@ router = APIRouter(tags=["chat"])
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer, or events that carry it.",
-        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            EVENT_STREAM: {"schema": {"type": "string"}},
+        },
     },
     404: {"model": ErrorBody, "description": "There is no such model, or it does not chat."},
 }

@@ -85,11 +85,6 @@ class SamplingTable:
             temperature = 1.0 if sampling.temperature is None else sampling.temperature
             penalty = sampling.repetition_penalty or 1.0
             row[:] = drawn_temperature(temperature), top_k, top_p, penalty
-                drawn_temperature(temperature),
-                top_k,
-                top_p,
-                sampling.repetition_penalty or 1.0,
-            )
             self._host_top_k[slot], self._host_top_p[slot] = top_k, top_p
         uploads.write(self.parameters, np.array([*samplings]), rows)
 

@@ -1,12 +1,13 @@
 """Jobs and the disk: what would not fit is refused before it begins, and deleting always works."""
 
+import sqlite3
 from pathlib import Path
 
 import httpx
 import pytest
 
 from antiphon.config import DataSettings, JobSettings, ServerSettings, Settings
-from antiphon.storage import disk_reserve
+from antiphon.storage import database, disk_reserve
 from tests.servers import TOY, start_server, wait_until
 from tests.storage.ledgers import written
 
@@ -104,3 +105,27 @@ def test_a_row_that_is_damaged_shows_and_can_be_deleted(tmp_path: Path) -> None:
         assert client.delete(f"{URL}/{ids[0]}").status_code == 200
         third = client.post(URL, json={"input": "Words."}).json()["id"]
         wait_until(lambda: client.get(f"{URL}/{third}").json()["status"] == "completed")
+
+
+def test_a_locked_database_is_503_with_retry_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(model=TOY.model, data=DataSettings(dir=tmp_path))
+    with (
+        start_server(settings) as server,
+        httpx.Client(base_url=server.base_url, timeout=60) as client,
+    ):
+        job = client.post(URL, json={"input": "Hello."}).json()
+        wait_until(lambda: client.get(f"{URL}/{job['id']}").json()["status"] == "completed")
+        monkeypatch.setattr(database, "MAX_WAIT_S", 0.01)
+        other = sqlite3.connect(next(tmp_path.rglob("jobs.sqlite3")), isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        for refused in (
+            client.post(URL, json={"input": "Hello."}),
+            client.delete(f"{URL}/{job['id']}"),
+        ):
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "storage_busy")
+            assert int(refused.headers["retry-after"]) > 0
+        other.execute("ROLLBACK")
+        other.close()
+        assert client.post(URL, json={"input": "Hello."}).status_code == 202

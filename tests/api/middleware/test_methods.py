@@ -48,6 +48,20 @@ def test_head_is_get_without_its_body(client: httpx.Client, path: str) -> None:
     assert client.get("/health").status_code == 200, "the connection goes on"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/v2/voices?page_size=x", "/v1/audio/speech/jobs?limit=x", "/v1/media/nothing"],
+)
+def test_head_of_an_error_has_the_headers_of_get(server: RunningServer, path: str) -> None:
+    url = f"{server.base_url}{path}"
+    with httpx.Client(timeout=60) as client:
+        head, get = client.head(url), client.get(url)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        for name in ("content-type", "content-length"):
+            assert head.headers.get(name) == get.headers.get(name)
+        assert len({each.extensions["network_stream"] for each in (head, get)}) == 1, "it goes on"
+
+
 def test_the_head_of_a_stream_ends(client: httpx.Client) -> None:
     job = client.post("/v1/audio/speech/jobs", json={"input": "Hello."}).json()
     url = f"/v1/audio/speech/jobs/{job['id']}"
