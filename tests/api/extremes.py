@@ -139,7 +139,8 @@ def as_json(value: Any) -> dict[str, Any]:
 
 
 def _form(fields: Mapping[Any, Any]) -> dict[str, Any]:
-    return {"files": {str(name): (None, str(each)) for name, each in fields.items()} or {"a": "b"}}
+    parts: dict[str, Any] = {str(name): (None, str(each)) for name, each in fields.items()}
+    return {"files": parts or {"nothing": (None, b"")}}
 
 
 def _quoted(text: str) -> str:
