@@ -130,7 +130,7 @@ def _bodies(operation: Operation) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         else:
             for path in found:
                 for text in TEXTS if len(path) == 1 else ():
-                    fields = {**base, path[0]: text}
+                    fields: dict[Any, Any] = {**base, path[0]: text}
                     yield f"form {path[0]}={text!r:.20}", [_form(base), _form(fields)]
 
 
