@@ -20,7 +20,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra import cuda
 
 from antiphon.nn.kernels.held_product import held_product
 from antiphon.nn.kernels.pdl import await_others, overlaps
@@ -229,8 +228,6 @@ def _thin_product(
     IS_NORMED: tl.constexpr, IS_GATED: tl.constexpr, IS_ADDED: tl.constexpr,
     PDL: tl.constexpr, ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr, BLOCK_INPUTS: tl.constexpr,
 ):  # fmt: skip
-    if PDL:
-        cuda.gdc_launch_dependents()
     tile = tl.program_id(0)
     outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
     columns = tl.arange(0, BLOCK_INPUTS)
@@ -246,8 +243,7 @@ def _thin_product(
         factor = tl.load(next_norm + outputs).to(tl.float32)
     if bias is not None:
         shift = tl.load(bias + outputs).to(tl.float32)
-    if PDL:
-        cuda.gdc_wait()
+    await_others(PDL)
     # All reading first: no row may wait until the row before it has been written.
     xs = ()
     divisors = ()

@@ -7,7 +7,8 @@ all outputs of the program, and the parts are added in a fixed order.
 
 import triton
 import triton.language as tl
-from triton.language.extra import cuda
+
+from antiphon.nn.kernels.pdl import await_others
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -19,8 +20,6 @@ def held_product(
     PDL: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr,
     BLOCK_INPUTS: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    if PDL:
-        cuda.gdc_launch_dependents()
     tile = tl.program_id(0)
     NUM_STEPS: tl.constexpr = NUM_INPUTS // BLOCK_INPUTS
     PART: tl.constexpr = BLOCK_INPUTS // SPLITS
@@ -36,8 +35,7 @@ def held_product(
         factor = tl.load(next_norm + outputs).to(tl.float32)[None, :]
     if bias is not None:
         shift = tl.load(bias + outputs).to(tl.float32)[None, :]
-    if PDL:
-        cuda.gdc_wait()
+    await_others(PDL)
     left = inputs + rows[None, :, None] * INPUT_STRIDE + columns[:, None, :]
     totals = tl.zeros([SPLITS, BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
     for step in tl.static_range(NUM_STEPS):

@@ -9,7 +9,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra import cuda
 
 from antiphon.nn.kernels.paged_common import (
     MIN_DOT,
@@ -120,8 +119,6 @@ def _decode(
     HALF: tl.constexpr, RUN: tl.constexpr, SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    if PDL:
-        cuda.gdc_launch_dependents()
     HEAD_DIM: tl.constexpr = 2 * HALF
     NUM_HEADS: tl.constexpr = NUM_KV_HEADS * GROUP
     WIDTH: tl.constexpr = (NUM_HEADS + 2 * NUM_KV_HEADS) * HEAD_DIM
@@ -135,7 +132,7 @@ def _decode(
         ahead = keys + tl.where(past < first, ahead, 0)[:, None]
         prefetch_rows(ahead, HEAD_DIM)
         prefetch_rows(ahead + kind_stride, HEAD_DIM)
-        cuda.gdc_wait()
+    await_others(PDL)
     if start < first + NEW:
         rows, columns = tl.arange(0, ROWS), tl.arange(0, HEAD_DIM)[None, :]
         number = rows // GROUP  # of a query's position among the new ones

@@ -6,9 +6,9 @@ others.
 
 import triton
 import triton.language as tl
-from triton.language.extra import cuda
 
 from antiphon.nn.kernels.paged_common import rounded
+from antiphon.nn.kernels.pdl import await_others
 
 
 @triton.jit
@@ -45,8 +45,6 @@ def decode_short(
     SPLIT: tl.constexpr, BLOCK_POSITIONS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Keep the newest position of each row and attend with it; see `paged_attention.decode`."""
-    if PDL:
-        cuda.gdc_launch_dependents()
     HEAD_DIM: tl.constexpr = 2 * HALF
     NUM_HEADS: tl.constexpr = NUM_KV_HEADS * GROUP
     WIDTH: tl.constexpr = (NUM_HEADS + 2 * NUM_KV_HEADS) * HEAD_DIM
@@ -57,8 +55,7 @@ def decode_short(
     keys = kept + (block * BLOCK_POSITIONS * NUM_KV_HEADS + kv_head) * HEAD_DIM + columns
     turn = (row % num_rotations) * HEAD_DIM + columns
     cosine, sine = tl.load(cosines + turn).to(tl.float32), tl.load(sines + turn).to(tl.float32)
-    if PDL:
-        cuda.gdc_wait()
+    await_others(PDL)
     at = tl.arange(0, RUN)
     there = at < place
     past, mask = keys + at[:, None] * NUM_KV_HEADS * HEAD_DIM, there[:, None]

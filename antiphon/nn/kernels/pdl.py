@@ -1,7 +1,13 @@
 """Kernels that begin before the one before them has ended (programmatic dependent launch).
 
-Such a kernel waits, before it touches what others make or read, until all before it have ended;
-what is gained is the time from one kernel's end to the next one's begin.
+Such a kernel waits for the kernel before it to end before it reads or writes anything that other
+kernels write or read. The time between the end of one kernel and the start of the next is saved.
+
+A kernel lets its successor begin only after that wait, so that at most two are on the device at the
+same time. A chain of waiting kernels is not safe: one that begins while a buffer's earlier content
+is still being read can find that content in its multiprocessor's first cache after the buffer has
+been written anew, and waiting does not clear that cache (seen on an H200: one wrong frame of a
+codec in 9,000).
 """
 
 from functools import cache
@@ -28,10 +34,10 @@ def _overlaps(device: torch.device) -> bool:
 
 @triton.jit
 def await_others(OVERLAPS: tl.constexpr) -> None:
-    """Let the next kernel begin, and wait for the ones before: the first thing a kernel does."""
+    """Wait for the kernel before, then let the next one begin; after loads of constants alone."""
     if OVERLAPS:
-        cuda.gdc_launch_dependents()
         cuda.gdc_wait()
+        cuda.gdc_launch_dependents()
 
 
 @triton.jit

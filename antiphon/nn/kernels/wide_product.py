@@ -10,7 +10,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra import cuda
+
+from antiphon.nn.kernels.pdl import await_others
 
 MAX_SPLIT_TILES = 4096
 """Of a product, in all blocks of rows, if its inputs are split."""
@@ -47,8 +48,6 @@ def wide_product(
     PDL: tl.constexpr, BLOCK_ROWS: tl.constexpr, BLOCK_OUTPUTS: tl.constexpr,
     BLOCK_INPUTS: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    if PDL:
-        cuda.gdc_launch_dependents()
     tile = tl.program_id(0)
     outputs = tile * BLOCK_OUTPUTS + tl.arange(0, BLOCK_OUTPUTS)
     rows = tl.program_id(1) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
@@ -62,8 +61,7 @@ def wide_product(
     right = weight + outputs.to(tl.int64)[None, :] * NUM_INPUTS + columns[:, None]
     total = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
     gated = tl.zeros([BLOCK_ROWS, BLOCK_OUTPUTS], tl.float32)
-    if PDL:
-        cuda.gdc_wait()
+    await_others(PDL)
     for step in range(0, SPLIT_INPUTS, BLOCK_INPUTS):
         inside = step + columns < NUM_INPUTS
         x = tl.load(left + step, mask=is_row[:, None] & inside[None, :], other=0.0)
