@@ -48,6 +48,7 @@ def stage(
 
     from antiphon.config.sources import process_environment
     from antiphon.errors import SettingsError
+    from antiphon.fabric.ray_driver import OUTLIVE_HEAD
 
     _check_installed()
     if head == (address is not None):
@@ -55,7 +56,7 @@ def stage(
     where = ["--head", f"--port={port}"] if head else [f"--address={address}"]
     ray = [sys.executable, "-m", "ray.scripts.scripts"]
     # Whoever can talk to Ray can run code on all of its hosts: never without its token.
-    environment = {"RAY_AUTH_MODE": "token", **process_environment()}
+    environment = {"RAY_AUTH_MODE": "token", **OUTLIVE_HEAD, **process_environment()}
     command = [*ray, "start", "--block", *where]
     if head:
         making = [*ray, "get-auth-token", "--generate"]  # if there is none

@@ -75,7 +75,7 @@ async def open_cluster(
     """
     server = settings.server
     if server.fabric == "ray":
-        ray_cluster = await _open_ray(settings, builder)
+        ray_cluster = await _open_ray(settings, builder, folder)
         stack.push_async_callback(ray_cluster.close)
         return ray_cluster
     from antiphon.fabric.autoscaling import Autoscaling
@@ -103,20 +103,25 @@ async def open_cluster(
     return cluster
 
 
-async def _open_ray(settings: Settings, builder: Ref) -> OwnCluster:
+async def _open_ray(settings: Settings, builder: Ref, folder: Path) -> OwnCluster:
     if find_spec("ray") is None:
         raise SettingsError(f"server.fabric: stages on Ray need it: {how_to_install('ray')}.")
     from antiphon.fabric.cluster_members import ClusterLimits
-    from antiphon.fabric.ray_cluster import RayCluster
+    from antiphon.fabric.ray_driver import RayDriver, RayDriverPlan
 
     server = settings.server
-    cluster = await RayCluster.connect(
-        builder,
-        token=cluster_token(),
-        address=server.ray_address,
-        namespace=server.ray_namespace,
-        limits=ClusterLimits(place_s=server.ray_place_s, stall_s=settings.limits.stall_s),
-        tls=_tls(server),
+    cluster = await RayDriver.open(
+        RayDriverPlan(
+            build=builder,
+            folder=folder,
+            namespace=server.ray_namespace,
+            limits=ClusterLimits(place_s=server.ray_place_s, stall_s=settings.limits.stall_s),
+            address=server.ray_address,
+            token=cluster_token(),
+            tls=_tls(server),
+            log_level=server.log_level,
+            log_format=server.log_format,
+        )
     )
     use_cluster_token(cluster.token)
     return cluster

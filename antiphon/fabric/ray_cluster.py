@@ -42,12 +42,16 @@ class RayCluster:
 
     Attributes:
         token: of the connections between all processes of the cluster.
+        address: address of the Ray cluster; ``None``: this process has begun it.
         control: calls its controller.
     """
 
-    def __init__(self, control: RayClusterControl, token: str, limits: ClusterLimits) -> None:
+    def __init__(
+        self, control: RayClusterControl, token: str, address: str | None, limits: ClusterLimits
+    ) -> None:
         """Use `connect`."""
         self.token = token
+        self.address = address
         self.control = control
         self._limits = limits
         self._owner = f"front-{uuid.uuid4().hex[:12]}"
@@ -105,11 +109,11 @@ class RayCluster:
                 .remote(plan)
             )
 
-        await asyncio.to_thread(connect_ray, address, namespace)
+        found = await asyncio.to_thread(connect_ray, address, namespace)
         keep_signal_handlers()
         control = await asyncio.to_thread(RayClusterControl, start)
         known_token = await control.call(lambda controller: controller.token.remote())
-        return cls(control, known_token, limits)
+        return cls(control, known_token, found, limits)
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import threading
@@ -78,6 +79,7 @@ class RayClusterControl:
         Raises:
             AntiphonError: what the controller has raised.
         """
+        is_away = False
         while True:
             try:
                 return await call(self.actor)
@@ -86,13 +88,17 @@ class RayClusterControl:
                     raise error.cause from None
                 raise
             except RayActorError as error:
-                logger.warning("the cluster's controller does not answer: %s", error)
+                if not is_away:
+                    logger.warning("The cluster's controller does not answer: %s", error)
+                is_away = True
                 await asyncio.sleep(_RETRY_S)
                 self.actor = await asyncio.to_thread(self._find)
 
 
-def connect_ray(address: str | None, namespace: str) -> None:
+def connect_ray(address: str | None, namespace: str) -> str | None:
     """Connect this process to Ray, unless it is connected already; takes seconds.
+
+    Returns the address of the cluster; ``None``: this process has begun it, and it ends with it.
 
     Args:
         address: address of the Ray cluster; ``None``: RAY_ADDRESS, else the cluster of this host,
@@ -103,7 +109,7 @@ def connect_ray(address: str | None, namespace: str) -> None:
         SettingsError: there is no cluster at the address, or it wants another token.
     """
     if ray.is_initialized():
-        return
+        return _connected_address()
     check_reachable(address)
     # It warns that SIGTERM's handler is ours, since this is not the main thread.
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -113,8 +119,15 @@ def connect_ray(address: str | None, namespace: str) -> None:
             _init(address or "auto", namespace)
         if not ray.is_initialized():  # "auto" fails where Ray remembers a cluster that has ended
             _init("local", namespace, include_dashboard=False)
+            return None
     except (ConnectionError, AuthenticationError) as error:
         raise SettingsError(f"Cannot connect to Ray: {error}") from error
+    return _connected_address()
+
+
+def _connected_address() -> str:
+    address: str = ray.get_runtime_context().gcs_address
+    return address
 
 
 def _init(address: str, namespace: str, **options: Any) -> None:
@@ -150,6 +163,19 @@ def check_reachable(address: str | None) -> None:
                     f"Cannot connect to Ray: nothing answers at {address} ({error})."
                 ) from error
         time.sleep(_RETRY_S)
+
+
+def end_with_raylet() -> None:
+    """End the process of an actor soon after its raylet, whose resources it reserves. Ray does so
+    only where the process then becomes a child of process 1."""
+    raylet = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == raylet:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="raylet watch", daemon=True).start()
 
 
 def keep_signal_handlers() -> None:

@@ -20,6 +20,7 @@ from antiphon.fabric.cluster import StageSummary
 from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_state import ClusterState
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
+from antiphon.fabric.ray_control import end_with_raylet
 from antiphon.fabric.ray_placement import actor_options, alive_nodes, lack
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
 from antiphon.fabric.wire.sockets import WireTls
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_TICK_S = 0.25
+_TICK_S = 0.5
 _SEPARATOR = "/"
 
 
@@ -60,6 +61,7 @@ class RayController:
 
     def __init__(self, plan: ControllerPlan) -> None:
         """Begin; called by Ray, also when it restarts the actor."""
+        end_with_raylet()
         self._plan = plan
         self._me = ray.get_runtime_context().current_actor
         # Replicas that are there before us are those of a controller that died.
@@ -160,6 +162,9 @@ class RayController:
 
     async def _tick_forever(self) -> None:
         while True:
+            # Without Ray's head nothing can be started or stopped, and a front end whose driver
+            # has ended cannot come back: this waits for it, and no lease ends meanwhile.
+            await asyncio.to_thread(alive_nodes)
             for action in self._after(lambda: self._state.tick(time.monotonic())):
                 await asyncio.to_thread(self._do, action)
             if self._found and time.monotonic() - self._began_s > self._plan.limits.lease_s:

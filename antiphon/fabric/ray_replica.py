@@ -21,6 +21,7 @@ from antiphon.fabric.base import Placement, StageHandle
 from antiphon.fabric.cluster import Replica
 from antiphon.fabric.hosting import Beat, Hosting
 from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.ray_control import end_with_raylet
 from antiphon.fabric.ray_placement import own_context
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.fabric.wire.stage_server import StageServer
@@ -29,6 +30,7 @@ from antiphon.telemetry.stage_status import StageStatus
 
 logger = logging.getLogger(__name__)
 
+_ANSWER_S = 5.0
 BEAT_S = 1.0
 """Between two beats; half of it is how long news of a replica wait at the mean."""
 
@@ -69,6 +71,7 @@ class RayReplica:
         self._process = f"{task.name}/{uuid.uuid4().hex[:12]}"
         self._node = ray.get_runtime_context().get_node_id()
         self._host = ray.util.get_node_ip_address()
+        end_with_raylet()
         self._num_wanted = task.hosting.placement.num_replicas
         self._replica: Replica | None = None
         self._failure: str | None = None
@@ -106,8 +109,9 @@ class RayReplica:
     async def _beat_forever(self) -> None:
         while True:
             try:
-                self._num_wanted = await self._controller.beat.remote(self._beat())
-            except RayError as error:  # it is being restarted
+                async with asyncio.timeout(_ANSWER_S):  # calls wait while Ray restarts it
+                    self._num_wanted = await self._controller.beat.remote(self._beat())
+            except (RayError, TimeoutError) as error:
                 logger.warning("%s cannot reach the controller: %s", self._task.name, error)
             await asyncio.sleep(BEAT_S)
             self._check_engine()

@@ -12,6 +12,7 @@ import pytest
 from antiphon.cli.cluster import _named
 from antiphon.errors import SettingsError
 from antiphon.fabric.cluster import StageSummary
+from antiphon.fabric.ray_driver import OUTLIVE_HEAD
 from tests.cli.conftest import Run
 
 
@@ -45,6 +46,7 @@ def test_a_host_joins_with_what_it_has_to_offer(
         *("--num-gpus=2", "--labels=gpu=h200,rack=7"),
     ]
     assert environment["RAY_AUTH_MODE"] == "token", "never open to everybody by accident"
+    assert environment.items() >= OUTLIVE_HEAD.items()
 
 
 def test_a_head_has_no_dashboard_and_tells_nobody(

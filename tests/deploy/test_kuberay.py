@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from antiphon.config import Settings
+from antiphon.fabric.ray_driver import OUTLIVE_HEAD
 from antiphon.models.registry import family
 from antiphon.placement.documents import read_placement
 from antiphon.placement.settings_placement import ServerPlacement
@@ -25,9 +26,13 @@ SETTINGS = {
 }
 
 
-def the(kind: str) -> dict[str, Any]:
+def the(kind: str, name: str = "") -> dict[str, Any]:
     found: dict[str, Any]
-    [found] = [each for each in DOCUMENTS if each["kind"] == kind]
+    [found] = [
+        each
+        for each in DOCUMENTS
+        if each["kind"] == kind and name in ("", each["metadata"]["name"])
+    ]
     return found
 
 
@@ -84,19 +89,49 @@ def test_strangers_reach_the_port_of_http_only() -> None:
     assert inside["from"] == [{"podSelector": policy["podSelector"]}]
     assert "ports" not in inside
     assert outside == {"ports": [{"port": 8000}]}
-    [port] = the("Service")["spec"]["ports"]
+    [port] = the("Service", "antiphon")["spec"]["ports"]
     assert port["targetPort"] == "http"
     labels = groups()["front-ends"]["template"]["metadata"]["labels"]
-    assert the("Service")["spec"]["selector"].items() <= labels.items()
+    assert the("Service", "antiphon")["spec"]["selector"].items() <= labels.items()
     assert all(
-        policy["podSelector"]["matchLabels"].items()
-        <= group["template"]["metadata"]["labels"].items()
-        for group in groups().values()
+        policy["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        for template in (*(each["template"] for each in groups().values()), redis())
     )
 
 
-def test_pods_run_as_nobody_with_nothing_to_write_but_volumes() -> None:
+def redis() -> dict[str, Any]:
+    template: dict[str, Any] = the("StatefulSet", "antiphon-redis")["spec"]["template"]
+    return template
+
+
+def test_the_head_may_be_lost() -> None:
+    """Its state is in Redis, on a disk, and Ray's processes wait for the next head."""
+    options = the("RayCluster")["spec"]["gcsFaultToleranceOptions"]
+    [port] = the("Service", "antiphon-redis")["spec"]["ports"]
+    assert options["redisAddress"] == f"antiphon-redis:{port['port']}"
+    [container] = redis()["spec"]["containers"]
+    [password] = container["env"]
+    assert password["valueFrom"] == options["redisPassword"]["valueFrom"]
+    assert "--requirepass" in container["command"][-1]
+    assert "--appendonly yes" in container["command"][-1]
+    [claim] = the("StatefulSet")["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] in {each["name"] for each in container["volumeMounts"]}
+    selector = the("Service", "antiphon-redis")["spec"]["selector"]
+    assert selector == redis()["metadata"]["labels"]
+    assert selector == the("StatefulSet")["spec"]["selector"]["matchLabels"]
     for _, pod, container in containers():
+        if container not in pod["initContainers"]:
+            variables = {each["name"]: each.get("value") for each in container["env"]}
+            assert variables.items() >= OUTLIVE_HEAD.items()
+
+
+def test_pods_run_as_nobody_with_nothing_to_write_but_volumes() -> None:
+    pods = [(pod, container) for _, pod, container in containers()]
+    stateful = redis()["spec"]
+    stateful["volumes"] = [
+        each["metadata"] for each in the("StatefulSet")["spec"]["volumeClaimTemplates"]
+    ]
+    for pod, container in (*pods, *((stateful, each) for each in stateful["containers"])):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
         assert container["securityContext"]["readOnlyRootFilesystem"] is True

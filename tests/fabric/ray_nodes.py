@@ -1,7 +1,8 @@
 """A real Ray cluster on this machine, for tests; it needs the extra ``ray``."""
 
+import os
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,14 @@ class RayNodes:
         [found] = [each for each in ray.nodes() if each["Labels"].get("part") == part]
         return str(found["NodeID"])
 
+    def kill_head(self) -> None:
+        """End the head's server, as if its process had crashed; its node goes on."""
+        self.cluster.head_node.kill_gcs_server()
+
+    def start_head(self) -> None:
+        """Start the head's server again."""
+        self.cluster.head_node.start_gcs_server()
+
     def kill(self, node: Any) -> None:
         """End a node at once, with all processes on it."""
         self.further.remove(node)
@@ -55,16 +64,22 @@ class RayNodes:
 
 
 @contextmanager
-def ray_nodes(num_further: int = 1) -> Generator[RayNodes, None, None]:
+def ray_nodes(
+    num_further: int = 1, *, variables: Mapping[str, str] | None = None, **head: Any
+) -> Generator[RayNodes, None, None]:
     """Run a cluster that asks for a token, to which this process is connected.
 
     Args:
-        num_further: nodes beside the head; the first has the label ``part=more``.
+        num_further: nodes beside the head, with the label ``part=more``.
+        variables: environment of Ray's processes.
+        head: further arguments of the head node.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_AUTH_TOKEN", os.environ.get("RAY_AUTH_TOKEN", secrets.token_hex(32)))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        for name, value in (variables or {}).items():
+            patch.setenv(name, value)
         import ray
         from ray.cluster_utils import Cluster
 
@@ -73,7 +88,7 @@ def ray_nodes(num_further: int = 1) -> Generator[RayNodes, None, None]:
         raylet.Config.initialize("")
         raylet.AuthenticationTokenLoader.instance().reset_cache()
         cluster = Cluster(
-            initialize_head=True, head_node_args={**_NODE, "labels": {"part": "head"}}
+            initialize_head=True, head_node_args={**_NODE, "labels": {"part": "head"}, **head}
         )
         try:
             nodes = RayNodes(cluster)
