@@ -11,6 +11,10 @@ from tokenizers import Tokenizer
 
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
+from antiphon.models.causal_lm.vocabulary_files import (
+    has_vocabulary_files,
+    read_vocabulary_files,
+)
 from antiphon.models.config_file import ConfigSection
 from antiphon.models.token_decoder import TokenDecoder, bytes_of_name
 
@@ -32,8 +36,10 @@ class ChatTokenizer:
         Raises:
             ModelLoadError: it is missing or broken, or of a kind that is not known.
         """
-        if not file.is_file():
-            raise ModelLoadError(f"{file.parent}: there is no tokenizer.json")
+        if not file.is_file() and not has_vocabulary_files(file.parent):
+            raise ModelLoadError(
+                f"{file.parent}: there is no tokenizer.json, and no vocab.json with merges.txt"
+            )
         self._file = file
         self._tokenizer = _read(file)
         self._eos_token = eos_token
@@ -118,7 +124,15 @@ def load_tokenizer(path: Path) -> ChatTokenizer:
 
 def _read(file: Path) -> Tokenizer:
     read: list[Tokenizer] = []
-    fault = fault_of(lambda: read.append(Tokenizer.from_str(file.read_text(encoding="utf-8"))))
+
+    def tokenizer_of(file: Path) -> Tokenizer:
+        if not file.is_file():
+            return read_vocabulary_files(file.parent)
+        return Tokenizer.from_str(file.read_text(encoding="utf-8"))
+
+    fault = fault_of(lambda: read.append(tokenizer_of(file)))
+    if isinstance(fault, ModelLoadError):
+        raise fault
     if fault is not None:
         raise ModelLoadError(f"{file}: cannot be read: {fault}") from fault
     (tokenizer,) = read
