@@ -17,6 +17,7 @@ Parts are encoded one by one, as in the official code.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -53,6 +54,13 @@ class Imitated:
     codes: Codes
 
 
+def _turns(text: str) -> str:
+    """Return a conversation as S2 was trained with it: each speaker's turn on a line of its own."""
+    starts = [0, *(found.start() for found in _SPEAKER.finditer(text)), len(text)]
+    turns = (text[start:stop].strip() for start, stop in pairwise(starts))
+    return "\n".join(turn for turn in turns if turn)
+
+
 class PromptLayout:
     """Makes the ids of prompts."""
 
@@ -70,6 +78,7 @@ class PromptLayout:
             first ones do not depend on the text.
         """
         if self._layout is Layout.S2:
+            text = _turns(text)
             before, after = self._conversation(voice), self._end_of_turn
         else:
             before, after = self._interleaved(voice), []

@@ -169,3 +169,13 @@ def test_a_request_without_its_recording_yet_is_checked(prompter: FishSpeechProm
     prompter.check(SpeechRequest("Hi.", options={"ref_text": "Words."}), ["ref_audio"])
     with pytest.raises(InvalidRequestError, match="ref_text"):
         prompter.check(SpeechRequest("Hi."), ["ref_audio"])
+
+
+def test_turns_of_speakers_stand_on_lines_of_their_own(made: Callable[[str], Path]) -> None:
+    prompter = FishSpeechPrompter(LoadContext(path=made("s2")))
+    spoken = build(prompter, "<|speaker:0|> Hi there. <|speaker:1|>Hello!\n\n<|speaker:0|>Bye.")
+    wanted = build(prompter, "<|speaker:0|> Hi there.\n<|speaker:1|>Hello!\n<|speaker:0|>Bye.")
+    assert spoken.ids.tolist() == wanted.ids.tolist()
+    assert (
+        build(prompter, "One.\n\nTwo.").ids.tolist() != build(prompter, "One.\nTwo.").ids.tolist()
+    )
