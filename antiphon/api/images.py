@@ -223,16 +223,22 @@ async def with_images(
     images = tuple([await load_image(each, "image", server) for each in sources])
     mask = None
     if masks:
-        mask = _mask_of(await load_image(masks[0], "mask", server))
+        mask = _mask_of(await load_image(masks[0], "mask", server, keeps_alpha=True))
     edited = [replace(each, images=images, mask=mask) for each in requests]
     return tuple(server.images.completed(each) for each in edited)
 
 
-async def load_image(source: str | bytes, param: str, server: ServerState) -> Pixels:
+async def load_image(
+    source: str | bytes, param: str, server: ServerState, *, keeps_alpha: bool = False
+) -> Pixels:
     """Return an image of a client, which counts for its request."""
     limits = server.settings.images
     pixels = await server.image_files.load(
-        source, param, max_bytes=limits.max_input_bytes, max_pixels=limits.max_input_pixels
+        source,
+        param,
+        max_bytes=limits.max_input_bytes,
+        max_pixels=limits.max_input_pixels,
+        keeps_alpha=keeps_alpha,
     )
     reserve(pixels.nbytes)
     return pixels

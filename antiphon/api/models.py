@@ -61,8 +61,8 @@ def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, An
         "object": "model",
         "created": server.created_s,
         "owned_by": "antiphon",
-        "task": _TASKS[tasks[0].served.name],
-        "tasks": [_TASKS[each.served.name] for each in tasks],
+        "task": _task_names(tasks[0])[0],
+        "tasks": [name for each in tasks for name in _task_names(each)],
     }
     for each in tasks:
         match each:
@@ -77,6 +77,20 @@ def _described(tasks: Sequence[LoadedTask], server: ServerState) -> dict[str, An
             case VideoModel():
                 described["video"] = _of_videos(each.capabilities)
     return described
+
+
+def _task_names(task: LoadedTask) -> list[str]:
+    """Return what a task is called, and what it is called with a picture to begin with."""
+    name = _TASKS[task.served.name]
+    match task:
+        case ImageModel():
+            takes, needs = bool(task.capabilities.max_images), task.capabilities.needs_image
+        case VideoModel():
+            takes, needs = task.capabilities.takes_image, task.capabilities.needs_image
+        case _:
+            return [name]
+    of_pictures = [name.replace("text-", "image-", 1)] if takes or needs else []
+    return of_pictures if needs else [name, *of_pictures]
 
 
 def _of_speech(capabilities: SpeechCapabilities) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from antiphon.api.schemas.videos import (
 from antiphon.api.speech_jobs import job_limits
 from antiphon.api.state import ServerState
 from antiphon.errors import VideoFailedError, VideoNotReadyError
-from antiphon.media.image_codec import Pixels, opaque
+from antiphon.media.image_codec import Pixels
 from antiphon.picture_types import VideoRequest
 from antiphon.pipeline.jobs import JobRunner, job_media
 from antiphon.pipeline.video_jobs import VideoJobWork
@@ -225,10 +225,9 @@ async def first_frame(server: ServerState, image: str | bytes | None) -> Pixels 
     if image is None:
         return None
     settings = server.settings.videos
-    pixels = await server.image_files.load(
+    return await server.image_files.load(
         image,
         INPUT_REFERENCE,
         max_bytes=settings.max_input_bytes,
         max_pixels=settings.max_input_pixels,
     )
-    return opaque(pixels)

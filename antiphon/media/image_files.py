@@ -1,7 +1,7 @@
 """Images that requests bring: loaded from where they are, and decoded in a sandbox."""
 
 from antiphon.concurrency import Workers
-from antiphon.media.image_codec import ImageSandbox, Pixels, check_installed
+from antiphon.media.image_codec import ImageSandbox, Pixels, check_installed, opaque
 from antiphon.media.references import ReferenceLoader, image_use
 
 _NUM_THREADS = 2
@@ -17,15 +17,22 @@ class ImageFiles:
         self._workers = Workers("image files", _NUM_THREADS)
 
     async def load(
-        self, source: str | bytes, param: str, *, max_bytes: int, max_pixels: int
+        self,
+        source: str | bytes,
+        param: str,
+        *,
+        max_bytes: int,
+        max_pixels: int,
+        keeps_alpha: bool = False,
     ) -> Pixels:
-        """Return an image, upright, read-only, of 3 channels, or of 4 if it has transparency.
+        """Return an image, upright, read-only, of 3 channels; a transparent one lies on white.
 
         Args:
             source: a file's content, or a data:, http(s): or file: address of one.
             param: the field that an error names.
             max_bytes: of the file.
             max_pixels: of the image.
+            keeps_alpha: whether a transparent image has 4 channels instead.
 
         Raises:
             InvalidRequestError: it may not be loaded, or cannot be, or is no image, or too large.
@@ -33,10 +40,15 @@ class ImageFiles:
         """
         check_installed()
         file = await self._references.load(source, image_use(param, max_bytes))
-        return await self._workers.run(self._decoded, file, param, max_pixels)
+        return await self._workers.run(self._decoded, file, param, max_pixels, keeps_alpha)
 
-    def _decoded(self, file: bytes, param: str, max_pixels: int) -> Pixels:
-        return self._sandbox.decode(file, max_pixels=max_pixels, param=param)
+    def _decoded(self, file: bytes, param: str, max_pixels: int, keeps_alpha: bool) -> Pixels:
+        pixels = self._sandbox.decode(file, max_pixels=max_pixels, param=param)
+        if keeps_alpha or pixels.shape[2] == 3:
+            return pixels
+        pixels = opaque(pixels)
+        pixels.flags.writeable = False
+        return pixels
 
     def close(self) -> None:
         """Refuse further calls."""

@@ -18,7 +18,7 @@ def test_a_model_of_several_tasks_serves_them_all() -> None:
         wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
         assert listed["task"] == "text-to-speech"
-        assert set(listed["tasks"]) >= {"text-to-speech", "text-to-image"}
+        assert set(listed["tasks"]) >= {"text-to-speech", "text-to-video", "image-to-video"}
         assert listed["voices"]
         assert listed["image"]["default_size"]
         for alias in ("tts-1", "gpt-image-1"):
@@ -31,7 +31,7 @@ def test_a_server_without_speech_says_so() -> None:
     with start_server(settings) as server:
         wait_until(lambda: httpx.get(f"{server.base_url}/ready").status_code == 200)
         (listed,) = httpx.get(f"{server.base_url}/v1/models").json()["data"]
-        assert listed["tasks"] == ["text-to-image"]
+        assert listed["tasks"] == ["text-to-image", "image-to-image"]
         assert "voices" not in listed
         spoken = httpx.post(f"{server.base_url}/v1/audio/speech", json={"input": "Hello."})
         error = error_of(spoken, 404)

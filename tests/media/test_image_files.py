@@ -2,34 +2,50 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from antiphon.config import ReferenceSettings
 from antiphon.errors import InvalidRequestError
 from antiphon.media import image_codec
+from antiphon.media.image_codec import ImageFormat, Pixels, encode_image
 from antiphon.media.image_files import ImageFiles
 from antiphon.media.references import ReferenceLoader
 from tests.videos import png
 
 
-def load(source: str | bytes) -> tuple[int, ...]:
-    """Return the shape of an image."""
+def load(source: str | bytes, *, keeps_alpha: bool = False) -> Pixels:
+    """Return an image."""
 
-    async def main() -> tuple[int, ...]:
+    async def main() -> Pixels:
         references = ReferenceLoader(ReferenceSettings())
         files = ImageFiles(references)
         try:
-            pixels = await files.load(source, "image", max_bytes=10**6, max_pixels=10**6)
+            return await files.load(
+                source,
+                "image",
+                max_bytes=10**6,
+                max_pixels=10**6,
+                keeps_alpha=keeps_alpha,
+            )
         finally:
             files.close()
             references.close()
-        return pixels.shape
 
     return asyncio.run(main())
 
 
 def test_a_file_is_decoded() -> None:
-    assert load(png())[2] == 3
+    assert load(png()).shape[2] == 3
+
+
+def test_a_transparent_image_lies_on_white() -> None:
+    pixels = np.zeros((2, 2, 4), np.uint8)
+    pixels[0, 0] = (200, 0, 0, 255)
+    pixels[0, 1] = (200, 0, 0, 0)
+    file = encode_image(pixels, ImageFormat.PNG)
+    assert load(file)[0].tolist() == [[200, 0, 0], [255, 255, 255]]
+    assert load(file, keeps_alpha=True)[0, 1].tolist() == [200, 0, 0, 0]
 
 
 def test_without_pillow_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
