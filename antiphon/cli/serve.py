@@ -11,7 +11,7 @@ from antiphon.cli.diffusion_flags import DiffusionFlags
 from antiphon.cli.flags import SETTING, flag, settings_of
 from antiphon.errors import SettingsError
 
-_MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub."
+_MODEL = "A built-in model, a checkpoint's directory, or its ORG/NAME on the hub; NAME=SOURCE."
 _DETERMINISTIC = "The same audio in any company, to the byte, on a GPU too."
 _NETWORK = "with keys, else those of one's own network"
 

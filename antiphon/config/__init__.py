@@ -1,15 +1,15 @@
 """All settings in one frozen tree, with every default; `antiphon.config.sources` reads them."""
 
-import os
-import sys
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from antiphon.config.base import SettingsSection
 from antiphon.config.chat import ChatSettings
+from antiphon.config.data import DataSettings as DataSettings
+from antiphon.config.data import JobSettings as JobSettings
 from antiphon.config.diffusion import DiffusionSettings
 from antiphon.config.media import ImageSettings, MediaSettings, VideoSettings
 from antiphon.config.speakable import SpeakableSettings
@@ -20,6 +20,8 @@ OPENAI_VOICES = (
 )
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 PEER_MODELS = ("kokoro",)
+MIN_LUFS, MAX_LUFS = -40.0, -9.0
+"""Bounds of a loudness that can be asked for."""
 
 
 class ModelSettings(SettingsSection):
@@ -73,13 +75,25 @@ class ModelSettings(SettingsSection):
         4, ge=2, description="How many times as large as the one before a chunk may be."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _split_source(cls, value: Any) -> Any:
+        """Take the name out of a source that is ``NAME=SOURCE``.
+
+        A directory may have "=" in its name: a source that exists is taken as a whole.
+        """
+        source = value.get("source") if isinstance(value, dict) else None
+        if not isinstance(source, str) or Path(source).expanduser().exists():
+            return value
+        name, is_named, rest = source.partition("=")
+        if not (is_named and name and rest) or "/" in name or value.get("name") is not None:
+            return value
+        return {**value, "source": rest, "name": name}
+
 
 def _named_source(value: Any) -> Any:
     """Read ``SOURCE`` or ``NAME=SOURCE`` as a table."""
-    if not isinstance(value, str):
-        return value
-    name, is_named, source = value.rpartition("=")
-    return {"source": source, "name": name} if is_named else {"source": source}
+    return {"source": value} if isinstance(value, str) else value
 
 
 class ModelsSettings(SettingsSection):
@@ -129,6 +143,13 @@ class SpeechSettings(SettingsSection):
     stream_means: Literal["sse", "audio"] = Field(
         "sse", description='What "stream": true means if nothing else in the request says it.'
     )
+    loudness_lufs: Annotated[float, Field(ge=MIN_LUFS, le=MAX_LUFS)] | Literal["off"] = Field(
+        -18.0,
+        description="Loudness of voices of known loudness, in LUFS; off: as the model speaks.",
+    )
+    sentence_pause_ms: int | None = Field(
+        None, ge=0, le=5000, description="Silence between sentences; default: the model's."
+    )
     unknown_fields: Literal["tell", "refuse"] = Field(
         "tell", description="List unknown fields of requests in a header, or refuse them."
     )
@@ -153,64 +174,6 @@ class ReferenceSettings(SettingsSection):
     timeout_s: float = Field(10.0, gt=0, description="For a fetch from beginning to end.")
     min_duration_s: float = Field(1.0, ge=0)
     max_duration_s: float = Field(30.0, gt=0)
-
-
-class DataSettings(SettingsSection):
-    """What the server keeps: voices that are uploaded, and consents."""
-
-    dir: Path | None = Field(
-        None, description="Folder for it, on a disk of this machine; default: the user's own."
-    )
-    blobs_url: str | None = Field(
-        None, description="Where recordings are kept, as s3://bucket/path; default: in the folder."
-    )
-    max_voices: int = Field(
-        1000, ge=0, description="Most voices that may be uploaded, and most consents."
-    )
-    max_owner_voices: int = Field(
-        0, ge=0, description="Most voices, and most consents, of one owner. 0: no further limit."
-    )
-    min_free_mib: int = Field(
-        100, ge=0, description="Nothing is stored that would leave less of the disk free."
-    )
-
-    @property
-    def folder(self) -> Path:
-        """The folder, which need not exist yet."""
-        return (self.dir or _user_data_folder()).expanduser()
-
-
-class JobSettings(SettingsSection):
-    """Long texts that are spoken in the background."""
-
-    max_jobs: int = Field(1000, ge=0, description="Most jobs that are kept, those at an end too.")
-    max_owner_jobs: int = Field(0, ge=0, description="Most jobs of one owner. 0: no further limit.")
-    max_input_characters: int = Field(5_000_000, ge=1, description="Longest text of one job.")
-    max_gib: float = Field(
-        0.0, ge=0, description="Disk that all jobs together may take. 0: what is free."
-    )
-    max_owner_gib: float = Field(
-        0.0, ge=0, description="Disk that one owner's jobs may take. 0: no further limit."
-    )
-    max_crashes: int = Field(
-        2, ge=1, description="A job under which servers have died so often is given up."
-    )
-    media_url: str | None = Field(
-        None,
-        description="Where results are kept, as s3://bucket/path; default: below"
-        " media.output_fs_url, or else in the folder.",
-    )
-
-
-def _user_data_folder() -> Path:
-    """Return where a user's programs keep data on this system."""
-    if chosen := os.environ.get("XDG_DATA_HOME"):
-        return Path(chosen) / "antiphon"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")) / "antiphon"
-    if sys.platform == "darwin":
-        return Path("~/Library/Application Support/antiphon")
-    return Path("~/.local/share/antiphon")
 
 
 class ServerSettings(SettingsSection):

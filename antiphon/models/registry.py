@@ -168,11 +168,31 @@ def _family_by_layout(path: Path) -> Family | None:
     return None
 
 
+def _no_checkpoint(path: Path) -> str:
+    """Return why a directory without a configuration cannot be served, and what to do."""
+    if any(path.glob("*.gguf")):
+        return f"{path}: GGUF weights are not supported. Use the checkpoint in safetensors files."
+    if any(path.glob("*.onnx")) or any(path.glob("onnx/*.onnx")):
+        return (
+            f"{path}: there is no config.json beside the ONNX network. A Kokoro export needs the"
+            " config.json of hexgrad/Kokoro-82M or onnx-community/Kokoro-82M-v1.0-ONNX, a Piper"
+            " voice its NAME.onnx.json."
+        )
+    nested = sorted(file.parent for file in path.glob("*/config.json"))
+    hint = f" Did you mean '{nested[0]}'?" if nested else ""
+    return (
+        f"{path}: there is no checkpoint: neither config.json nor {_PIPELINE}, nor the files of a"
+        f" family without these.{hint}"
+    )
+
+
 def _configuration(path: Path) -> tuple[Path, Mapping[str, Any]]:
     """Return the file that tells what a checkpoint is, and what it holds."""
     config = path / "config.json"
     if not config.exists() and (path / _PIPELINE).exists():
         config = path / _PIPELINE
+    if not config.exists():
+        raise ModelLoadError(_no_checkpoint(path))
     try:
         told = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

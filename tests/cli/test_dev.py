@@ -1,11 +1,13 @@
 """``antiphon dev`` makes checkpoints that can be served, and says what it cannot make."""
 
 import json
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from antiphon.models.registry import FAMILIES, resolve
+from antiphon.models.registry import FAMILIES, family, resolve
 from tests.cli.conftest import Run
 
 
@@ -66,3 +68,40 @@ def test_without_a_family_that_makes_any_it_is_asked_for(
     done = run("dev", "make-checkpoint", str(tmp_path / "made"))
     assert done.exit_code == 1
     assert "--family" in done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_the_default_task_is_the_first_of_the_family(name: str) -> None:
+    found = family(name).checkpoint_maker
+    if found is None:
+        return
+    module = import_module(found.target.partition(":")[0])
+    default = signature(found.resolve()).parameters["task"].default
+    assert default in (None, next(iter(getattr(module, "TASKS", [default]))))
+
+
+def test_without_a_task_a_checkpoint_has_built_in_voices(run: Run, tmp_path: Path) -> None:
+    assert run("dev", "make-checkpoint", str(tmp_path / "made")).exit_code == 0
+    told = json.loads(run("models", "inspect", str(tmp_path / "made"), "--json").stdout)
+    assert told["task"].startswith("custom_voice")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((), "there is no checkpoint"),
+        (("model.gguf",), "GGUF weights are not supported"),
+        (("onnx/model.onnx", "voices/af_heart.bin"), "no config.json beside the ONNX network"),
+        (("inner/config.json",), "Did you mean"),
+    ],
+)
+def test_a_folder_without_a_checkpoint_is_named(
+    run: Run, tmp_path: Path, files: tuple[str, ...], message: str
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    done = run("models", "inspect", str(tmp_path))
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert "Errno" not in done.stderr

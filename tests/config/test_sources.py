@@ -105,3 +105,27 @@ def test_models_that_share_a_server_do_not_take_all_that_is_left_of_a_gpu() -> N
         {"model": {"gpu_memory_utilization": 0.4}, "models": {"more": ["toy"]}}
     ).served()
     assert [each.gpu_memory_utilization for each in said] == [0.4, None]
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "rest"),
+    [("chat=toy", "chat", "toy"), ("a=ORG/NAME@v1", "a", "ORG/NAME@v1"), ("toy", None, "toy")],
+)
+def test_a_source_can_bring_its_name(source: str, name: str | None, rest: str) -> None:
+    first = load_settings({"model.source": source}, environment={}).model
+    more = Settings.model_validate({"models": {"more": [source]}}).models.more[0]
+    for found in (first, more):
+        assert (found.name, found.source) == (name, rest)
+
+
+def test_a_directory_with_an_equals_sign_is_a_source(tmp_path: Path) -> None:
+    path = tmp_path / "lr=1"
+    path.mkdir()
+    model = load_settings({"model.source": str(path)}, environment={}).model
+    assert (model.name, model.source) == (None, str(path))
+
+
+@pytest.mark.parametrize(("text", "value"), [("off", "off"), ("-23", -23.0)])
+def test_loudness_comes_from_the_environment(text: str, value: float | str) -> None:
+    environment = {"ANTIPHON_SPEECH_LOUDNESS_LUFS": text}
+    assert load_settings(environment=environment).speech.loudness_lufs == value

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 from antiphon.models.causal_lm.omni.random_configs import voice_configs
 
 Size: TypeAlias = Literal["tiny", "135m", "0.6b", "1b", "7b"]
-Layout: TypeAlias = Literal["qwen2", "qwen3", "llama", "omni", "omni_voice", "thinker"]
+Layout: TypeAlias = Literal["qwen3", "qwen2", "llama", "omni", "omni_voice", "thinker"]
 Json: TypeAlias = dict[str, Any]
 
 TEMPLATE = (

@@ -41,7 +41,7 @@ def make_checkpoint(
     path: Path,
     *,
     size: Size,
-    task: CheckpointTask | str = CheckpointTask.BASE,
+    task: CheckpointTask | str = CheckpointTask.CUSTOM_VOICE,
     vocabulary: Vocabulary = "byte",
     seed: int = 0,
     dtype: Dtype = "float32",
