@@ -143,6 +143,9 @@ class SpeechRequest:
         normalize: whether numbers, units and the like are written out, in English.
         word_timestamps: whether chunks carry the times of words.
         volume: factor of all samples.
+        loudness_lufs: integrated loudness that voices of known loudness are brought to; ``"off"``
+            leaves the model's output as it is, ``None`` is the server's setting.
+        sentence_pause_ms: silence between sentences; ``None`` is the server's setting.
         id: names the request in logs, metrics and the engine.
     """
 
@@ -162,12 +165,18 @@ class SpeechRequest:
     normalize: bool = False
     word_timestamps: bool = False
     volume: float = 1.0
+    loudness_lufs: float | Literal["off"] | None = None
+    sentence_pause_ms: int | None = None
     id: str = field(default_factory=new_request_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """A voice that a model can speak with."""
+    """A voice that a model can speak with.
+
+    Attributes:
+        loudness_lufs: measured integrated loudness of the model's output; ``None`` if unknown.
+    """
 
     id: str
     name: str
@@ -175,6 +184,7 @@ class Voice:
     gender: str | None = None
     description: str | None = None
     kind: Literal["builtin", "uploaded"] = "builtin"
+    loudness_lufs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
+from antiphon.audio.loudness import Limiter
 from antiphon.audio.resample import Resampler
 from antiphon.audio.stretch import Stretcher
 from antiphon.audio.wav import silence
@@ -40,7 +41,14 @@ class Chain:
         self._transforms = transforms
 
     @classmethod
-    def build(cls, source_hz: int, target_hz: int, speed: float, channels: int = 1) -> Self:
+    def build(
+        cls,
+        source_hz: int,
+        target_hz: int,
+        speed: float,
+        channels: int = 1,
+        gain_db: float | None = None,
+    ) -> Self:
         """Return what turns audio at ``source_hz`` into audio at ``target_hz``, spoken faster.
 
         Args:
@@ -48,12 +56,15 @@ class Chain:
             target_hz: sample rate of what comes out.
             speed: 0.25 to 4.0, above 1 is faster; pitch is kept.
             channels: of the audio.
+            gain_db: change of loudness, with a limiter of peaks; ``None`` for neither.
         """
         transforms: list[Transform] = []
         if speed != 1.0:
             transforms.append(Stretcher(source_hz, speed, channels))
         if target_hz != source_hz:
             transforms.append(Resampler(source_hz, target_hz, channels))
+        if gain_db is not None:
+            transforms.append(Limiter(gain_db, target_hz, channels))
         return cls(tuple(transforms), target_hz, channels)
 
     @property

@@ -13,6 +13,17 @@ _FADE_MS = 5
 _AUDIBLE = 10 ** (-50 / 20)
 
 
+def num_quiet_after(samples: Samples, num_before: int) -> int:
+    """Return the number of samples since the last that can be heard, in any channel.
+
+    Args:
+        samples: the next ones of a stream.
+        num_before: the number before them.
+    """
+    audible = np.nonzero(np.abs(samples) > _AUDIBLE)[0]
+    return len(samples) - 1 - int(audible[-1]) if len(audible) else num_before + len(samples)
+
+
 class Joiner:
     """Takes segments piece by piece; the result is the same however they were cut."""
 
@@ -65,11 +76,7 @@ class Joiner:
 
     def _listen(self, samples: Samples) -> None:
         """Count the samples since the last that can be heard."""
-        audible = np.nonzero(np.abs(samples) > _AUDIBLE)[0]  # in any channel
-        if len(audible):
-            self._num_silent = len(samples) - 1 - int(audible[-1])
-        else:
-            self._num_silent += len(samples)
+        self._num_silent = num_quiet_after(samples, self._num_silent)
 
     def _faded_in(self, samples: Samples) -> Samples:
         start = self._num_taken

@@ -29,6 +29,7 @@ from antiphon.api.schemas.peer_fields import (
     SpeechPeerFields,
 )
 from antiphon.audio.encode import AudioFormat
+from antiphon.config import MAX_LUFS, MIN_LUFS
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,
@@ -73,6 +74,7 @@ def _voice_name(value: Any) -> Any:
 Speed = Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)]
 SampleRate = Annotated[int, Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)]
 Text = Annotated[str, AfterValidator(_valid_unicode)]
+Loudness = Annotated[float, Field(ge=MIN_LUFS, le=MAX_LUFS)] | Literal["off"]
 VoiceName = Annotated[
     Text,
     BeforeValidator(_voice_name),
@@ -155,6 +157,9 @@ class SpeechBody(SpeechPeerFields):
     )
     normalize: bool = Field(
         False, description="Write numbers, dates, money and units out in English words first."
+    )
+    loudness_lufs: Loudness | None = Field(
+        None, description="Loudness of voices of known loudness, or off for the model's own."
     )
     word_timestamps: bool = Field(
         False, description="Return when each word is spoken; not with stream_format: audio."
@@ -250,6 +255,7 @@ class SpeechBody(SpeechPeerFields):
             and self.response_format is not AudioFormat.PCM,
             pronunciations=self.pronunciations or {},
             normalize=self.normalize,
+            loudness_lufs=self.loudness_lufs,
             word_timestamps=self.word_timestamps,
             id=request_id,
         )

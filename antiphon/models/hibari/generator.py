@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from antiphon.errors import EngineError
 from antiphon.models.base import Prompt
 from antiphon.models.hibari.durations import with_durations
-from antiphon.models.hibari.pauses import natural_span
+from antiphon.models.hibari.pauses import frames_after, natural_span
 from antiphon.models.hibari.prompt import HibariPrompt
 from antiphon.models.hibari.vocoder import (
     FRAME_SAMPLES,
@@ -60,7 +60,8 @@ class HibariGenerator:
         start_s = 0.0
         for index, ids in enumerate(spoken.sentences):
             predicted, durations = self._predict(spoken.voice, ids)
-            span = natural_span(predicted)
+            is_last = index == len(spoken.sentences) - 1
+            span = natural_span(predicted, frames_after(spoken.pause_ms, is_last=is_last))
             frames = predicted.cut(*span)
             words: tuple[WordTime, ...] = ()
             if spoken.words and durations is not None:

@@ -15,6 +15,7 @@ from antiphon.models.hibari.vocoder import (
 )
 
 LEAD_FRAMES = 4  # 50 ms: the breath before a soft consonant
+FRAME_MS = 12.5
 PAUSE_FRAMES = 20  # 250 ms: with the next lead, 300 ms between sentences
 
 _AUDIBLE_DBFS = -60.0
@@ -23,15 +24,32 @@ _WINDOW_ENERGY = WINDOW_SAMPLES * 3 / 8  # of a Hann window
 _HARMONIC_FILL = 0.15
 
 
-def natural_span(frames: AcousticFrames) -> tuple[int, int]:
+def natural_span(frames: AcousticFrames, num_after: int = PAUSE_FRAMES) -> tuple[int, int]:
     """Return the frames from where to before where there is sound, and natural silence around it.
 
     Both may be outside of the frames: silence is missing there.
+
+    Args:
+        frames: of a sentence.
+        num_after: frames of silence after it.
     """
     (audible,) = np.nonzero(level_dbfs(frames) > _AUDIBLE_DBFS)
     if len(audible) == 0:
         return 0, frames.num_frames
-    return int(audible[0]) - LEAD_FRAMES, int(audible[-1]) + 1 + PAUSE_FRAMES
+    return int(audible[0]) - LEAD_FRAMES, int(audible[-1]) + 1 + num_after
+
+
+def frames_after(pause_ms: int | None, *, is_last: bool) -> int:
+    """Return the frames of silence after a sentence.
+
+    Args:
+        pause_ms: between sentences, the lead of the next one included; ``None`` for the usual.
+        is_last: whether the end of a text may follow: then no more than usual.
+    """
+    if pause_ms is None:
+        return PAUSE_FRAMES
+    wanted = max(0, round(pause_ms / FRAME_MS) - LEAD_FRAMES)
+    return min(wanted, PAUSE_FRAMES) if is_last else wanted
 
 
 def level_dbfs(frames: AcousticFrames) -> NDArray[np.float32]:

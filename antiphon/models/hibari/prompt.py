@@ -24,11 +24,13 @@ class HibariPrompt:
         voice: id of an installed voice.
         sentences: phoneme ids of each; none if the text has nothing to pronounce.
         words: of each sentence, if their times are wanted.
+        pause_ms: silence between sentences; ``None`` for the usual one.
     """
 
     voice: str
     sentences: tuple[tuple[int, ...], ...]
     words: tuple[tuple[ReadWord, ...], ...] = ()
+    pause_ms: int | None = None
 
 
 class HibariPrompter:
@@ -72,7 +74,7 @@ class HibariPrompter:
         sentences = own_reader.read(request.input)
         words = own_reader.read_words(request.input) if request.word_timestamps else ()
         return Prompt(
-            data=HibariPrompt(voice.id, sentences, words),
+            data=HibariPrompt(voice.id, sentences, words, request.sentence_pause_ms),
             num_tokens=sum(map(len, sentences)),
             seed=seed,
             sampling=request.sampling,

@@ -9,6 +9,8 @@ from hibari.voices import VOICES, sha256_of, voice_path
 from antiphon.types import Voice
 
 _log = logging.getLogger(__name__)
+_LOUDNESS_LUFS = {"heart": -26.0}
+"""Measured integrated loudness, by FFmpeg's ebur128 over ten sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ def installed_voices() -> dict[str, InstalledVoice]:
             language=facts["language"],
             gender=facts["gender"],
             description=f"{facts['accent']} English, {facts['gender']}",
+            loudness_lufs=_LOUDNESS_LUFS.get(name),
         )
         installed[name] = InstalledVoice(voice, path, facts["british"])
     return installed

@@ -17,7 +17,7 @@ from antiphon.models.kokoro.checkpoint import (
     KokoroCheckpoint,
     read_checkpoint,
 )
-from antiphon.models.kokoro.pauses import natural_span
+from antiphon.models.kokoro.pauses import PAUSE_FRAMES, frames_after, natural_span
 from antiphon.models.kokoro.prompt import KokoroPrompt
 from antiphon.models.kokoro.voices import VoiceStyles, in_order
 from antiphon.models.reading.word_times import word_times
@@ -75,7 +75,11 @@ class KokoroGenerator:
             seed = prompt.seed % 2**64, index
             made, durations = self._loaded().speak(ids, style, seed)
             made = clipped(made)
-            first, stop = span = natural_span(made)
+            is_last = index == len(spoken.sentences) - 1
+            num_after = frames_after(spoken.pause_ms, is_last=is_last)
+            if num_after > PAUSE_FRAMES:  # more silence than the network makes
+                made = np.pad(made, (0, num_after * FRAME_SAMPLES))
+            first, stop = span = natural_span(made, num_after)
             words: tuple[WordTime, ...] = ()
             if spoken.words and durations is not None:
                 num_frames = -(-len(made) // FRAME_SAMPLES)

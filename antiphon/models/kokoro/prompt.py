@@ -22,11 +22,13 @@ class KokoroPrompt:
         voice: a voice of the checkpoint, or a mix of them.
         sentences: phoneme ids of each; none if the text has nothing to pronounce.
         words: of each sentence, if their times are wanted.
+        pause_ms: silence between sentences; ``None`` for the usual one.
     """
 
     voice: str
     sentences: tuple[SentenceIds, ...]
     words: tuple[tuple[ReadWord, ...], ...] = ()
+    pause_ms: int | None = None
 
 
 class KokoroPrompter:
@@ -81,7 +83,7 @@ class KokoroPrompter:
         sentences = reader.read(request.input)
         words = reader.read_words(request.input) if request.word_timestamps else ()
         return Prompt(
-            data=KokoroPrompt(voice.id, sentences, words),
+            data=KokoroPrompt(voice.id, sentences, words, request.sentence_pause_ms),
             num_tokens=sum(map(len, sentences)),
             seed=seed,
             sampling=request.sampling,

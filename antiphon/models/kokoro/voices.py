@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from antiphon.errors import EngineError, ModelLoadError, how_to_install
 from antiphon.models.kokoro.checkpoint import STYLE_SIZE, KokoroCheckpoint
 from antiphon.models.kokoro.languages import LANGUAGES
+from antiphon.models.kokoro.loudness import KOKORO_LUFS
 from antiphon.types import Voice
 
 _DEFAULT = "af_heart"
@@ -45,7 +46,16 @@ def describe(name: str) -> Voice:
         language=language.names[0],
         gender=gender,
         description=f"{language.title}, {'a mix' if is_mix else gender or 'any gender'}",
+        loudness_lufs=_loudness_lufs(parts),
     )
+
+
+def _loudness_lufs(parts: tuple[MixedVoice, ...]) -> float | None:
+    """Return the measured loudness of a voice, and for a mix the mean of its parts by share."""
+    known = [KOKORO_LUFS.get(part.name) for part in parts]
+    if any(each is None for each in known):
+        return None
+    return sum(abs(part.share) * (each or 0.0) for part, each in zip(parts, known, strict=True))
 
 
 def in_order(names: Collection[str]) -> list[str]:

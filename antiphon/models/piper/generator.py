@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 
+from antiphon.audio.joining import num_quiet_after
 from antiphon.errors import EngineError, ModelLoadError
 from antiphon.models.base import Prompt
 from antiphon.models.onnx_errors import ONNX_ERRORS
@@ -64,10 +65,15 @@ class PiperGenerator:
         scales = spoken.scales
         given = (scales.noise_scale, scales.length_scale, scales.noise_w)
         sizes = _chunk_sizes(rate_hz / (network.samples_per_frame or 1))
-        num_samples = 0
+        num_samples = num_quiet = 0
         for number, sentence in enumerate(spoken.sentences):
             random = np.random.default_rng([prompt.seed % 2**64, number])
             prepared = network.prepare(sentence.ids, given, spoken.speaker, random)
+            pause = np.zeros(0, np.float32)
+            if number and spoken.pause_ms is not None:
+                num_missing = round(spoken.pause_ms * rate_hz / 1000) - num_quiet
+                pause = np.zeros(max(0, num_missing), np.float32)
+                num_samples += len(pause)
             begins_s: float | None = num_samples / rate_hz
             for samples, num_frames, total in _decoded(network, prepared, sizes):
                 words: tuple[WordTime, ...] = ()
@@ -75,7 +81,9 @@ class PiperGenerator:
                     words = _word_times(sentence, prepared, total / rate_hz, begins_s)
                     begins_s = None
                 num_samples += len(samples)
-                yield AudioChunk(samples, rate_hz, num_frames, words)
+                num_quiet = num_quiet_after(samples, num_quiet)
+                yield AudioChunk(np.concatenate([pause, samples]), rate_hz, num_frames, words)
+                pause = pause[:0]
 
     def close(self) -> None:
         self._networks.clear()

@@ -13,6 +13,8 @@ from antiphon.models.spec import LoadContext, SpeechCapabilities
 from antiphon.types import SpeechRequest, Voice
 
 _MAX_SEGMENT_CHARACTERS = 400
+_LOUDNESS_LUFS = {"en_US-joe-medium": -25.1}
+"""Measured integrated loudness of voices in packages, by FFmpeg's ebur128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class PiperPrompt:
         sentences: none if the text has nothing to pronounce.
         scales: of this request.
         tells_times: whether the times of words are wanted.
+        pause_ms: least silence between sentences; ``None`` for what the network makes.
     """
 
     model: str
@@ -32,6 +35,7 @@ class PiperPrompt:
     sentences: tuple[SymbolSequence, ...]
     scales: InferenceScales
     tells_times: bool = False
+    pause_ms: int | None = None
 
 
 class PiperPrompter:
@@ -86,6 +90,7 @@ class PiperPrompter:
             sentences,
             _scales(model.scales, options),
             request.word_timestamps,
+            request.sentence_pause_ms,
         )
         return Prompt(
             data=prompt,
@@ -100,7 +105,13 @@ def _voice(name: str, model: PiperModel) -> Voice:
     description = f"{model.sample_rate_hz} Hz"
     if model.speakers:
         description += f", speaker {model.speakers[name]} of {model.name}"
-    return Voice(id=name, name=name, language=language, description=description)
+    return Voice(
+        id=name,
+        name=name,
+        language=language,
+        description=description,
+        loudness_lufs=_LOUDNESS_LUFS.get(name),
+    )
 
 
 def _scales(file: InferenceScales, options: PiperOptions) -> InferenceScales:

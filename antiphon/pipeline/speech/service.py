@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from antiphon.concurrency import Workers
-from antiphon.config import SpeechSettings
+from antiphon.config import MAX_LUFS, MIN_LUFS, SpeechSettings
 from antiphon.errors import InputTooLongError, InvalidRequestError
 from antiphon.models.base import RequestChecking
 from antiphon.models.languages import resolve_language
@@ -243,6 +243,10 @@ class Speech:
         seed = new_seed() if request.seed is None else request.seed
         language = resolve_language(request.language, model.capabilities.languages)
         request = replace(request, sampling=sampling, seed=seed, language=language)
+        if request.loudness_lufs is None:
+            request = replace(request, loudness_lufs=self.settings.loudness_lufs)
+        if request.sentence_pause_ms is None:
+            request = replace(request, sentence_pause_ms=self.settings.sentence_pause_ms)
 
         async def resolve() -> tuple[SpeechRequest, Voice]:
             if load is None:
@@ -310,6 +314,8 @@ class Speech:
         if request.sample_rate_hz is not None:
             rate_hz = request.sample_rate_hz
             check_range("sample_rate", rate_hz, MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ)
+        if isinstance(request.loudness_lufs, float | int):
+            check_range("loudness_lufs", request.loudness_lufs, MIN_LUFS, MAX_LUFS)
         read_options(model.task.options, request.options)
         check_pronunciations(request.pronunciations)
         if request.word_timestamps and not model.capabilities.word_times:

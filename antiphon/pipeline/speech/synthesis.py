@@ -255,6 +255,7 @@ class Synthesis:
         return AudioChunk(silence(num_samples, self._shared.model.capabilities.channels), rate_hz)
 
     async def _begin(self, segment: Segment) -> list[AudioChunk]:
+        context = await self._context()
         prefetched, self._next = self._next, None
         if prefetched is None:
             prompt, self._prompt = self._prompt, None
@@ -267,7 +268,10 @@ class Synthesis:
             self._pause_s, self._num_silent = 0.0, 0
             shared = self._shared
             capabilities = shared.model.capabilities
-            self._track = Track(capabilities, shared.request, shared.workers, self._start_s)
+            gain_db = _gain_db(shared.request, context.voice)
+            self._track = Track(
+                capabilities, shared.request, shared.workers, self._start_s, gain_db
+            )
         return await self._track.begin(segment.boundary, has_next=segment.is_last is not True)
 
     async def _play(self, playing: "_Opened") -> list[AudioChunk]:
@@ -334,6 +338,13 @@ class Synthesis:
         else:
             is_waiting = not self._items and not self._is_complete
         self._stats.wait(is_waiting)
+
+
+def _gain_db(request: SpeechRequest, voice: Voice) -> float | None:
+    """Return the change of loudness that a request wants of a voice, or ``None``."""
+    if voice.loudness_lufs is None or not isinstance(request.loudness_lufs, float | int):
+        return None
+    return request.loudness_lufs - voice.loudness_lufs
 
 
 @dataclass(frozen=True, slots=True)

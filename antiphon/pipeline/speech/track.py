@@ -1,4 +1,4 @@
-"""Joins the segments of one section and applies speed, sample rate and volume to the result."""
+"""Joins the segments of one section and applies speed, rate, loudness and volume to the result."""
 
 import numpy as np
 
@@ -16,6 +16,8 @@ PAUSE_S = {
     Boundary.PARAGRAPH: 0.6,
 }
 """Least silence at a boundary; the quiet end of the segment before counts."""
+LEAD_S = 0.05
+"""Silence before a sentence, which is a part of the pause."""
 
 
 class Track:
@@ -32,13 +34,23 @@ class Track:
         request: SpeechRequest,
         workers: Workers,
         start_s: float,
+        gain_db: float | None = None,
     ) -> None:
-        """Begin ``start_s`` after the beginning of the stream, with the model's segments."""
+        """Begin ``start_s`` after the beginning of the stream, with the model's segments.
+
+        Args:
+            capabilities: of the model.
+            request: speed, sample rate, volume and pauses.
+            workers: threads for transforms.
+            start_s: time of the first sample.
+            gain_db: see `Chain.build`.
+        """
         native_hz, channels = capabilities.sample_rate_hz, capabilities.channels
         self.sample_rate_hz = request.sample_rate_hz or native_hz
         self.num_samples = 0
         self._joiner = Joiner(native_hz, channels)
-        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed, channels)
+        self._chain = Chain.build(native_hz, self.sample_rate_hz, request.speed, channels, gain_db)
+        self._sentence_pause_ms = request.sentence_pause_ms
         self._workers = workers
         self._volume = np.float32(request.volume)
         self._start_s = self._segment_start_s = start_s
@@ -49,7 +61,7 @@ class Track:
 
     async def begin(self, boundary: Boundary, *, has_next: bool) -> list[AudioChunk]:
         """Begin a segment; see `Joiner.begin`."""
-        silence = self._joiner.begin(PAUSE_S[boundary], has_next=has_next)
+        silence = self._joiner.begin(self._pause_s(boundary), has_next=has_next)
         chunks = await self._transformed(silence, 0)
         joined_s = self._num_joined / (self._native_hz * self._speed)
         self._segment_start_s = self._start_s + joined_s
@@ -83,6 +95,13 @@ class Track:
             samples = samples * self._volume
         words, self._words = self._words, ()
         return [AudioChunk(samples, self.sample_rate_hz, num_frames, words)]
+
+    def _pause_s(self, boundary: Boundary) -> float | None:
+        pause_s = PAUSE_S[boundary]
+        if self._sentence_pause_ms is None or boundary in (Boundary.NONE, Boundary.WORD):
+            return pause_s
+        wanted_s = max(0.0, self._sentence_pause_ms / 1000 - LEAD_S)
+        return wanted_s if boundary is Boundary.SENTENCE else max(wanted_s, pause_s or 0.0)
 
     def _placed(self, time: WordTime) -> WordTime:
         """Return when a word of the segment is heard in the stream."""

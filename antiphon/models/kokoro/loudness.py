@@ -1,0 +1,43 @@
+"""Integrated loudness of the published voices, in LUFS, by FFmpeg's ebur128 over six sentences."""
+
+from collections.abc import Mapping
+from typing import Final
+
+KOKORO_LUFS: Final[Mapping[str, float]] = {
+    "af_alloy": -20.6,
+    "af_aoede": -17.4,
+    "af_bella": -22.5,
+    "af_heart": -22.4,
+    "af_jessica": -21.5,
+    "af_kore": -18.2,
+    "af_nicole": -21.6,
+    "af_nova": -26.1,
+    "af_river": -20.6,
+    "af_sarah": -20.4,
+    "af_sky": -23.0,
+    "am_adam": -18.0,
+    "am_echo": -21.4,
+    "am_eric": -20.6,
+    "am_fenrir": -18.5,
+    "am_liam": -21.0,
+    "am_michael": -23.6,
+    "am_onyx": -21.4,
+    "am_puck": -17.8,
+    "am_santa": -22.0,
+    "bf_alice": -20.1,
+    "bf_emma": -19.5,
+    "bf_isabella": -17.1,
+    "bf_lily": -20.5,
+    "bm_daniel": -21.0,
+    "bm_fable": -20.7,
+    "bm_george": -21.2,
+    "bm_lewis": -23.3,
+    "zf_xiaobei": -20.4,
+    "zf_xiaoni": -18.1,
+    "zf_xiaoxiao": -16.4,
+    "zf_xiaoyi": -18.8,
+    "zm_yunjian": -20.8,
+    "zm_yunxi": -20.9,
+    "zm_yunxia": -20.6,
+    "zm_yunyang": -23.6,
+}
