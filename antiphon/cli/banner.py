@@ -1,7 +1,8 @@
 """What ``antiphon serve`` says once it listens: its addresses, its voices and a first call."""
 
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from rich.markup import escape
 
 from antiphon import __version__
 from antiphon.api.state import ServerState
+from antiphon.cli.listen import listened
 from antiphon.pipeline.speech.model import SpeechModel
 
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
@@ -42,14 +44,16 @@ class Banner:
     task: str = "speech"
 
     @classmethod
-    def of(cls, server: ServerState, port: int) -> Self:
-        """Describe a server that listens on a port."""
+    def of(cls, server: ServerState, sockets: Sequence[socket.socket]) -> Self:
+        """Describe a server that listens on sockets, all of one port."""
+        port = sockets[0].getsockname()[1]
         url = f"http://{_reachable(server.settings.server.host)}:{port}"
         name, *more = server.models.by_name()
         first = server.models.tasks[0]
         rows = {
             "Page": url,
             "API": f"{url}/v1",
+            "Listens": listened(sockets),
             "Model": f"{name}: {first.family.title}",
             **({"More": ", ".join(more)} if more else {}),
         }

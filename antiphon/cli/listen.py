@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from collections.abc import Iterable
 from contextlib import ExitStack
 from ipaddress import ip_address
 
@@ -15,7 +16,8 @@ _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 def bind(server: ServerSettings) -> list[socket.socket]:
     """Bind, but do not listen yet: early clients are refused instead of kept waiting.
 
-    A host name may mean several addresses (localhost: IPv4 and IPv6); all get the same port.
+    A host name may mean several addresses (localhost: IPv4 and IPv6); all get the same port. ``::``
+    means every address, of IPv4 too.
 
     Raises:
         SettingsError: the address is in use, cannot be taken, or would open the server to
@@ -50,7 +52,18 @@ def _addresses(server: ServerSettings) -> list[tuple[socket.AddressFamily, str]]
     found = socket.getaddrinfo(
         server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    return list(dict.fromkeys((family, str(address[0])) for family, *_, address in found))
+    addresses = [(family, str(address[0])) for family, *_, address in found]
+    if (socket.AF_INET6, "::") in addresses:
+        addresses.append((socket.AF_INET, "0.0.0.0"))
+    return list(dict.fromkeys(addresses))
+
+
+def listened(sockets: Iterable[socket.socket]) -> str:
+    """Return the addresses of bound sockets, with their ports."""
+    names = [each.getsockname()[:2] for each in sockets]
+    return ", ".join(
+        f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in names
+    )
 
 
 def _bind_one(family: socket.AddressFamily, host: str, port: int) -> socket.socket:

@@ -94,7 +94,6 @@ class ApiServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets
-        port: int = sockets[0].getsockname()[1]
         self._loading = asyncio.create_task(self._load(), name="load")
         try:
             await self._loading
@@ -118,7 +117,7 @@ class ApiServer(uvicorn.Server):
             self.servers += [listener]  # type: ignore[list-item] # it is closed like one
             if self._front_end is not None:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._retire)
-        self._on_started(Banner.of(self._state, port))
+        self._on_started(Banner.of(self._state, sockets))
 
     async def _load(self) -> None:
         lifespan = self._app.router.lifespan_context(self._app)

@@ -179,7 +179,9 @@ class ReferenceSettings(SettingsSection):
 class ServerSettings(SettingsSection):
     """The HTTP server."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every one.")
+    host: str = Field(
+        "127.0.0.1", description="Address to listen on; :: is every one, 0.0.0.0 every one of IPv4."
+    )
     port: int = Field(8000, ge=0, le=65535, description="0 picks a free one.")
     api_keys: tuple[str, ...] = Field(
         (), description="Accepted keys, or their hashes as sha256:HEX; none: no key is asked."

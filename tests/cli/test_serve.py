@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from antiphon.cli.flags import settings_of
-from antiphon.cli.listen import bind
+from antiphon.cli.listen import bind, listened
 from antiphon.cli.serve import ServeFlags
 from antiphon.config import ServerSettings, Settings
 from antiphon.config.sources import load_settings
@@ -105,6 +105,24 @@ def test_all_addresses_of_a_name_get_the_same_port() -> None:
     try:
         assert len({bound.getsockname()[1] for bound in sockets}) == 1
         assert len({bound.family for bound in sockets}) == len(sockets)
+    finally:
+        for bound in sockets:
+            bound.close()
+
+
+@pytest.mark.parametrize("host", ["::", "0:0:0:0:0:0:0:0"])
+def test_every_address_means_both_families(host: str) -> None:
+    sockets = bind(ServerSettings(host=host, port=0, allow_no_key=True))
+    try:
+        port = sockets[0].getsockname()[1]
+        assert {bound.getsockname()[1] for bound in sockets} == {port}
+        assert f"0.0.0.0:{port}" in listened(sockets)
+        if any(bound.family == socket.AF_INET6 for bound in sockets):
+            assert f"[::]:{port}" in listened(sockets)
+        for bound in sockets:
+            bound.listen()
+            family_host = "::1" if bound.family == socket.AF_INET6 else "127.0.0.1"
+            socket.create_connection((family_host, port), timeout=DEADLINE_S).close()
     finally:
         for bound in sockets:
             bound.close()

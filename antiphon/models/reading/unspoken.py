@@ -10,10 +10,15 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from antiphon.models.base import TextCheck
+from antiphon.models.reading.base import UNSPOKEN_PHONEMES
 
 _SURELY_SPOKEN = re.compile(r"[A-Za-z0-9]")
 _JOINERS = ("M", "Cf", "Sk")  # marks of a letter, colours and joiners of emoji
 _MAX_REMEMBERED = 20_000
+_NUM_NEIGHBOURS = 2  # a space may stand between a sign and its number
+_MAX_NEW = 200  # judgements of a text, of 4 ms each; further signs are judged alone
+_SIGNS_THAT_MATTER = "$€£¥₹<>=+-"
+_WORD = "so"
 
 
 class _Kind(Enum):
@@ -44,8 +49,10 @@ class UnspokenFinder:
             return TextCheck((), is_spoken=True)
         found: list[str] = []
         run, is_spoken = "", False
+        limit = len(self._kinds) + _MAX_NEW
         for place, character in enumerate(text):
-            kind = self._kind(text, place)
+            is_cheap = len(self._kinds) >= limit
+            kind = self._kind(text, place, 0 if is_cheap else _NUM_NEIGHBOURS)
             is_spoken = is_spoken or kind is _Kind.SPOKEN
             if kind is _Kind.UNSPOKEN or (run and kind is _Kind.JOINER):
                 run += character
@@ -54,7 +61,7 @@ class UnspokenFinder:
                 run = ""
         return TextCheck((*found, *([run] if run else ())), is_spoken)
 
-    def _kind(self, text: str, place: int) -> _Kind:
+    def _kind(self, text: str, place: int, num_neighbours: int) -> _Kind:
         character = text[place]
         if _SURELY_SPOKEN.match(character):
             return _Kind.SPOKEN
@@ -69,26 +76,33 @@ class UnspokenFinder:
             return self._judged(key, "", character, "")
         if category[0] == "L":
             return self._judged(character, "", character, "")
-        before = _like(text[place - 1 : place] if place else "")
-        after = _like(text[place + 1 : place + 2])
+        start = max(place - num_neighbours, 0)
+        before = "".join(map(_like, text[start:place]))
+        after = "".join(map(_like, text[place + 1 : place + 1 + num_neighbours]))
         return self._judged(f"{before}{character}{after}", before, character, after)
 
     def _judged(self, key: str, before: str, character: str, after: str) -> _Kind:
-        """Return whether a character adds anything to what is read, and remember it."""
+        """Return whether a character adds any sound to what is read, and remember it."""
         kind = self._kinds.get(key)
         if kind is None:
-            without = self._pronounce(f"{before} {after}".strip())
-            read = self._pronounce(f"{before}{character}{after}".strip())
-            is_spoken = len(read) > len(without)
+            without = self._num_sounds(before, " ", after)
+            is_spoken = self._num_sounds(before, character, after) > without
             kind = _Kind.SPOKEN if is_spoken else _Kind.UNSPOKEN
             if len(self._kinds) >= _MAX_REMEMBERED:
                 self._kinds.clear()
             self._kinds[key] = kind
         return kind
 
+    def _num_sounds(self, before: str, character: str, after: str) -> int:
+        """Count the phonemes of a character and its neighbours, within a sentence."""
+        read = self._pronounce(f"{_WORD} {before}{character}{after} {_WORD}")
+        return sum(phoneme not in UNSPOKEN_PHONEMES for phoneme in read)
+
 
 def _like(neighbour: str) -> str:
-    """Return what stands for all that could stand beside a sign: a digit, a letter or a space."""
+    """Return what stands for all that could stand beside a sign, so that few cases differ."""
     if neighbour.isalpha():
-        return "a"
-    return "5" if neighbour.isdigit() else " "
+        return "b"
+    if neighbour.isdigit():
+        return "5"
+    return neighbour if neighbour in _SIGNS_THAT_MATTER else " "

@@ -1,5 +1,6 @@
 """Any text can be read: what has no English sound is left out, and nothing raises."""
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.models.hibari.reading import reader
 from antiphon.models.reading.base import split_phonemes
+from antiphon.models.reading.unspoken import UnspokenFinder
 
 MAX_PHONEMES = 400
 
@@ -89,6 +91,9 @@ def test_splits_at_clauses_then_at_spaces_then_anywhere() -> None:
         ("Hello你好there, 世界。", ("你好", "世界")),
         ("A 👍🏽 and a 👨\u200d👩\u200d👧 🇩🇪", ("👍🏽", "👨\u200d👩\u200d👧", "🇩🇪")),
         ("$ is a sign, 日本語 a language", ("$", "日本語")),
+        ("If x > 5, a> b, >5 or 5 >= 3, press Menu > File.", ()),
+        ("It costs $ 5 or 5$, a + b = c, a->b, ~5, 5 ± 1, § 5 and © 2024.", ()),
+        ("One | two ™", ("|", "™")),
         ("Hello Привет there, გამარჯობა", ("Привет", "გამარჯობა")),
     ],
 )
@@ -103,6 +108,18 @@ def test_a_text_without_a_reading_is_known(text: str, is_missed: bool) -> None:
     check = reader(british=False).check(text)
     assert not check.is_spoken
     assert bool(check.unspoken) is is_missed
+
+
+def test_signs_without_end_are_judged_alone() -> None:
+    signs = random.Random(0).choices("a5 $€£<>=+-~×÷±°≥≠©", k=20_000)
+    read_texts: list[str] = []
+
+    def pronounce(text: str) -> str:
+        read_texts.append(text)
+        return reader(british=False).pronounce(text)
+
+    assert UnspokenFinder(pronounce).check("".join(signs)).is_spoken
+    assert len(read_texts) < 600
 
 
 def test_a_currency_is_read_wherever_it_stands() -> None:
