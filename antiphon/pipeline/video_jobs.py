@@ -14,6 +14,7 @@ from antiphon.media.video_codec import MEDIA_TYPE, SUFFIX, encode_video
 from antiphon.picture_types import Progress, Video, VideoRequest
 from antiphon.pipeline.job_work import JobAccount, JobPlace
 from antiphon.pipeline.videos import Videos, collect_video
+from antiphon.storage.checksums import sha256_of
 from antiphon.storage.faults import storage_faults
 from antiphon.storage.job import JobFile, JobProgress, JobResult
 from antiphon.types import Ended
@@ -115,4 +116,10 @@ def _kept(
     key = f"{place.media_folder}/{name}"
     with storage_faults():
         place.media.put(key, content)
-    return JobFile(key=key, media_type=media_type, num_bytes=len(content), duration_s=0.0)
+    return JobFile(
+        key=key,
+        media_type=media_type,
+        num_bytes=len(content),
+        duration_s=0.0,
+        sha256=sha256_of([content]),
+    )

@@ -48,12 +48,17 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A file that a job has made."""
+    """A file that a job has made.
+
+    Attributes:
+        sha256: of its content, in hexadecimal digits; ``""`` for files of earlier versions.
+    """
 
     key: str
     media_type: str
     num_bytes: int
     duration_s: float
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ is held, a blob without a row has no writer: it was left by one that died. A row
 processes once it is committed, and its blob exists by then.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +15,7 @@ from typing import Any
 
 from antiphon.storage.blobs import BlobStore
 from antiphon.storage.database import Database, Schema
+from antiphon.storage.errors import StorageError
 from antiphon.storage.faults import storage_faults
 
 _VOICES = """CREATE TABLE voices (
@@ -24,14 +26,16 @@ _VOICES = """CREATE TABLE voices (
     owner TEXT NOT NULL DEFAULT '', UNIQUE (owner, name_key))"""
 _VOICE_COLUMNS = """id, name, name_key, created_s, kind, media_type, num_bytes, content_hash,
     consent, ref_text, description"""
+_CHECKSUMS = "CREATE TABLE checksums (id TEXT PRIMARY KEY, sha256 TEXT NOT NULL)"  # of blobs
 SCHEMA = Schema(
     file_name="antiphon.sqlite3",
-    version=2,
+    version=3,
     migrations={
         0: (
             "CREATE TABLE store (id TEXT NOT NULL)",
             "INSERT INTO store VALUES (lower(hex(randomblob(8))))",
             _VOICES,
+            _CHECKSUMS,
             """CREATE TABLE consents (
                 id TEXT PRIMARY KEY, name TEXT NOT NULL, language TEXT NOT NULL,
                 created_s INTEGER NOT NULL, media_type TEXT NOT NULL, num_bytes INTEGER NOT NULL,
@@ -43,7 +47,9 @@ SCHEMA = Schema(
             f"INSERT INTO voices ({_VOICE_COLUMNS}) SELECT {_VOICE_COLUMNS} FROM old_voices",
             "DROP TABLE old_voices",
             "ALTER TABLE consents ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+            _CHECKSUMS,
         ),
+        2: (_CHECKSUMS,),  # what was stored before it has none
     },
 )
 BLOB_IDS = "SELECT id FROM voices UNION ALL SELECT id FROM consents"
@@ -68,10 +74,13 @@ class Transaction:
         self.blobs.put(f"{self.folder}/{row['id']}", content)
         places = ", ".join("?" * len(row))
         self.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", *row.values())
+        digest = hashlib.sha256(content).hexdigest()
+        self.execute("INSERT INTO checksums VALUES (?, ?)", row["id"], digest)
 
     def delete(self, table: str, id: str) -> None:
         """Remove a row, and its blob after the commit."""
         self.execute(f"DELETE FROM {table} WHERE id = ?", id)
+        self.execute("DELETE FROM checksums WHERE id = ?", id)
         self.dropped.append(id)
 
 
@@ -86,10 +95,14 @@ class VoiceDatabase(Database):
         self._blobs = blobs or BlobStore(folder / "blobs")
 
     def content(self, id: str) -> bytes:
-        """Return the blob of a row; raises StorageError if it cannot be read."""
+        """Return the blob of a row; raises StorageError if it cannot be read, or is damaged."""
         with storage_faults():
             (store,) = self.query("SELECT id FROM store")
-            return self._blobs.get(f"{store['id']}/{id}")
+            content = self._blobs.get(f"{store['id']}/{id}")
+        known = self.query("SELECT sha256 FROM checksums WHERE id = ?", id)
+        if known and known[0]["sha256"] != hashlib.sha256(content).hexdigest():
+            raise StorageError(f"The recording of '{id}' is damaged: upload it again.")
+        return content
 
     @contextmanager
     def transaction(self) -> Generator[Transaction, None, None]:

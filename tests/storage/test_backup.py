@@ -1,15 +1,19 @@
 """A backup is the data folder as of one moment, made while it is used; a damaged one is refused."""
 
+import hashlib
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from antiphon.errors import InvalidRequestError
 from antiphon.storage import backup as backups
-from antiphon.storage.backup import DataPlaces, back_up, copy_database, restore
+from antiphon.storage.backup import back_up, copy_database, restore
 from antiphon.storage.blobs import BlobStore
+from antiphon.storage.checksums import DataPlaces, find_damage
+from antiphon.storage.errors import StorageError
 from antiphon.storage.job import JobFile, JobProgress, JobResult, JobState
 from antiphon.storage.job_ledger import JobLedger
 from antiphon.storage.voice_database import VoiceDatabase
@@ -43,6 +47,7 @@ class Folder:
             media_type="audio/wav",
             num_bytes=num_bytes,
             duration_s=1.0,
+            sha256=hashlib.sha256(b"speech").hexdigest(),
         )
         result = JobResult(
             files=(file,), chapters=(), finish_reason="stop", input_tokens=1, output_tokens=2
@@ -139,8 +144,134 @@ def test_a_backup_that_was_cut_is_refused(old: Folder, tmp_path: Path, kept: flo
     new = Folder(tmp_path / "new")
     with pytest.raises(InvalidRequestError, match="no backup"):
         restore(new.places, file)
-    assert new.voices.all() == []
-    assert new.jobs.page(5, None) == []
+    assert not (tmp_path / "new").exists()
+
+
+def refused(file: Path, content: bytes, folder: Path) -> str:
+    """Return why a backup of this content is refused, which leaves nothing behind."""
+    file.write_bytes(content)
+    with pytest.raises(InvalidRequestError) as caught:
+        restore(Folder(folder).places, file)
+    assert not folder.exists()
+    return caught.value.message
+
+
+def test_no_byte_of_a_backup_may_differ(old: Folder, tmp_path: Path) -> None:
+    file, damaged = tmp_path / "backup.tar", tmp_path / "damaged.tar"
+    back_up(old.places, file)
+    old.close()
+    content = file.read_bytes()
+    places = {*range(0, len(content), 509), len(content) - 1}
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+    assert {"manifest.json", "complete"} < {member.name for member in members}
+    for member in members:
+        end = member.offset_data + member.size
+        places |= {member.offset, member.offset + 148, member.offset + 155}
+        places |= {member.offset_data, (member.offset_data + end) // 2, end - 1, end}
+    for place in sorted(places):
+        flipped = bytearray(content)
+        flipped[place] ^= 1
+        refused(damaged, bytes(flipped), tmp_path / "new")
+    for num_bytes in sorted(places):
+        refused(damaged, content[:num_bytes], tmp_path / "new")
+    refused(damaged, content + b"\0", tmp_path / "new")
+    recording = next(member for member in members if member.name.startswith("blobs/"))
+    flipped = bytearray(content)
+    flipped[recording.offset_data] ^= 1
+    assert recording.name in refused(damaged, bytes(flipped), tmp_path / "new")
+
+
+def rewritten(file: Path, change: Callable[[str, bytes], bytes | None]) -> None:
+    """Make a sealed archive of another one's members, of which some are changed or left out."""
+    with tarfile.open(file) as archive:
+        found = {
+            member.name: (archive.extractfile(member) or io.BytesIO()).read()
+            for member in archive
+            if member.name not in ("manifest.json", "complete")
+        }
+    with file.open("wb") as output:
+        writer = backups._Writer(output)
+        for name, content in found.items():
+            if (changed := change(name, content)) is not None:
+                writer.add(name, io.BytesIO(changed), len(changed))
+        writer.end()
+
+
+def test_a_damaged_database_is_refused_though_its_checksum_is_right(
+    old: Folder, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.tar"
+    back_up(old.places, file)
+    old.close()
+
+    def damaged(name: str, content: bytes) -> bytes:
+        if name != "jobs.sqlite3":
+            return content
+        return content[:4096] + b"\xff" * 4096 + content[8192:]
+
+    rewritten(file, damaged)
+    new = tmp_path / "empty"
+    new.mkdir()
+    with pytest.raises(InvalidRequestError, match=r"jobs\.sqlite3 is damaged"):
+        restore(Folder(new).places, file)
+    assert list(new.iterdir()) == []
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(
+    old: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "backup.tar"
+    back_up(old.places, file)
+    old.close()
+
+    def full(folder: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(backups, "sync_folder", full)
+    with pytest.raises(StorageError):
+        restore(Folder(tmp_path / "new").places, file)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_backup_without_checksums_is_restored_on_request_alone(
+    old: Folder, tmp_path: Path
+) -> None:
+    file, former = tmp_path / "backup.tar", tmp_path / "former.tar"
+    back_up(old.places, file)
+    told = old.told()
+    old.close()
+    with tarfile.open(file) as archive, tarfile.open(former, "w") as written:
+        for member in archive:
+            if member.name not in ("manifest.json", "complete"):
+                written.addfile(member, archive.extractfile(member))
+        written.addfile(tarfile.TarInfo("complete"))
+    assert "--unverified" in refused(former, former.read_bytes(), tmp_path / "new")
+    new = Folder(tmp_path / "new")
+    restore(new.places, former, unverified=True)
+    assert new.told() == told
+    new.close()
+
+
+def test_damage_on_disk_is_found(old: Folder, tmp_path: Path) -> None:
+    assert list(find_damage(old.places)) == []
+    result = next(path for path in (tmp_path / "old" / "media").rglob("*") if path.is_file())
+    recording = next(path for path in (tmp_path / "old" / "blobs").rglob("*") if path.is_file())
+    for path in (result, recording):
+        content = path.read_bytes()
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    assert [each.rpartition("/")[2].partition(":")[0] for each in find_damage(old.places)] == [
+        recording.name,
+        result.name,
+    ]
+    with pytest.raises(StorageError, match="damaged"):
+        old.database.content(recording.name)
+    with pytest.raises(StorageError, match="damaged"):
+        back_up(old.places, tmp_path / "backup.tar")
+    assert not (tmp_path / "backup.tar").exists()
+    result.unlink()
+    assert any("missing" in each for each in find_damage(old.places))
+    old.close()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Writes the files of a job: one for all chapters, or one for each."""
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -105,6 +106,7 @@ class JobFiles:
                 JobFile(
                     key=f"{folder}/{path.name}",
                     media_type=self._format.media_type,
+                    sha256=_sha256(path),  # before it is moved
                     num_bytes=media.move_in(path, f"{folder}/{path.name}"),
                     duration_s=num_samples / self._sample_rate_hz,
                 )
@@ -123,6 +125,11 @@ class JobFiles:
             self._file.finish()
         self._done.append((self._file.path, self._file.num_samples))
         self._file = None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _File:
