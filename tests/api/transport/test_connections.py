@@ -126,10 +126,10 @@ def test_a_request_with_very_many_headers_is_told_so(server: RunningServer) -> N
 
 
 def test_an_offer_of_http2_keeps_its_body(server: RunningServer) -> None:
-    body = json.dumps({"input": "Hello there.", "response_format": "pcm", "seed": 1}).encode()
+    body = b'{"input": "Hello there.", "response_format": "pcm", "seed": 1, "stream": false}'
     offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
     request = f"POST {URL} HTTP/1.1\r\n{JSON_HEAD}{offer}Content-Length: {len(body)}\r\n\r\n"
-    answers = []
+    answers = []  # whole ones: a stream is cut into pieces as time passes
     for sent in (request.encode() + body, request.replace(offer, "").encode() + body):
         with raw.dialled(server) as connection:
             connection.sendall(
