@@ -34,11 +34,26 @@ stage may run in another process than its caller.
 """
 
 import copyreg
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_SHOWN_CHARACTERS = 100
 MAX_LISTED = 30
+
+_USERINFO = re.compile(r"""(?<=://)(?:[^/?#\s'"<>]*|[^\s'"<>]*:[^\s'"<>]*)@""")
+"""Of URLs; a password that should have been encoded may have a slash."""
+_SECRET_PARAMETER = re.compile(
+    r"""([?&;][\w.%-]*(?:key|token|secret|sig|passw|pwd|credential|auth)[\w.%-]*=)[^&;#\s'"<>]+""",
+    re.IGNORECASE,
+)
+
+
+def redacted(text: str) -> str:
+    """Return a text whose URLs have neither userinfo nor secret query parameters."""
+    if "://" not in text:
+        return text
+    return _SECRET_PARAMETER.sub(r"\1***", _USERINFO.sub("***@", text))
 
 
 def shortened(text: str) -> str:
@@ -71,6 +86,7 @@ class AntiphonError(Exception):
     retry_after_s: float | None = None
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        message = redacted(message)
         super().__init__(message)
         self.message = message
         self.param = param

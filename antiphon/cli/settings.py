@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from antiphon.errors import redacted
+
 if TYPE_CHECKING:
     from antiphon.config import Settings
     from antiphon.config.base import SettingsSection
@@ -19,14 +21,14 @@ def config(
         typer.Option("--config", help="A TOML file of settings.", show_default=False),
     ] = None,
 ) -> None:
-    """Print the settings in force, as TOML; keys are not shown."""
+    """Print the settings in force, as TOML; keys and the secrets of URLs are not shown."""
     from antiphon.config.sources import load_settings
 
     typer.echo("\n".join(as_toml(load_settings(file=file))))
 
 
 def as_toml(settings: "Settings") -> Iterator[str]:
-    """Yield the lines of a settings file that gives these settings, API keys left out."""
+    """Yield the lines of a settings file that gives these settings, except for secrets."""
     from antiphon.config import Settings
 
     yield "# Later ones win: defaults, a TOML file, the environment, flags."
@@ -60,7 +62,8 @@ def _toml(value: Any) -> str:
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(each) for each in value)}]"
-    return json.dumps(value, ensure_ascii=False)
+    shown = redacted(value) if isinstance(value, str) else value
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _toml_key(key: str) -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from antiphon.errors import redacted
 from antiphon.telemetry.log_stream import LogStream
 
 MAX_LINE_BYTES = 8192
@@ -53,13 +54,13 @@ class _ContextFilter(logging.Filter):
 
 
 class _RedactingFormatter(logging.Formatter):
-    """Logs an exception's traceback; its message only outside of requests."""
+    """Logs an exception's traceback; its message only outside of requests, no secret of a URL."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.exc_info and not record.exc_text:
             in_request = vars(record).get("request_id", _NO_REQUEST) != _NO_REQUEST
             record.exc_text = _described(record.exc_info[1], hides_messages=in_request)
-        return self.formatted(record)
+        return redacted(self.formatted(record))
 
     def formatted(self, record: logging.LogRecord) -> str:
         """Return the line; the exception's text is there by now."""

@@ -25,7 +25,10 @@ _OPEN_LISTS = ("/v1/models", "/v1/audio/models", "/v1/audio/voices", "/v1/audio/
 
 
 class RequestIdMiddleware:
-    """Names each request: in its logs and in its response. The outermost middleware."""
+    """Names each request: in its logs and in its response. The outermost middleware.
+
+    It also forbids browsers to guess the type of an answer.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -40,7 +43,9 @@ class RequestIdMiddleware:
         async def named(message: Message) -> None:
             if message["type"].endswith(("http.response.start", "websocket.accept")):
                 message.setdefault("headers", [])
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = id
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID_HEADER] = id
+                headers["X-Content-Type-Options"] = "nosniff"  # media are what they are said to be
             await send(message)
 
         with request_scope(id):

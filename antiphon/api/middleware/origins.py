@@ -62,7 +62,7 @@ class Reach:
         """
         if self.is_open_to_all_pages or origin in self.origins:
             return True
-        if self.origins:
+        if self.origins or not _is_page(origin):
             return False
         name = _name(origin)
         return _is_own_name(name) or (_is_address(name) and not ip_address(name).is_global)
@@ -89,7 +89,7 @@ class ReachMiddleware:
             )
         is_socket = scope["type"] == "websocket"
         if origin is not None and (is_socket or scope["method"] not in _READING):
-            is_own = _netloc(origin) == host
+            is_own = _is_page(origin) and urlsplit(origin).netloc == host
             if not is_own and not self._reach.admits(origin):
                 what = "connect" if is_socket else "call"
                 raise HTTPException(403, f"Pages of {ascii(origin)[:100]} may not {what}")
@@ -113,11 +113,13 @@ class PageMiddleware(CORSMiddleware):
         return self._reach.admits(origin)
 
 
-def _netloc(url: str) -> str:
+def _is_page(origin: str) -> bool:
+    """Whether an origin is a web page's, and not an extension's, a file's or opaque (``null``)."""
     try:
-        return urlsplit(url).netloc
+        parts = urlsplit(origin)
     except ValueError:
-        return ""
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
 def _name(url: str) -> str:

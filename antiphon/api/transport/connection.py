@@ -266,6 +266,7 @@ class Connection(asyncio.Protocol, asyncio.Transport):
         body = json.dumps({"error": error}).encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n"
+            "X-Content-Type-Options: nosniff\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         self.write(head.encode() + body)

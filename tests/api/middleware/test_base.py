@@ -8,6 +8,7 @@ import pytest
 
 from antiphon.config import ModelSettings, ServerSettings, Settings
 from antiphon.telemetry import logs
+from tests import raw
 from tests.decoding import error_of
 from tests.servers import RunningServer, start_server
 
@@ -178,3 +179,27 @@ def test_logs_carry_the_request_id(
     faulty_client.post(URL, json={"input": "0 chunks, then bug"}, headers=headers)
     caplog.handler.removeFilter(spy)
     assert "named" in seen
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("GET", path) for path in ("/", "/health", "/v1/models", "/metrics", "/nowhere")),
+        *(
+            ("GET", path)
+            for path in ("/openapi.json", "/v1/media/nothing", "/v2/voices?page_size=x")
+        ),
+        *(("POST", path) for path in ("/v1/audio/speech", "/v1/images/generations", "/v1/models")),
+        *(("OPTIONS", "/v1/audio/speech"), ("HEAD", "/v1/models")),
+    ],
+)
+def test_no_answer_has_its_type_guessed(client: httpx.Client, method: str, path: str) -> None:
+    body = {"input": "Hello.", "prompt": "A cat", "size": "64x64"} if method == "POST" else None
+    answer = client.request(method, path, json=body)
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
+
+
+def test_no_answer_to_what_is_no_request_has_its_type_guessed(server: RunningServer) -> None:
+    with raw.dialled(server) as connection:
+        connection.sendall(b"no request\r\n\r\n")
+        assert b"x-content-type-options: nosniff" in raw.rest(connection).lower()

@@ -14,7 +14,16 @@ from tests.sockets import connected
 
 URL = "/v1/audio/speech"
 OWN_PAGES = ("http://localhost:3000", "http://127.0.0.1", "http://192.168.1.2:80", "http://nas")
-FOREIGN_PAGES = ("https://evil.example", "http://198.51.101.7", "null", "http://[", "file://")
+FOREIGN_PAGES = (
+    *("https://evil.example", "http://198.51.101.7", "null", "http://[", "file://", ""),
+    *("chrome-extension://abcdefghijklmnop", "moz-extension://a-b-c", "safari-web-extension://A"),
+    *(
+        "chrome-extension://localhost",
+        "app://localhost:{port}",
+        "chrome-extension://localhost:{port}",
+    ),
+)
+"""The last two have the server's own address."""
 OWN_NAMES = (
     "localhost:80",
     "a.localhost",
@@ -46,6 +55,7 @@ def test_a_foreign_page_can_ask_for_nothing(
     server: RunningServer, client: httpx.Client, origin: str
 ) -> None:
     """As browsers do without asking first: plain text or a form, whatever is in it."""
+    origin = origin.replace("{port}", str(server.port)).replace("localhost:", "127.0.0.1:")
     for content_type in ("text/plain", "application/json", "multipart/form-data; boundary=x"):
         headers = {"Origin": origin, "Content-Type": content_type}
         for path in (URL, "/v1/audio/voices", "/v1/speak", "/v1/text-to-speech/sine"):
@@ -108,3 +118,12 @@ def test_what_is_named_is_added_to_ones_own_names_and_replaces_ones_own_pages() 
     )
     assert all(map(anyone.admits, FOREIGN_PAGES))
     assert anyone.answers_to("evil.example")
+
+
+def test_an_extension_may_call_if_it_is_named() -> None:
+    origin = "chrome-extension://abcdefghijklmnop"
+    named = Reach.of(ServerSettings(cors_origins=(origin,)), asks_for_keys=False)
+    assert named.admits(origin)
+    assert not named.admits("chrome-extension://other")
+    assert not Reach.of(ServerSettings(), asks_for_keys=False).admits(origin)
+    assert Reach.of(ServerSettings(), asks_for_keys=True).admits(origin), "it needs a key"
