@@ -271,16 +271,18 @@ class Admission:
             OverloadedError: says when a slot should be free.
         """
         forecast = self.forecast
+        num_left = self.places.num_left(is_live=is_live)
+        num_open = max(num_open - num_left, 0) + self.places.num_kept(is_live=is_live)
+        num_ahead = num_open - forecast.num_streams
+        if num_ahead < 0:
+            # There is room for another stream in real time. Requests that wait for their first
+            # frame wait for streams that are made faster than they are played.
+            return
         if is_live and self.line.stands(now_s) and self._limits.max_wait_s < inf:
             num_too_many = self.line.num_in_line - self._max_standing_line(forecast)
             if num_too_many >= 0:
                 retry_after_s = self._retry_after_s(num_too_many, now_s)
                 raise OverloadedError(_STREAMS_ARE_MANY, retry_after_s=retry_after_s)
-        num_left = self.places.num_left(is_live=is_live)
-        num_open = max(num_open - num_left, 0) + self.places.num_kept(is_live=is_live)
-        num_ahead = num_open - forecast.num_streams
-        if num_ahead < 0:
-            return
         wait_s = max(forecast.end_s(num_ahead) - now_s, 0.0)
         num_streams = forecast.num_streams
         if not self._limits.is_met(num_ahead, wait_s, is_live=is_live, num_streams=num_streams):
