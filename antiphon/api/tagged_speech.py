@@ -19,6 +19,7 @@ def open_tagged(body: SpeechBody, request: SpeechRequest, server: ServerState) -
     Raises:
         InvalidRequestError: here, or before the first chunk.
     """
+    server.speech.check_length(request)
     turns = tagged_turns(body, request, server)
     speak = partial(open_stream, body, server=server)
     return speak(turns[0]) if len(turns) == 1 else Dialogue(server.speech, turns, speak).events()

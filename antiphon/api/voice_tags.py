@@ -15,7 +15,7 @@ from antiphon.types import SpeechRequest
 MAX_TAGS = 200
 
 _VALUE = r"[^\[\]\n]{0,500}"
-_TAG = re.compile(rf"(\\?)\[(voice|rate):({_VALUE})\]", re.IGNORECASE)
+_TAG = re.compile(rf"\[(voice|rate):({_VALUE})\]", re.IGNORECASE)
 _OPEN_TAG = re.compile(
     rf"\[(?:v(?:o(?:i(?:c(?:e(?::{_VALUE})?)?)?)?)?|r(?:a(?:t(?:e(?::{_VALUE})?)?)?)?)?",
     re.IGNORECASE,
@@ -68,8 +68,8 @@ class TagSplitter:
         for tag in _TAG.finditer(text):
             before, start = text[start : tag.start()], tag.end()
             self._num_tags += 1
-            if tag[1]:
-                items += self._said(before + tag[0][1:])
+            if before.endswith("\\"):
+                items += self._said(before[:-1] + tag[0])
                 continue
             items += [*self._said(before.rstrip()), *self._ended(is_last=False)]
             self._read(tag)
@@ -104,8 +104,8 @@ class TagSplitter:
         if self._num_tags > MAX_TAGS:
             raise _wrong(f"it has more than {MAX_TAGS} tags")
         self._follows_tag = True
-        value = tag[3].strip()
-        if tag[2].lower() == "rate":
+        value = tag[2].strip()
+        if tag[1].lower() == "rate":
             self._speaker = replace(self._speaker, rate=_rate(tag[0], value))
         elif value:
             self._speaker = Speaker(value)

@@ -9,6 +9,7 @@ from antiphon.errors import InvalidRequestError
 MAX_NAME_CHARACTERS = 100
 
 _MAX_GROWTH = 4  # of a text that is written with combining characters
+_MAX_KEY_CHARACTERS = 54 * MAX_NAME_CHARACTERS  # NFKC makes up to 18 of one, folding three of each
 _JOINERS = "\u200c\u200d"  # invisible, but some scripts are not written without them
 _HIDDEN = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}  # control, format, private, line ends ...
 _RESERVED_PATTERN = re.compile(r"(voice|cons)_[0-9a-f]{24}")
@@ -54,7 +55,12 @@ def checked_name(name: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return what is the same for all spellings of a name that look alike."""
+    """Return what is the same for all spellings of a name that look alike.
+
+    A text that is longer than any key is its own, unread.
+    """
+    if len(name) > _MAX_KEY_CHARACTERS:
+        return name
     plain = "".join(each for each in name if each not in _JOINERS)
     folded = unicodedata.normalize("NFKC", plain).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).split())

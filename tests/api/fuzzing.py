@@ -41,6 +41,13 @@ class Operation:
         found: Mapping[str, Any] = self.description["responses"]
         return found
 
+    @property
+    def json_schema(self) -> Mapping[str, Any] | None:
+        """Of a body of JSON; ``None``: there is none."""
+        content = self.description.get("requestBody", {}).get("content", {})
+        found: Mapping[str, Any] | None = content.get("application/json", {}).get("schema")
+        return found
+
     def requests(self) -> SearchStrategy[dict[str, Any]]:
         """Return what httpx is to be called with."""
         parameters = self.description.get("parameters", [])
@@ -77,7 +84,7 @@ class Operation:
         content = self.description.get("requestBody", {}).get("content", {})
         kinds: list[SearchStrategy[dict[str, Any]]] = []
         for media_type, described in content.items():
-            values = self._objects(self._resolved(described["schema"]))
+            values = self._objects(self.resolved(described["schema"]))
             if media_type == "application/json":
                 kinds.append(st.builds(lambda body: {"json": body}, values | JUNK))
             else:
@@ -99,7 +106,7 @@ class Operation:
         return right | st.builds(lambda one, other: {**one, **other}, right, wrong)
 
     def _values(self, schema: Mapping[str, Any]) -> SearchStrategy[Any]:
-        schema = self._resolved(schema)
+        schema = self.resolved(schema)
         for key in ("anyOf", "oneOf"):
             if key in schema:
                 return st.one_of(*(self._values(each) for each in schema[key]))
@@ -113,7 +120,8 @@ class Operation:
             return self._objects(schema)
         return _plain(schema)
 
-    def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a schema refers to, or itself."""
         while "$ref" in schema:
             found: Any = self.document
             for part in schema["$ref"].removeprefix("#/").split("/"):

@@ -58,9 +58,12 @@ class CausalLMPrompter:
             for name, value in request.template_kwargs.items()
         }
         text = self._markup.render(messages, variables)
-        ids = tuple(self._tokenizer.encode(text))
-        if not ids:
+        max_positions = self._capabilities.max_positions
+        found, num_tokens = self._tokenizer.encode(text, max_positions)
+        if not num_tokens:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
+        max_tokens = answer_limit(request, num_tokens, max_positions)
+        ids = tuple(found)
         if max(ids) >= self._capabilities.vocab_size:
             # A tokenizer that was given tokens for which the checkpoint has no embedding.
             raise InvalidRequestError(
@@ -68,7 +71,6 @@ class CausalLMPrompter:
                 f" lacks. Allowed: 0 to {self._capabilities.vocab_size - 1}.",
                 param="messages",
             )
-        max_tokens = answer_limit(request, len(ids), self._capabilities.max_positions)
         if request.is_spoken and len(ids) > MAX_TOLD_POSITIONS:
             raise InvalidRequestError(
                 f"The messages have {len(ids)} tokens; at most {MAX_TOLD_POSITIONS} are allowed if"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from antiphon.models.causal_lm.vocabulary_files import (
 )
 from antiphon.models.config_file import ConfigSection
 from antiphon.models.token_decoder import TokenDecoder, bytes_of_name
+from antiphon.models.token_ids import encoding_of
 
 _GUARD = "\ufdd0"  # a noncharacter: no text needs it
 _SPACE = "\u2581"
@@ -56,14 +58,26 @@ class ChatTokenizer:
         plain = text.replace(_GUARD, "")
         return self._special.sub(lambda found: f"{_GUARD}{found[0]}{_GUARD}", plain)
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, in which special tokens stand for themselves."""
+    def encode(self, text: str, max_tokens: int = sys.maxsize) -> tuple[list[int], int]:
+        """Return the ids of a text, in which special tokens stand for themselves.
+
+        Args:
+            text: what `guarded` has returned, within a conversation.
+            max_tokens: number of tokens of which ids are returned; a text of more gets none.
+
+        Returns:
+            The ids, and the number of tokens.
+        """
         ids: list[int] = []
+        num_tokens = 0
         for number, part in enumerate(text.split(_GUARD)):
             tokenizer = self._letters if number % 2 else self._tokenizer
             if part:
-                ids += tokenizer.encode(part, add_special_tokens=False).ids
-        return ids
+                encoding = encoding_of(tokenizer, part)
+                num_tokens += len(encoding)
+                if num_tokens <= max_tokens:
+                    ids += encoding.ids
+        return ids if num_tokens <= max_tokens else [], num_tokens
 
     def eos_ids(self, declared: Sequence[int]) -> tuple[int, ...]:
         """Return ids that end an answer: those of a configuration, and the tokenizer's own.

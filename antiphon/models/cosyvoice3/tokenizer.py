@@ -12,6 +12,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
+from antiphon.models.token_ids import token_ids
 
 END_OF_PROMPT = "<|endofprompt|>"
 FIRST_ADDED_ID = 151643
@@ -77,7 +78,7 @@ class CosyVoice3Tokenizer:
         which a JSON string can hold, become replacement characters.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids = token_ids(self._tokenizer, text)
         return tuple(each + self._shift if each >= self._first_mark else each for each in ids)
 
 

@@ -18,6 +18,7 @@ from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
 from antiphon.models.fish_speech.special_tokens import RANKS_FILE, TOKENIZER_FILE
+from antiphon.models.token_ids import token_ids
 
 _SPEAKER = re.compile(r"<\|speaker:\d+\|>")
 _S1_WORDS = (
@@ -42,8 +43,7 @@ class FishTextTokenizer:
         Lone surrogates, which a JSON string can hold, become replacement characters.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return token_ids(self._tokenizer, text)
 
 
 def load_tokenizer(path: Path) -> FishTextTokenizer:

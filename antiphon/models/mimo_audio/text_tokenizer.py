@@ -13,6 +13,7 @@ from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
 from antiphon.models.token_decoder import bytes_of_name
+from antiphon.models.token_ids import token_ids
 
 IM_START, IM_END = "<|im_start|>", "<|im_end|>"
 SPEECH_TOKENS = (
@@ -83,8 +84,7 @@ class MiMoTextTokenizer:
     def encode_text(self, text: str) -> list[int]:
         """Return the ids of text, whatever it spells; see `encode`."""
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return token_ids(self._tokenizer, text)
 
     def is_special(self, token: int) -> bool:
         """Whether a token is no text."""

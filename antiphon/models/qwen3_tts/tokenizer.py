@@ -14,6 +14,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
 from antiphon.errors import ModelLoadError
 from antiphon.models.config_file import ConfigSection
+from antiphon.models.token_ids import token_ids
 
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"  # English endings
@@ -41,7 +42,7 @@ class TextTokenizer:
         string can hold, become replacement characters.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return tuple(token_ids(self._tokenizer, text))
 
 
 def load_tokenizer(path: Path) -> TextTokenizer:

@@ -7,6 +7,7 @@ from tokenizers import Tokenizer
 
 from antiphon.engine.faults import fault_of
 from antiphon.errors import ModelLoadError
+from antiphon.models.token_ids import token_ids
 
 _WORD_START = "\u2581"
 _FIRST_CHINESE, _LAST_CHINESE = "\u4e00", "\u9fff"
@@ -29,8 +30,8 @@ class VoxCPM2Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        return [part for token in encoded.ids for part in self._words.get(token, (token,))]
+        ids = token_ids(self._tokenizer, text)
+        return [part for token in ids for part in self._words.get(token, (token,))]
 
     @cached_property
     def _words(self) -> dict[int, tuple[int, ...]]:

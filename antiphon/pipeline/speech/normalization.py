@@ -75,6 +75,9 @@ _PLAIN = re.compile(rf"{_BEFORE}((?<= )-)?{_NUMBER}{_AFTER}", re.ASCII)
 _MAX_SEARCHED_CHARACTERS = 10_000
 _MAX_HELD_CHARACTERS = 1000  # beyond, numbers are read with what there is
 _MAX_FOUND_CHARACTERS = 100  # of what any rule finds, and what it looks at after it
+# A text without spaces is read in stretches, parted where no number can be, if there is such a
+# place. Else all of it would be held back, and then read and cut into segments at once.
+_STRETCH = re.compile(r"(?=\S{1000})(?:\S{900,1000}(?<![!-~])|\S{1000})")
 
 
 def normalized(text: str) -> str:
@@ -96,11 +99,15 @@ class Normalizer:
 
     def push(self, text: str, *, is_last: bool = False) -> str:
         """Return what has become certain with more text; nothing is held back of the last."""
-        text, self._held = self._held + text, ""
-        if not is_last:
-            end = _certain_end(text)
-            text, self._held = text[:end], text[end:]
-        return normalized(text)
+        text = self._held + text
+        stretches = []
+        start = 0
+        for found in _STRETCH.finditer(text):
+            stretches.append(normalized(text[start : found.end()]))
+            start = found.end()
+        end = len(text) if is_last else start + _certain_end(text[start:])
+        self._held = text[end:]
+        return "".join([*stretches, normalized(text[start:end])])
 
 
 def _certain_end(text: str) -> int:

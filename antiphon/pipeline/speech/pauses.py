@@ -63,16 +63,9 @@ class PauseSplitter:
         pieces: list[str | Pause] = []
         written: list[str] = []
         start = 0
-        end = len(text)
-        place = text.find("[")
-        while place >= 0:
-            tag = _TAG.match(text, place)
-            if not is_last and _is_open(text, place, tag):
-                end = place
-                break
-            if tag is None:
-                place = text.find("[", place + 1)
-                continue
+        end = len(text) if is_last else _certain_end(text)
+        for tag in _TAG.finditer(text, 0, end):
+            place = tag.start()
             is_escaped = text[max(start, place - 1) : place] == "\\"
             written.append(text[start : place - is_escaped])
             start = tag.end()
@@ -83,7 +76,6 @@ class PauseSplitter:
             else:
                 pieces += ["".join(written), pause]
                 written = []
-            place = text.find("[", start)
         if not is_last:
             certain = text[:end].removesuffix("\\")
             end = max(start, len(certain.rstrip() if self._holds_spaces else certain))
@@ -124,11 +116,17 @@ def split_pauses(text: str) -> list[str | Pause]:
     return PauseSplitter().push(text, is_last=True)
 
 
-def _is_open(text: str, place: int, tag: "re.Match[str] | None") -> bool:
-    """Whether what follows decides if a tag begins at ``place``, or if it is inside a word."""
-    if tag is not None:
-        return tag.end() == len(text)
-    return _TAG_BEGINNING.fullmatch(text, place) is not None
+def _certain_end(text: str) -> int:
+    """Return where a tag begins that what follows decides about, or where the text ends.
+
+    No tag has a bracket inside, so that this is about the last one.
+    """
+    place = text.rfind("[")
+    if place < 0:
+        return len(text)
+    tag = _TAG.match(text, place)
+    is_open = tag.end() == len(text) if tag else _TAG_BEGINNING.fullmatch(text, place) is not None
+    return place if is_open else len(text)
 
 
 def _pause(tag: "re.Match[str]") -> Pause:

@@ -118,10 +118,10 @@ class Speech:
         """
         model = self.model(request.model)
         max_characters = _ANY_LENGTH if checkpoints else self.settings.max_input_characters
+        if not checkpoints:
+            self.check_length(request)
         if not request.input.strip():
             raise InvalidRequestError("Input text cannot be empty.", param="input")
-        if len(request.input) > max_characters:
-            raise InputTooLongError(len(request.input), max_characters)
         if load is None:
             self.check(request, model)
         if self.uploaded is None:
@@ -179,6 +179,15 @@ class Speech:
         )
         context = self._context(request, model, planner, None)
         return Synthesis(replace(context, reads_late=reads_late, on_segment=on_segment))
+
+    def check_length(self, request: SpeechRequest) -> None:
+        """Refuse a text that is too long for one request, before anything else looks at it.
+
+        Raises:
+            InputTooLongError: it is.
+        """
+        if len(request.input) > self.settings.max_input_characters:
+            raise InputTooLongError(len(request.input), self.settings.max_input_characters)
 
     async def check_voice(self, request: SpeechRequest) -> None:
         """Find out whether a request could be spoken, but for its text.

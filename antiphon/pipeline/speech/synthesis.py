@@ -166,10 +166,13 @@ class Synthesis:
 
     async def close(self) -> None:
         """Stop all work, wherever it is; returns when everything is free."""
-        opened = [each for each in (self._playing, self._next) if each is not None]
-        self._playing = self._next = None
-        for each in opened:
-            await each.source.close()
+        self._may_prefetch = False
+        if self._playing is not None:
+            await self._playing.source.close()
+            self._playing = None
+        if self._next is not None:  # still there if an earlier call was cancelled
+            await self._next.source.close()
+            self._next = None
         await self.release()
 
     async def _context(self) -> SegmentContext:
@@ -298,10 +301,10 @@ class Synthesis:
         self._usage += event.usage
         self._reason = event.reason if self._reason == "stop" else self._reason
         self._unspoken = joined(self._unspoken, event.unspoken)
-        self._playing = None
         if self._shared.on_segment is not None:
             self._shared.on_segment(playing.segment.text.written)
         await playing.source.close()
+        self._playing = None
         is_last = playing.segment.is_last
         assert is_last is not None, "a segment ends after its text"
         track = self._track

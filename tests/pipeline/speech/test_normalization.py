@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.pipeline.speech.normalization import normalized
+from antiphon.pipeline.speech.normalization import Normalizer, normalized
 from antiphon.pipeline.speech.number_words import MAX_NUMBER, cardinal, ordinal, year
 
 
@@ -66,3 +66,25 @@ def test_years(number: int, words: str) -> None:
 )
 def test_ordinals(number: int, words: str) -> None:
     assert ordinal(number) == words
+
+
+@pytest.mark.parametrize("unit", ["!", ".", "你好，", "a1.", "3年"])
+def test_of_a_text_without_spaces_little_is_held_back(unit: str) -> None:
+    text = unit * (5000 // len(unit))
+    for size in (7, 1000, len(text)):
+        normalizer, num_given = Normalizer(), 0
+        read = ""
+        for start in range(0, len(text), size):
+            piece = normalizer.push(text[start : start + size])
+            num_given += len(piece)
+            assert len(normalizer._held) <= 1000
+            read += piece
+        read += normalizer.push("", is_last=True)
+        assert read == Normalizer().push(text, is_last=True)
+
+
+def test_a_number_in_a_text_without_spaces_is_read_whole_wherever_it_stands() -> None:
+    for before in range(980, 1020):
+        text = "好" * before + "1234" + "好" * 1200
+        assert "1234" not in Normalizer().push(text, is_last=True)
+        assert Normalizer().push(text, is_last=True) == normalized(text)

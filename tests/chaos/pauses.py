@@ -1,0 +1,78 @@
+"""Measures the pauses of a server of several models, in a process of its own."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from antiphon.config import Settings
+from tests.chaos.siege import ROOT
+
+MAX_PAUSE_S = 0.05
+MAX_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A server whose pauses are measured."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        found = re.fullmatch(r"http://[^:]+:(\d+)", self.url)
+        assert found is not None
+        return int(found[1])
+
+    def hold(self) -> None:
+        """Have a thread of the server hold the interpreter's lock for a while."""
+        self._ask(b"hold\n")
+
+    def pauses(self) -> dict[str, float]:
+        """Return the longest pauses since the last call, in seconds."""
+        return self._ask(b"\n")
+
+    def _ask(self, command: bytes) -> dict[str, float]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(command)
+        self.process.stdin.flush()
+        found: dict[str, float] = json.loads(self.process.stdout.readline())
+        return found
+
+    def pause_of(self, attack: Callable[[], object]) -> float:
+        """Return the longest pause that an attack makes whenever it is made."""
+        shortest_s = float("inf")
+        for _ in range(MAX_TRIES):
+            self.pauses()
+            attack()
+            shortest_s = min(shortest_s, max(self.pauses().values()))
+            if shortest_s < MAX_PAUSE_S:
+                break
+        return shortest_s
+
+
+@contextmanager
+def watched(settings: Settings) -> Generator[Watched, None, None]:
+    """Start a server, and end it with the block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.chaos.watched"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(pickle.dumps(settings))
+            process.stdin.flush()
+            url = json.loads(process.stdout.readline())
+            yield Watched(url, process)
+        finally:
+            process.stdin.close()

@@ -1,0 +1,168 @@
+"""Megabytes of every kind on every route: no request keeps the others waiting."""
+
+import json
+import random
+import re
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.routing import WebSocketRoute
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from antiphon.api.app import create_app
+from antiphon.config import DataSettings, ModelSettings, ModelsSettings, Settings
+from antiphon.models.causal_lm.random_checkpoint import make_checkpoint
+from tests.api.fuzzing import Operation, operations
+from tests.chaos.long_messages import SCRIPTS
+from tests.chaos.long_texts import NUM_BYTES, ODD_MEMBERS, TEXTS, LongBody, bodies
+from tests.chaos.pauses import MAX_PAUSE_S, Watched, watched
+from tests.chaos.siege import SCALE
+from tests.servers import TOY
+
+pytestmark = pytest.mark.slow  # some hundred requests of a megabyte each
+
+APP = create_app(TOY)
+OPERATIONS = [each for each in operations(APP.openapi()) if each.json_schema is not None]
+LENGTHS = (90_000, NUM_BYTES)
+"""Of texts that are taken, where the settings are the default ones, and of those that are not."""
+MIN_BODIES = 24
+DEFAULTS = {
+    "/v1/chat/completions": {
+        "messages": [{"role": "user", "content": "Hi."}],
+        "model": "chat",
+        "max_tokens": 2,
+    }
+}
+HEADERS = {"Content-Type": "application/json"}
+LEAVES_AFTER_S = 1.0
+MAX_RECEIVED = 20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Watched, None, None]:
+    folder = tmp_path_factory.mktemp("pauses")
+    checkpoint = folder / "chat"
+    checkpoint.mkdir()
+    make_checkpoint(checkpoint, size="tiny", task="qwen2")
+    more = (
+        ModelSettings(source=str(checkpoint), name="chat", device="cpu"),
+        ModelSettings(source="hibari", name="hibari", device="cpu"),
+    )
+    settings = Settings(
+        model=ModelSettings(source="toy", device="cpu"),
+        models=ModelsSettings(more=more),
+        data=DataSettings(dir=Path(folder / "data")),
+    )
+    with watched(settings) as running:
+        yield running
+
+
+def post(server: Watched, path: str, content: bytes) -> None:
+    """Send a body; leave when the answer has begun, or does not begin."""
+    timeout = httpx.Timeout(60, read=LEAVES_AFTER_S)
+    try:
+        with httpx.stream(
+            "POST", server.url + path, content=content, headers=HEADERS, timeout=timeout
+        ) as response:
+            assert response.status_code != 500
+            next(response.iter_raw(), None)
+    except httpx.TransportError:
+        pass
+
+
+def talk(server: Watched, path: str, sent: list[str]) -> None:
+    """Send messages; leave when there has been an answer, or there is none."""
+    url = f"ws://127.0.0.1:{server.port}{path}"
+    with connect(url, max_size=None, proxy=None) as connection:
+        try:
+            for message in sent:
+                connection.send(message)
+            for _ in range(MAX_RECEIVED):
+                connection.recv(timeout=LEAVES_AFTER_S / 2)
+        except (TimeoutError, ConnectionClosed):
+            pass
+
+
+def chosen(operation: Operation) -> list[LongBody]:
+    """Return the bodies that are sent to an operation, others for each but the same each time."""
+    every = list(bodies(operation, DEFAULTS.get(operation.path, {}), LENGTHS))
+    num = max(MIN_BODIES, round(SCALE * len(every)))
+    return random.Random(operation.name).sample(every, min(num, len(every)))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_no_body_stops_the_server(server: Watched, operation: Operation) -> None:
+    path = operation.path.replace("{voice_id}", "default")
+    paused = {}
+    for body in chosen(operation):
+        pause_s = server.pause_of(partial(post, server, path, body.content()))
+        if pause_s >= MAX_PAUSE_S:
+            paused[body.name] = pause_s
+    assert not paused
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [(path, name) for path, scripts in SCRIPTS.items() for name in scripts]
+)
+def test_no_message_stops_the_server(server: Watched, path: str, name: str) -> None:
+    paused = {}
+    num_kinds = max(5, round(SCALE * len(TEXTS)))
+    for kind in random.Random(path + name).sample(sorted(TEXTS), num_kinds):
+        for length in LENGTHS:
+            script = SCRIPTS[path][name](TEXTS[kind](length))
+            sent = [json.dumps(message, ensure_ascii=False) for message in script]
+            pause_s = server.pause_of(partial(talk, server, path, sent))
+            if pause_s >= MAX_PAUSE_S:
+                paused[f"{length} bytes of {kind}"] = pause_s
+    assert not paused
+
+
+@pytest.mark.parametrize("path", SCRIPTS)
+def test_no_odd_message_stops_the_server(server: Watched, path: str) -> None:
+    paused = {}
+    for name, member in ODD_MEMBERS.items():
+        message = f'{{"type": "session.config", "text": "a", "odd": {member.decode()}}}'
+        pause_s = server.pause_of(partial(talk, server, path, [message]))
+        if pause_s >= MAX_PAUSE_S:
+            paused[name] = pause_s
+    assert not paused
+
+
+def test_no_header_or_query_stops_the_server(server: Watched) -> None:
+    names = ("Authorization", "Accept", "Cookie", "X-Request-Id", "Prefer", "xi-api-key", "Range")
+    paused = {}
+    for name in names:
+        for piece in ("a", ",", ";q=0.", "a=b; ", "Bearer "):
+            headers = {name: piece * (8_000 // len(piece)) + "a"}
+
+            def ask(headers: dict[str, str] = headers) -> None:
+                for path in ("/v1/models", "/v2/voices?search=" + "%EF%B7%BA" * 900):
+                    httpx.get(server.url + path, headers=headers, timeout=60)
+
+            pause_s = server.pause_of(ask)
+            if pause_s >= MAX_PAUSE_S:
+                paused[name, piece] = pause_s
+    assert not paused
+
+
+def test_a_pause_is_noticed(server: Watched) -> None:
+    assert server.pause_of(server.hold) > MAX_PAUSE_S
+
+
+def test_every_websocket_has_a_script() -> None:
+    known = [path.partition("?")[0] for path in SCRIPTS]
+    routes: list[Any] = [each for each in APP.routes if isinstance(each, WebSocketRoute)]
+    assert routes
+    for route in routes:
+        pattern = re.sub(r"\{\w+\}", "[^/]+", route.path)
+        assert any(re.fullmatch(pattern, path) for path in known), route.path
+
+
+def test_every_kind_of_text_is_sent() -> None:
+    sent = {body.name for each in OPERATIONS for body in chosen(each)}
+    assert all(any(name.endswith(kind) for name in sent) for kind in TEXTS)
