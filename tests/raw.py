@@ -38,8 +38,10 @@ def upgraded(server: RunningServer) -> Generator[socket.socket, None, None]:
 
 def frame(opcode: int, payload: bytes = b"", *, is_last: bool = True) -> bytes:
     """Return a client's frame, masked with zeros."""
-    assert len(payload) < 126
-    return bytes([is_last << 7 | opcode, 0x80 | len(payload)]) + bytes(4) + payload
+    length = len(payload)
+    extended = b"" if length < 126 else length.to_bytes(2 if length < 65536 else 8, "big")
+    mark = {0: length, 2: 126, 8: 127}[len(extended)]
+    return bytes([is_last << 7 | opcode, 0x80 | mark]) + extended + bytes(4) + payload
 
 
 def head(connection: socket.socket) -> bytes:

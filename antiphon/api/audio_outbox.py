@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from starlette.websockets import WebSocketDisconnect
 
 from antiphon.api.encoding import ChunkObserver, EncodedStream, FileEncoding
-from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
+from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
 from antiphon.api.sockets import Socket
 from antiphon.api.state import ServerState
@@ -52,7 +52,8 @@ class AudioOutbox:
 
     def __init__(self, server: ServerState) -> None:
         self._server = server
-        self._session = SpeechSession(server.speech)
+        self._held = memory_budget.Holding()
+        self._session = SpeechSession(server.speech, self._held.add)
         self._waiting: asyncio.Queue[Action] = asyncio.Queue()
         self._playing: asyncio.Task[None] | None = asyncio.create_task(_play(self._waiting))
         self._freeing: set[asyncio.Task[None]] = set()
@@ -133,7 +134,7 @@ class AudioOutbox:
         freeing = asyncio.create_task(_freed(self._playing, self._session))
         self._freeing.add(freeing)
         freeing.add_done_callback(self._freeing.discard)
-        self._session = SpeechSession(self._server.speech)
+        self._session = SpeechSession(self._server.speech, self._held.add)
         self._waiting = asyncio.Queue()
         self._playing = asyncio.create_task(_play(self._waiting))
 
@@ -180,6 +181,7 @@ async def _played(stream: EncodedStream, listener: Listener, encoding: FileEncod
         if isinstance(error, WebSocketDisconnect):
             return False
         log_failure(error, has_started=True)
+        free_frames(error)
         await listener.fail(wire_error(error))
         return True
 

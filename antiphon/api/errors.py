@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
 from antiphon.api.validation import invalid_request
 from antiphon.errors import (
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 CLIENT_LEFT_STATUS = 499
 """Booked for a client that leaves while it sends its request, as nginx does; no one receives it."""
+
+_CLIENT_LEFT = (ClientDisconnect, WebSocketDisconnect)
 
 _UNREADABLE = "There was an error parsing the body"
 """What FastAPI says of JSON that Python's own reader gives up on."""
@@ -71,7 +74,7 @@ def wire_error(error: Exception) -> WireError:
     """Describe any exception; an unexpected one shows no internals."""
     if isinstance(error, RequestValidationError):
         return _of_antiphon(invalid_request(error.errors()))
-    if isinstance(error, ClientDisconnect) or isinstance(error.__cause__, ClientDisconnect):
+    if isinstance(error, _CLIENT_LEFT) or isinstance(error.__cause__, _CLIENT_LEFT):
         return WireError(
             status=CLIENT_LEFT_STATUS,
             message="The client left before its request was complete.",
@@ -171,6 +174,8 @@ class ErrorMiddleware:
             code = wire_error(error).code or "none"
             self._metrics.errors.labels(code, "stream" if has_started else "start").inc()
             free_frames(error)
+            if isinstance(error, WebSocketDisconnect):
+                return True  # no answer reaches the client
             if has_started:
                 return False
             await wire_error(error).response()(scope, receive, send)
@@ -203,7 +208,7 @@ def log_failure(error: Exception, has_started: bool) -> None:
     """Log a failure as loudly as it deserves; what a client did wrong may quote what it sent."""
     described = wire_error(error)
     when = "after its response had begun" if has_started else "before its response"
-    known = AntiphonError | HTTPException | RequestValidationError | ClientDisconnect
+    known = (AntiphonError, HTTPException, RequestValidationError, *_CLIENT_LEFT)
     if isinstance(error, known):
         if described.status >= 500:
             logger.error("%d %s %s: %s", described.status, described.code, when, error)

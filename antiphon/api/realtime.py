@@ -5,6 +5,7 @@ A model that chats is an agent: see `antiphon.api.realtime_agent`. With one that
 there, to make it read word for word. What is said here is the text, always.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from starlette.websockets import WebSocket
 from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
+from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.realtime_agent import AgentConversation
 from antiphon.api.realtime_events import (
     SpokenResponse,
@@ -96,6 +98,7 @@ class RealtimeConversation(SpokenConversation):
         self._id = new_id("sess")
         self._output = Output()
         self._unsaid: list[str] = []
+        self._held_by_unsaid, self._held_by_responses = Holding(), Holding()
         self._responses: list[SpokenResponse] = []
         self._event_id: str | None = None
 
@@ -139,6 +142,7 @@ class RealtimeConversation(SpokenConversation):
         if num_characters > self._outbox.max_characters:
             raise InputTooLongError(num_characters, self._outbox.max_characters)
         if item.text:
+            self._held_by_unsaid.add(sys.getsizeof(item.text))
             self._unsaid.append(item.text)
         added = {
             "id": item.id or new_id("item"),
@@ -156,6 +160,7 @@ class RealtimeConversation(SpokenConversation):
         wanted = message.response
         if wanted.input is None:
             texts, self._unsaid = self._unsaid, []
+            self._held_by_unsaid.set(0)
         else:
             texts = [item.text for item in wanted.input if item.text]
         text = "\n\n".join(texts)
@@ -164,11 +169,13 @@ class RealtimeConversation(SpokenConversation):
         self._outbox.check_room(len(text))
         output = self._changed(wanted.output)
         format = (output.format or OutputFormat()).as_wire()
+        self._responses = [each for each in self._responses if not each.is_over]
         response = SpokenResponse(self._socket, text, format, wanted.metadata)
+        kept = sum(each.num_bytes for each in (*self._responses, response))
+        self._held_by_responses.set(kept)
         request = self._request(output)
         await self._speech.check_voice(request)
         utterance = self._outbox.open(request, response, format.coded_as, reads_late=False)
-        self._responses = [each for each in self._responses if not each.is_over]
         self._responses.append(response)
         await response.create()  # nothing is heard before there is text
         utterance.push(text)

@@ -5,6 +5,7 @@ models, and ``conversation.item.truncate`` forgets what was not heard.
 """
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,8 @@ from starlette.websockets import WebSocketDisconnect
 
 from antiphon.api.answer_voice import AnswerVoice
 from antiphon.api.encoding import FileEncoding
-from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
+from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
+from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.realtime_events import error_event, event, new_id, output_object
 from antiphon.api.realtime_reply import ReplyEvents, ReplyItems, ReplyPlan, item_object
 from antiphon.api.schemas.realtime import OutputFormat
@@ -104,6 +106,12 @@ class AgentSettings:
         return ["audio"] if self.speaks else ["text"]
 
     @property
+    def num_bytes(self) -> int:
+        """Memory that its texts take."""
+        texts = (self.instructions, self.output.voice or "", self.output.model or "")
+        return sum(map(sys.getsizeof, texts))
+
+    @property
     def told_limit(self) -> int | Literal["inf"]:
         """The limit, in the protocol's words."""
         return "inf" if self.max_tokens is None else self.max_tokens
@@ -139,7 +147,8 @@ class AgentConversation:
             speaks=own is not None or bool(server.speech.models),
             instructions="" if own is None else own.capabilities.instructions,
         )
-        self._history = TalkHistory(server.settings.chat.max_input_characters)
+        self._history = TalkHistory(server.settings.chat.max_input_characters, Holding().set)
+        self._held_by_settings = Holding()
         self._replies: list[_Reply] = []
         self._event_id: str | None = None
         self._follow: dict[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = {
@@ -187,6 +196,7 @@ class AgentConversation:
     async def _update(self, message: Mapping[str, Any]) -> None:
         changed = self._settings.changed(parsed(message, AgentSessionUpdate).session)
         await self._check(changed)
+        self._held_by_settings.set(changed.num_bytes)
         self._settings = changed
         await self._socket.send(event("session.updated", session=self._session()))
 
@@ -306,7 +316,15 @@ class AgentConversation:
         )
 
     async def _check(self, settings: AgentSettings) -> None:
-        """Refuse what could not be said."""
+        """Refuse what could not be said, and instructions that no model could be given."""
+        num_characters = len(settings.instructions)
+        if num_characters > (limit := self._server.settings.chat.max_input_characters):
+            raise InvalidRequestError(
+                f"Invalid 'instructions': {num_characters} characters; at most {limit} are"
+                " allowed.",
+                param="session.instructions",
+                code="string_above_max_length",
+            )
         if settings.speaks:
             await settings.voice.check(self._model.name, self._server)
 
@@ -334,6 +352,7 @@ async def _played(events: ReplyEvents, items: ReplyItems) -> None:
         if isinstance(error, WebSocketDisconnect):
             return True  # nobody is there to be told
         log_failure(error, has_started=True)
+        free_frames(error)
         with suppress(WebSocketDisconnect):
             await events.fail(wire_error(error))
         return True

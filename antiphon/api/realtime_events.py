@@ -1,6 +1,8 @@
 """The events that a realtime client is sent, one function each for those that have a shape."""
 
 import base64
+import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +11,9 @@ from antiphon.api.schemas.realtime import Output, OutputFormat
 from antiphon.api.sockets import Socket
 from antiphon.api.wire_format import WireFormat
 from antiphon.types import Ended, Usage, random_hex
+
+_OBJECTS_OF_JSON = 20
+"""Memory of small objects, by the length of their JSON."""
 
 
 def new_id(prefix: str) -> str:
@@ -67,6 +72,8 @@ class SpokenResponse:
         self._id = new_id("resp")
         self._item_id = new_id("item")
         self.is_over = False
+        named = json.dumps(metadata) if metadata else ""
+        self.num_bytes = sys.getsizeof(text) + _OBJECTS_OF_JSON * len(named)
 
     async def create(self) -> None:
         """Send that the response was created."""

@@ -6,14 +6,15 @@ agreed; a client that neither sends nor reads is sent away.
 
 import asyncio
 import json
+import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from antiphon.api.errors import WireError, log_failure, on_failure, wire_error
-from antiphon.api.middleware import json_limits
+from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
+from antiphon.api.middleware import json_limits, memory_budget
 from antiphon.api.middleware.keys import KEY_SUBPROTOCOL
 from antiphon.api.streaming import ended
 from antiphon.concurrency import cancel_and_wait
@@ -22,6 +23,8 @@ from antiphon.telemetry import logs
 from antiphon.types import random_hex
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+COPIES_OF_MESSAGE = 3
+"""Of a message that is followed: the text, what is read from it, and what is made of that."""
 MESSAGES_PER_S = 1000
 """More are taken in later."""
 BURST_MESSAGES = 4000
@@ -41,26 +44,42 @@ class Socket:
         self._last_active_s = self._now_s()
         self._next_message_s = 0.0
         self._num_received = 0
+        self._in_hand = memory_budget.Holding()
 
     async def accept(self, headers: Mapping[str, str] | None = None) -> None:
-        """Complete the handshake; of the subprotocols that are offered, one must be taken."""
+        """Complete the handshake; of the subprotocols that are offered, one must be taken.
+
+        Raises:
+            WebSocketDisconnect: the client has left.
+        """
         offered = self._websocket.scope["subprotocols"]
         names = [each for each in offered if not each.startswith(KEY_SUBPROTOCOL)]
         raw = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-        await self._websocket.accept(next(iter(names or offered), None), raw)
+        try:
+            await self._websocket.accept(next(iter(names or offered), None), raw)
+        except OSError:  # which starlette translates for messages only
+            raise WebSocketDisconnect(1006) from None
+
+    @property
+    def num_bytes_in_hand(self) -> int:
+        """Memory that the message takes which was received last, as it came and as it is read."""
+        return self._in_hand.num_bytes
 
     async def receive(self) -> Mapping[str, Any]:
-        """Return the next message.
+        """Return the next message; what the one before took is counted no longer.
 
         Raises:
             WebSocketDisconnect: the client has left.
             IdleError: it has been silent for too long.
             InvalidRequestError: the message is not a JSON object.
+            MemoryShareError, MemoryFullError: there is no memory for it.
         """
         await self._keep_pace()
+        self._in_hand.set(0)
         text = (await self._event()).get("text")
         if text is None:
             raise InvalidRequestError("Messages are JSON objects, sent as text.")
+        self._in_hand.set(COPIES_OF_MESSAGE * sys.getsizeof(text))
         try:
             message = json_limits.loads(text)
         except (ValueError, RecursionError) as error:
@@ -194,6 +213,7 @@ async def _followed(socket: Socket, conversation: Conversation) -> bool:
         if isinstance(error, WebSocketDisconnect | IdleError):
             return False
         log_failure(error, has_started=True)
+        free_frames(error)
         await conversation.refuse(wire_error(error))
         return True
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
 from fastapi import APIRouter
 from starlette.websockets import WebSocket
 
 from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server
 from antiphon.api.errors import WireError
+from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.options import FamilyOptions
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed, unknown_option
@@ -140,6 +142,7 @@ class SpeechConversation(SpokenConversation):
         self._request = SpeechRequest("")
         self._text: _Text | None = None
         self._num_texts = 0
+        self._held = Holding()
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
         type = message.get("type")
@@ -198,6 +201,10 @@ class SpeechConversation(SpokenConversation):
         values = await options.decoded(self._server.recordings, rate_hz)
         request = replace(request, options=values)
         await self._server.speech.check_voice(request)
+        num_sample_bytes = sum(
+            each.nbytes for each in values.values() if isinstance(each, np.ndarray)
+        )
+        self._held.set(self._socket.num_bytes_in_hand + num_sample_bytes)
         self._config, self._request = config, request
         self._socket.max_idle_s = self._server.settings.server.max_idle_s
 

@@ -1,6 +1,7 @@
 """The items of a conversation that goes on: what was said by whom, and how much of it was heard."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -13,6 +14,8 @@ ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 ROOT = "root"
 """What is before the first item."""
 MAX_ITEMS = 1000
+_ITEM_BYTES = 1024
+"""Of an item without its text."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,14 +36,25 @@ class TalkItem:
     is_spoken: bool = False
     heard: HeardTranscript | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes, about."""
+        return sys.getsizeof(self.id) + sys.getsizeof(self.text) + _ITEM_BYTES
+
 
 class TalkHistory:
     """Items in order."""
 
-    def __init__(self, max_characters: int) -> None:
-        """Begin empty; refuse what would make all items together longer."""
+    def __init__(self, max_characters: int, hold: Callable[[int], None] = lambda _: None) -> None:
+        """Begin empty.
+
+        Args:
+            max_characters: length of all items together.
+            hold: called with the memory that the items take, before they take more; it may refuse.
+        """
         self._items: list[TalkItem] = []
         self._max_characters = max_characters
+        self._hold = hold
 
     @property
     def last_id(self) -> str:
@@ -81,6 +95,7 @@ class TalkHistory:
             place = 0
         else:
             place = self._items.index(self.find(after, "previous_item_id")) + 1
+        self._hold(self._num_bytes() + item.num_bytes)
         self._items.insert(place, item)
         return self._items[place - 1].id if place else None
 
@@ -102,6 +117,7 @@ class TalkHistory:
             InvalidRequestError: there is none of this id, or it is still being written.
         """
         self._items.remove(self._ended(id))
+        self._hold(self._num_bytes())
 
     def truncate(self, id: str, heard_ms: int) -> None:
         """Cut what was not heard of an answer; what its audio says after so long.
@@ -137,6 +153,9 @@ class TalkHistory:
         first = (Message("system", instructions),) if instructions.strip() else ()
         told = self._items if items is None else items
         return (*first, *(Message(each.role, each.text) for each in told if each.text))
+
+    def _num_bytes(self) -> int:
+        return sum(each.num_bytes for each in self._items)
 
     def _ended(self, id: str) -> TalkItem:
         item = self.find(id)

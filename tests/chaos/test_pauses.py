@@ -78,7 +78,7 @@ def post(server: Watched, path: str, content: bytes) -> None:
 def talk(server: Watched, path: str, sent: list[str]) -> None:
     """Send messages; leave when there has been an answer, or there is none."""
     url = f"ws://127.0.0.1:{server.port}{path}"
-    with connect(url, max_size=None, proxy=None) as connection:
+    with connect(url, max_size=None, proxy=None, close_timeout=LEAVES_AFTER_S) as connection:
         try:
             for message in sent:
                 connection.send(message)

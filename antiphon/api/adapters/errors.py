@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -61,7 +61,10 @@ def _as_elevenlabs(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _as_deepgram(status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-    described = {"err_code": HTTPStatus(status).phrase, "err_msg": error["message"]}
+    described = {
+        "err_code": responses.get(status, "Client Closed Request"),
+        "err_msg": error["message"],
+    }
     return {**described, "request_id": logs.request_id.get()}
 
 

@@ -1,4 +1,6 @@
-"""How much memory requests may hold, in all and of one caller: bodies, and answers that are whole.
+"""How much memory requests may hold, in all and of one caller.
+
+Bodies count, answers that are whole, and what WebSockets keep between two messages.
 
 Bytes are counted as they arrive or are collected, never ahead: a slow sender holds no more than it
 has sent. A request over the budget is refused, and all that it held is released.
@@ -139,6 +141,31 @@ class Lease:
         """Hold nothing, for good."""
         self.release(self.num_bytes)
         self._is_closed = True
+
+
+class Holding:
+    """A part of what a request, or a WebSocket, keeps, counted by its present size.
+
+    It counts for what the running task works for when it is made, whichever task changes it. A
+    lease that is closed releases it too.
+    """
+
+    def __init__(self) -> None:
+        self._lease = _lease.get()
+        self.num_bytes = 0
+
+    def set(self, num_bytes: int) -> None:
+        """Count so much in place of what was counted; raises as `reserve` does, unchanged then."""
+        if self._lease is not None:
+            if num_bytes > self.num_bytes:
+                self._lease.reserve(num_bytes - self.num_bytes)
+            else:
+                self._lease.release(self.num_bytes - num_bytes)
+        self.num_bytes = num_bytes
+
+    def add(self, num_bytes: int) -> None:
+        """Count more, or less; raises as `reserve` does."""
+        self.set(self.num_bytes + num_bytes)
 
 
 _lease: ContextVar[Lease | None] = ContextVar("lease", default=None)

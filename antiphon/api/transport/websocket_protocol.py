@@ -6,7 +6,8 @@ Messages are taken in at a pace (`sockets`); pings, pongs and fragments never ge
 from http import HTTPStatus
 from typing import Any, cast
 
-from uvicorn._types import ASGIReceiveEvent, WebSocketScope
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent, WebSocketScope
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
 from websockets.frames import CloseCode, Frame, Opcode
@@ -19,6 +20,8 @@ from antiphon.api.transport.connection import Connection, Phase
 SLICE_BYTES = 4 * 1024
 CONTROL_FRAMES_PER_S = 20
 BURST_CONTROL_FRAMES = 100
+UNCOUNTED_BYTES = 64 * 1024
+"""Of what a client has yet to read: as much as a transport holds before its sender waits."""
 MAX_FRAGMENTS = 4096
 """Of one message."""
 _CONTROL = (Opcode.PING, Opcode.PONG)
@@ -34,6 +37,13 @@ class _BoundedFrames(ServerProtocol):
         super().__init__(**options)
         self._num_fragments = self._num_fragment_bytes = 0
         self._next_control_s = 0.0
+        self._last_frame: Frame | None = None
+
+    def drop_last_frame(self) -> None:
+        """Free the payload of the last frame, which the parser refers to until the next comes."""
+        if self._last_frame is not None:
+            self._last_frame.data = b""
+            self._last_frame = None
 
     @property
     def num_unfinished_bytes(self) -> int:
@@ -41,6 +51,7 @@ class _BoundedFrames(ServerProtocol):
         return self._num_fragment_bytes + len(self.reader.buffer)
 
     def recv_frame(self, frame: Frame) -> None:
+        self._last_frame = frame
         if frame.opcode in _CONTROL:
             if self._is_too_many_control():
                 self.fail(CloseCode.POLICY_VIOLATION, "too many pings or pongs")
@@ -58,6 +69,14 @@ class _BoundedFrames(ServerProtocol):
         earliest_s = self.now_s - BURST_CONTROL_FRAMES / CONTROL_FRAMES_PER_S
         self._next_control_s = max(self._next_control_s, earliest_s) + 1 / CONTROL_FRAMES_PER_S
         return self._next_control_s > self.now_s
+
+
+def _num_payload_bytes(message: ASGISendEvent) -> int:
+    """Return how many bytes a message for the client has at most."""
+    if message["type"] != "websocket.send":
+        return 0
+    text = message.get("text") or ""
+    return len(message.get("bytes") or b"") + len(text) * (1 if text.isascii() else 4)
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -85,6 +104,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         assert isinstance(self.conn, _BoundedFrames)
         self.conn.now_s = self.loop.time()
         super().data_received(data)
+        self.conn.drop_last_frame()
         try:
             self._count(self._num_held_bytes)
         except REFUSALS:
@@ -111,18 +131,43 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         self._num_waiting_bytes += sum(map(len, self.frames))
         super().send_receive_event_to_app()
 
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send, or raise `ClientDisconnected`; uvicorn raises a fault of the app in some states.
+
+        It does so if the client has left, or was cut off, and the app has yet to receive that.
+        """
+        await self.writable.wait()
+        is_closing = self.close_sent or self.transport.is_closing()
+        if is_closing and message["type"] != "websocket.close":
+            self.handshake_complete = True  # as when the connection is lost: none can follow
+            raise ClientDisconnected
+        num_bytes = _num_payload_bytes(message)
+        if num_bytes > UNCOUNTED_BYTES:
+            self._count(self._num_held_bytes + num_bytes)
+        await super().send(message)
+        self._count_less()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._count_less()
+
     async def receive(self) -> ASGIReceiveEvent:
         event = await super().receive()
         if event["type"] == "websocket.receive" and self.queue.empty():
             self._num_waiting_bytes = 0
-            self._count(min(self._num_counted_bytes, self._num_held_bytes))
+            self._count_less()
         return event
+
+    def _count_less(self) -> None:
+        """Count what is still held."""
+        self._count(min(self._num_counted_bytes, self._num_held_bytes))
 
     @property
     def _num_held_bytes(self) -> int:
-        """Of messages that are incomplete, or wait to be followed."""
+        """Of messages that are incomplete, wait to be followed, or have yet to be read."""
         assert isinstance(self.conn, _BoundedFrames)
-        return self.conn.num_unfinished_bytes + self._num_waiting_bytes
+        num_unread = max(0, self.transport.get_write_buffer_size() - UNCOUNTED_BYTES)
+        return self.conn.num_unfinished_bytes + self._num_waiting_bytes + num_unread
 
     def _count(self, num_bytes: int) -> None:
         """Count so much for the connection, in place of what was counted.

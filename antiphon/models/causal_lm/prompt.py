@@ -59,7 +59,7 @@ class CausalLMPrompter:
         }
         text = self._markup.render(messages, variables)
         max_positions = self._capabilities.max_positions
-        found, num_tokens = self._tokenizer.encode(text, max_positions)
+        found, num_tokens = self._tokenizer.encode_within(text, max_positions)
         if not num_tokens:
             raise InvalidRequestError("These messages make an empty prompt.", param="messages")
         max_tokens = answer_limit(request, num_tokens, max_positions)

@@ -58,15 +58,14 @@ class ChatTokenizer:
         plain = text.replace(_GUARD, "")
         return self._special.sub(lambda found: f"{_GUARD}{found[0]}{_GUARD}", plain)
 
-    def encode(self, text: str, max_tokens: int = sys.maxsize) -> tuple[list[int], int]:
-        """Return the ids of a text, in which special tokens stand for themselves.
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, in which special tokens stand for themselves."""
+        return self.encode_within(text, sys.maxsize)[0]
 
-        Args:
-            text: what `guarded` has returned, within a conversation.
-            max_tokens: number of tokens of which ids are returned; a text of more gets none.
+    def encode_within(self, text: str, max_tokens: int) -> tuple[list[int], int]:
+        """Return the ids of a text as `encode` does, none if they are too many, and their number.
 
-        Returns:
-            The ids, and the number of tokens.
+        A list of millions is not made: that holds the interpreter's lock.
         """
         ids: list[int] = []
         num_tokens = 0

@@ -10,23 +10,43 @@ from collections.abc import Callable
 from functools import partial
 
 from antiphon.concurrency import cancel_and_wait
-from antiphon.errors import InputTooLongError
+from antiphon.errors import AntiphonError, InputTooLongError
 from antiphon.pipeline.speech.segmenter import MAX_CHARACTERS_AT_ONCE, pieces_of
 from antiphon.pipeline.speech.service import Speech
 from antiphon.pipeline.speech.synthesis import Synthesis
 from antiphon.types import SpeechRequest, SpeechStream
 
+BYTES_PER_CHARACTER = 64
+"""Memory of text that waits to be spoken, where each short sentence is a segment."""
+UTTERANCE_BYTES = 16 * 1024
+"""Memory of an utterance without text: its synthesis, tasks and encoder."""
+
 
 class Utterance:
     """Text of bounded length for one synthesis; ``num_characters``: pushed so far."""
 
-    def __init__(self, synthesis: Synthesis, max_characters: int) -> None:
+    def __init__(
+        self, synthesis: Synthesis, max_characters: int, hold: Callable[[int], None] | None = None
+    ) -> None:
+        """Begin without text.
+
+        Args:
+            synthesis: speaks it.
+            max_characters: length of the text.
+            hold: called with the memory that more text takes, before it is taken; it may refuse.
+        """
         self.synthesis = synthesis
+        self._hold = hold
         self.num_characters = 0
         self._max_characters = max_characters
         self._is_complete = False
         self._waiting: deque[Callable[[], None]] = deque()
         self._planning: asyncio.Task[None] | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it was counted with."""
+        return UTTERANCE_BYTES + BYTES_PER_CHARACTER * self.num_characters
 
     @property
     def sample_rate_hz(self) -> int:
@@ -38,11 +58,14 @@ class Utterance:
 
         Raises:
             InputTooLongError: it would be longer than the server accepts; nothing is added.
+            AntiphonError: there is no memory for it; nothing is added.
         """
         assert not self._is_complete, "text came after its end"
         num_characters = self.num_characters + len(text)
         if num_characters > self._max_characters:
             raise InputTooLongError(num_characters, self._max_characters)
+        if self._hold is not None:
+            self._hold(BYTES_PER_CHARACTER * len(text))
         self.num_characters = num_characters
         if len(text) <= MAX_CHARACTERS_AT_ONCE:
             self._in_turn(partial(self.synthesis.push, text))
@@ -88,14 +111,27 @@ class Utterance:
 class SpeechSession:
     """The utterances of one listener, in the order in which they were opened."""
 
-    def __init__(self, speech: Speech) -> None:
+    def __init__(self, speech: Speech, hold: Callable[[int], None] = lambda _: None) -> None:
+        """Begin without utterances.
+
+        Args:
+            speech: speaks them.
+            hold: called with the memory that is taken, or with a negative number that is given
+                back; it may refuse to have more taken.
+        """
         self._speech = speech
+        self._hold = hold
         self._utterances: list[Utterance] = []
 
     def open(self, request: SpeechRequest, *, reads_late: bool = True) -> Utterance:
         """Begin an utterance; arguments and errors as of `Speech.open`."""
-        synthesis = self._speech.open(request, reads_late=reads_late)
-        utterance = Utterance(synthesis, self._speech.settings.max_input_characters)
+        self._hold(UTTERANCE_BYTES)
+        try:
+            synthesis = self._speech.open(request, reads_late=reads_late)
+        except AntiphonError:
+            self._hold(-UTTERANCE_BYTES)
+            raise
+        utterance = Utterance(synthesis, self._speech.settings.max_input_characters, self._hold)
         self._utterances.append(utterance)
         self._prefetch_next()
         return utterance
@@ -113,12 +149,14 @@ class SpeechSession:
         await utterance.close()
         if utterance in self._utterances:
             self._utterances.remove(utterance)
+            self._hold(-utterance.num_bytes)
             self._prefetch_next()
 
     async def clear(self) -> None:
         """Drop all utterances; returns when everything is free."""
         dropped, self._utterances = self._utterances, []
         await asyncio.gather(*(utterance.close() for utterance in dropped))
+        self._hold(-sum(utterance.num_bytes for utterance in dropped))
 
     def _prefetch_next(self) -> None:
         for utterance in self._utterances[1:2]:

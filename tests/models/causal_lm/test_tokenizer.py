@@ -26,7 +26,7 @@ def pushed(tokenizer: ChatTokenizer, tokens: list[int]) -> list[str]:
 
 
 def test_a_character_comes_with_its_last_byte(tokenizer: ChatTokenizer) -> None:
-    tokens = tokenizer.encode(TEXT)[0]
+    tokens = tokenizer.encode(TEXT)
     assert len(tokens) == len(TEXT.encode())
     parts = pushed(tokenizer, tokens)
     assert "".join(parts) == TEXT
@@ -35,7 +35,7 @@ def test_a_character_comes_with_its_last_byte(tokenizer: ChatTokenizer) -> None:
 
 
 def test_what_is_no_character_is_replaced_at_the_end(tokenizer: ChatTokenizer) -> None:
-    tokens = tokenizer.encode("a🙂")[0][:-1]
+    tokens = tokenizer.encode("a🙂")[:-1]
     assert pushed(tokenizer, tokens) == ["a", "", "", "", "\ufffd"]
     assert tokenizer.token_bytes(tokens[1]) == b"\xf0"
 
