@@ -166,3 +166,21 @@ def test_greedy_requests_of_other_families(client: httpx.Client) -> None:
     answers = [client.post(URL, json={**body, "seed": seed}).content for seed in (1, 2)]
     assert answers[0] == answers[1]
     assert answers[0] == client.post(URL, json={**SHORT, "temperature": 0, "seed": 3}).content
+
+
+@pytest.mark.parametrize("value", [-5, -100, True, "loud", "nan", []])
+def test_a_loudness_that_cannot_be_is_refused_by_one_message(
+    server: RunningServer, value: object
+) -> None:
+    refused = httpx.post(f"{server.base_url}{URL}", json=SHORT | {"loudness_lufs": value})
+    error = error_of(refused, 400)
+    assert error["param"] == "loudness_lufs"
+    assert "a number from -40 to -9, or 'off'" in error["message"]
+
+
+@pytest.mark.parametrize("value", [-20, "off", None])
+def test_a_voice_of_unknown_loudness_is_never_changed(server: RunningServer, value: object) -> None:
+    plain = httpx.post(f"{server.base_url}{URL}", json=SHORT | {"seed": 1})
+    asked = httpx.post(f"{server.base_url}{URL}", json=SHORT | {"seed": 1, "loudness_lufs": value})
+    assert asked.status_code == 200
+    assert asked.content == plain.content

@@ -48,6 +48,21 @@ _SAMPLING = (
 )
 
 
+def _loudness(value: Any) -> Any:
+    """Refuse what is neither a loudness nor "off" with one message for both."""
+    try:
+        number = None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if value == "off":
+        return value
+    if number is None or not MIN_LUFS <= number <= MAX_LUFS:
+        raise PydanticCustomError(
+            "loudness", f"it must be a number from {MIN_LUFS:g} to {MAX_LUFS:g}, or 'off'"
+        )
+    return number
+
+
 def _valid_unicode(text: str) -> str:
     """Refuse half a surrogate pair, which JSON can say and no encoding can."""
     try:
@@ -74,7 +89,18 @@ def _voice_name(value: Any) -> Any:
 Speed = Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED, allow_inf_nan=False)]
 SampleRate = Annotated[int, Field(ge=MIN_SAMPLE_RATE_HZ, le=MAX_SAMPLE_RATE_HZ)]
 Text = Annotated[str, AfterValidator(_valid_unicode)]
-Loudness = Annotated[float, Field(ge=MIN_LUFS, le=MAX_LUFS)] | Literal["off"]
+Loudness = Annotated[
+    float | Literal["off"],
+    BeforeValidator(_loudness),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": MIN_LUFS, "maximum": MAX_LUFS},
+                {"const": "off", "type": "string"},
+            ]
+        }
+    ),
+]
 VoiceName = Annotated[
     Text,
     BeforeValidator(_voice_name),
