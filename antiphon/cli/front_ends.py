@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from math import inf
 from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
@@ -175,7 +176,13 @@ class FrontEnds:
     async def _start(self, folder: Path, cluster: OwnCluster, stack: AsyncExitStack) -> None:
         """Make all that front ends need."""
         number, token = self._settings.server.front_ends, cluster_token()
-        server = ClusterServer(cluster, token, self._states)
+        server = ClusterServer(
+            cluster,
+            token,
+            self._states,
+            kept_s=self._settings.models.idle_s or inf,
+            on_silent=self._kill,
+        )
         stack.push_async_callback(server.close)
         address = await server.serve(f"unix:{folder}/cluster.sock")
         memory = make_shared_memory(number)
@@ -227,6 +234,13 @@ class FrontEnds:
     def _states(self) -> tuple[ProcessState, ...]:
         parent = ProcessState("parent", os.getpid(), is_up=True, num_restarts=0)
         return (parent, *(each.state for each in self._processes))
+
+    def _kill(self, pid: int) -> None:
+        """End a front end that does not answer, so that it is started again."""
+        for process in self._processes:
+            if process.state.pid == pid and not process.is_stopping:
+                logger.error("%s does not answer, and is killed", process.state.name)
+                process.send_signal(signal.SIGKILL)
 
     def _on_signal(self, number: int) -> None:
         """Hand a signal on: the first one drains, or gives a few seconds; a second one cuts."""

@@ -1,16 +1,22 @@
-"""A cluster served to other processes, so that several front ends share its stages."""
+"""A cluster served to other processes, so that several front ends share its stages.
+
+A front end that is started again finds the stages of its predecessor: they are kept for it.
+"""
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isinf
 from typing import Any, Self
 
 from antiphon.fabric.base import Placement
 from antiphon.fabric.cluster import OwnCluster, Replica
+from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 from antiphon.models.spec import LoadContext, StageSpec
@@ -21,21 +27,45 @@ logger = logging.getLogger(__name__)
 OtherProcesses = Callable[[], Sequence[ProcessState]]
 
 
-class ClusterServer:
-    """Serves a cluster; what a process has hosted is released when its connection ends."""
+def _ignore(pid: int) -> None:
+    """Do nothing."""
 
-    def __init__(self, cluster: OwnCluster, token: str, others: OtherProcesses = tuple) -> None:
+
+class ClusterServer:
+    """Serves a cluster to the front ends of one parent.
+
+    Stages that a process has hosted are kept when its connection ends, until another process hosts
+    them in its place, or for ``kept_s``. If that is infinite, they are kept when it releases them
+    too.
+    """
+
+    def __init__(
+        self,
+        cluster: OwnCluster,
+        token: str,
+        others: OtherProcesses = tuple,
+        *,
+        kept_s: float = 0.0,
+        on_silent: Callable[[int], None] = _ignore,
+        limits: WireLimits | None = None,
+    ) -> None:
         """Begin without an address.
 
         Args:
-            cluster: that is served.
-            token: what clients must know.
-            others: returns the states of the server's other processes.
+            cluster: cluster that is served.
+            token: token that clients must prove to know.
+            others: callback that returns the states of the server's other processes.
+            kept_s: seconds after which stages of a lost process are released; may be infinite.
+            on_silent: callback with the id of a process that no longer answers.
+            limits: limits of each connection.
         """
         self._cluster = cluster
         self._others = others
-        self._server = RpcServer(self._welcome, token)
+        self._kept_s = kept_s
+        self._on_silent = on_silent
+        self._server = RpcServer(self._welcome, token, limits=limits)
         self._releases: set[asyncio.Task[None]] = set()
+        self._kept: dict[str, list[asyncio.Event]] = {}
 
     async def serve(self, address: str) -> str:
         """Listen at an address; see `RpcServer.serve`."""
@@ -44,55 +74,102 @@ class ClusterServer:
     async def close(self) -> None:
         """End every connection, and give back what was hosted over them."""
         await self._server.close()
+        self._kept_s = 0.0
+        for stage_id in tuple(self._kept):
+            while self._take_over(stage_id):
+                pass
         while self._releases:
             await asyncio.wait(self._releases)
 
     def _welcome(self, peer: RpcPeer) -> RpcHandlers:
-        client = _Client(self._cluster)
+        client = _Client(self._cluster, self._take_over)
+
+        async def release(stage_id: str) -> None:
+            if not client.takes_back(stage_id):
+                return
+            if isinf(self._kept_s):  # it ends or starts anew: nothing is unloaded while we serve
+                self._keep(stage_id)
+            else:
+                await self._cluster.release(stage_id)
 
         def on_lost() -> None:
-            release = asyncio.create_task(client.release_all(), name="release stages")
-            self._releases.add(release)
-            release.add_done_callback(self._releases.discard)
+            for stage_id in client.num_hosted.elements():
+                self._keep(stage_id)
+            if peer.connection.is_silent and client.pid:
+                self._on_silent(client.pid)
 
         return RpcHandlers(
             calls={
                 "host": client.host,
                 "scale": self._cluster.scale,
-                "release": client.release,
+                "release": release,
                 "processes": self._processes,
             },
             streams={"watch": self._cluster.watch},
-            notices={"report": self._cluster.report},
+            notices={"introduce": client.introduce, "report": self._cluster.report},
             on_lost=on_lost,
         )
+
+    def _keep(self, stage_id: str) -> None:
+        release = asyncio.create_task(self._release_later(stage_id), name="release stages")
+        self._releases.add(release)
+        release.add_done_callback(self._releases.discard)
+
+    async def _release_later(self, stage_id: str) -> None:
+        """Release stages of a lost process once another process has taken them over, or is late."""
+        taken = asyncio.Event()
+        keeping = self._kept.setdefault(stage_id, [])
+        keeping.append(taken)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if isinf(self._kept_s) else self._kept_s):
+                await taken.wait()
+        if taken in keeping:
+            keeping.remove(taken)
+        await self._cluster.release(stage_id)
+
+    def _take_over(self, stage_id: str) -> bool:
+        """Let stages of one lost process go; return whether there was one."""
+        keeping = self._kept.get(stage_id)
+        if not keeping:
+            return False
+        keeping.pop().set()
+        return True
 
     async def _processes(self) -> tuple[ProcessState, ...]:
         return (*self._others(), *self._cluster.processes())
 
 
 class _Client:
-    """What one connected process has hosted."""
+    """One connected process.
 
-    def __init__(self, cluster: OwnCluster) -> None:
+    Attributes:
+        pid: its id; 0 until it has introduced itself.
+        num_hosted: times that it has hosted stages and not released them, by their id.
+    """
+
+    def __init__(self, cluster: OwnCluster, take_over: Callable[[str], object]) -> None:
+        self.pid = 0
+        self.num_hosted: Counter[str] = Counter()
         self._cluster = cluster
-        self._num_hosted: Counter[str] = Counter()
+        self._take_over = take_over
+
+    def introduce(self, pid: int) -> None:
+        self.pid = pid
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement
     ) -> str:
         stage_id = await self._cluster.host(specs, context, placement)
-        self._num_hosted[stage_id] += 1
+        self.num_hosted[stage_id] += 1
+        self._take_over(stage_id)
         return stage_id
 
-    async def release(self, stage_id: str) -> None:
-        if self._num_hosted[stage_id]:
-            self._num_hosted[stage_id] -= 1
-            await self._cluster.release(stage_id)
-
-    async def release_all(self) -> None:
-        for stage_id in tuple(self._num_hosted.elements()):
-            await self.release(stage_id)
+    def takes_back(self, stage_id: str) -> bool:
+        """Count a release; return whether the process had hosted the stages."""
+        if not self.num_hosted[stage_id]:
+            return False
+        self.num_hosted[stage_id] -= 1
+        return True
 
 
 @dataclass(slots=True)
@@ -108,6 +185,13 @@ class _Hosting:
     arguments: tuple[Any, ...]
     id: str
     num_users: int = 0
+
+
+async def _introduced(address: str, token: str) -> RpcPeer:
+    """Return a connection to a `ClusterServer`, which then knows this process."""
+    peer = await connect(address, token)
+    peer.notify("introduce", os.getpid())
+    return peer
 
 
 class ClusterClient:
@@ -133,7 +217,8 @@ class ClusterClient:
         Raises:
             ReplicaLostError: nobody listens there, or the token is wrong.
         """
-        return cls(await connect(address, token), partial(connect, address, token))
+        open_peer = partial(_introduced, address, token)
+        return cls(await open_peer(), open_peer)
 
     async def host(
         self, specs: Sequence[StageSpec], context: LoadContext, placement: Placement

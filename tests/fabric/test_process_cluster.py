@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from antiphon.fabric.cluster import Cluster, Replica
 from antiphon.fabric.cluster_service import ClusterClient, ClusterServer
 from antiphon.fabric.process_cluster import ProcessCluster, ProcessClusterOptions
 from antiphon.fabric.runtime_folder import runtime_folder
+from antiphon.fabric.wire.frames import WireLimits
 from antiphon.fabric.wire.stage_client import StageConnection
 from antiphon.models.base import Prompt
 from antiphon.models.registry import resolve
@@ -130,6 +132,55 @@ def test_stages_are_hosted_once_for_all_and_gone_with_the_last() -> None:
             assert not is_running(state.pid)
             await two.close()
             assert sorted(os.listdir(folder)) == ["cluster.sock", "lock"]
+
+    run(test())
+
+
+def test_the_stages_of_a_lost_client_are_kept_for_its_successor() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            server = ClusterServer(cluster, TOKEN, kept_s=inf)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            stack.push_async_callback(server.close)
+            first = await ClusterClient.connect(address, TOKEN)
+            id = await first.host(pipeline(), CONTEXT, Placement())
+            before = await replicas(first, id, 1)
+            await first.close()
+            for _ in range(2):
+                client = await ClusterClient.connect(address, TOKEN)
+                assert await client.host(pipeline(), CONTEXT, Placement()) == id
+                assert await replicas(client, id, 1) == before
+                await client.close()
+            last = await ClusterClient.connect(address, TOKEN)
+            assert await last.host(pipeline(), CONTEXT, Placement()) == id
+            [summary] = await cluster.stages()
+            assert summary.num_front_ends == 1, "earlier clients are not counted"
+            await last.release(id)
+            assert await replicas(last, id, 1) == before
+            await last.close()
+            await server.close()
+            assert cluster.processes() == ()
+
+    run(test())
+
+
+def test_a_client_that_is_silent_is_named_and_one_that_leaves_is_not() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            cluster, folder = await stack.enter_async_context(started())
+            silent: list[int] = []
+            limits = WireLimits(ping_s=0.05, silence_s=0.2)
+            server = ClusterServer(cluster, TOKEN, on_silent=silent.append, limits=limits)
+            address = await server.serve(f"unix:{folder}/cluster.sock")
+            stack.push_async_callback(server.close)
+            leaving = await ClusterClient.connect(address, TOKEN)
+            await leaving.close()
+            client = await ClusterClient.connect(address, TOKEN)  # its sign of life is due later
+            while not silent:
+                await asyncio.sleep(0.02)
+            assert silent == [os.getpid()]
+            await client.close()
 
     run(test())
 

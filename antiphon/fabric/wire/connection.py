@@ -67,6 +67,11 @@ class WireConnection(asyncio.BufferedProtocol):
         self._silent_s = 0.0
 
     @property
+    def is_silent(self) -> bool:
+        """Whether nothing has come from the other side for as long as it may take."""
+        return self._silent_s >= self._limits.silence_s
+
+    @property
     def is_open(self) -> bool:
         """Whether messages can be sent."""
         return self._transport is not None and not self._reason
@@ -200,7 +205,7 @@ class WireConnection(asyncio.BufferedProtocol):
         is_silent = not self._has_received and not is_late
         self._silent_s = self._silent_s + self._limits.ping_s if is_silent else 0.0
         self._has_received = self._has_sent = False
-        if self._silent_s >= self._limits.silence_s:
+        if self.is_silent:
             self.abort(f"Nothing was heard of the other side for {self._silent_s:g} seconds.")
         else:
             self._plan_look()
