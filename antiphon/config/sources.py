@@ -83,7 +83,9 @@ def set_library_defaults(more: Mapping[str, str] | None = None) -> None:
 
 def cluster_token() -> str:
     """Return the token of the server's processes; it is made if the environment has none."""
-    return os.environ.setdefault(CLUSTER_TOKEN, secrets.token_hex(32))
+    if not os.environ.get(CLUSTER_TOKEN):
+        use_cluster_token(secrets.token_hex(32))
+    return os.environ[CLUSTER_TOKEN]
 
 
 def use_cluster_token(token: str) -> None:

@@ -1,31 +1,35 @@
-"""An operator's door to a cluster of this host: a socket that its server keeps in its folder."""
+"""An operator's access to a cluster of this host: a socket and its token in the server's folder."""
 
-import tempfile
+import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from antiphon.errors import ReplicaLostError
 from antiphon.fabric.cluster import ClusterControl, StageSummary
-from antiphon.fabric.runtime_folder import FOLDER_PREFIX
+from antiphon.fabric.runtime_folder import runtime_folders
 from antiphon.fabric.wire.rpc import RpcHandlers, RpcPeer
 from antiphon.fabric.wire.sockets import RpcServer, connect
 
 _SOCKET = "control.sock"
-_NO_TOKEN = ""
-"""Nobody but the server's own user can enter the folder of the socket."""
+_TOKEN = "control.token"
 
 
 class ControlServer:
     """Serves what `antiphon scale` does."""
 
     def __init__(self, cluster: ClusterControl) -> None:
-        """Begin without an address."""
+        """Begin without an address, and with a token of its own."""
         self._cluster = cluster
-        self._server = RpcServer(self._welcome, _NO_TOKEN)
+        self._token = secrets.token_hex(32)
+        self._server = RpcServer(self._welcome, self._token)
 
     async def serve(self, folder: Path) -> None:
-        """Listen in a folder that nobody else can enter."""
+        """Listen in a folder that nobody else can enter, with the token in a file beside it."""
+        file = os.open(folder / _TOKEN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "w", encoding="ascii") as token:
+            token.write(self._token)
         await self._server.serve(f"unix:{folder / _SOCKET}")
 
     async def close(self) -> None:
@@ -47,9 +51,10 @@ class ControlClient:
     async def connect_all(cls) -> tuple[Self, ...]:
         """Connect to all servers of this user that run stages in processes of their own."""
         found = []
-        for path in sorted(Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{_SOCKET}")):
-            with suppress(ReplicaLostError):  # another user's, or of a server that was killed
-                found.append(cls(await connect(f"unix:{path}", _NO_TOKEN)))
+        for folder in runtime_folders():
+            with suppress(OSError, ReplicaLostError):  # of a server that was killed, or is starting
+                token = (folder / _TOKEN).read_text(encoding="ascii")
+                found.append(cls(await connect(f"unix:{folder / _SOCKET}", token)))
         return tuple(found)
 
     async def stages(self) -> tuple[StageSummary, ...]:

@@ -12,6 +12,7 @@ from contextlib import nullcontext, suppress
 from typing import Any, Self
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import AuthenticationError, RayActorError, RayTaskError
 
 from antiphon.config.sources import process_environment
@@ -118,6 +119,9 @@ def connect_ray(address: str | None, namespace: str) -> str | None:
         with nullcontext() if is_found else suppress(ConnectionError):
             _init(address or "auto", namespace)
         if not ray.is_initialized():  # "auto" fails where Ray remembers a cluster that has ended
+            # Ray and the replicas then listen at the loopback address, as Ray does on macOS.
+            # It replaces a node's address that is given as 127.0.0.1 by one that others reach.
+            ray_constants.ENABLE_RAY_CLUSTER = False
             _init("local", namespace, include_dashboard=False)
             return None
     except (ConnectionError, AuthenticationError) as error:

@@ -1,15 +1,17 @@
 """An operator reaches the cluster of a server of this host, and no other one."""
 
 import asyncio
+import stat
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, ReplicaLostError
 from antiphon.fabric.cluster import StageSummary, unknown_stage
 from antiphon.fabric.control_service import ControlClient, ControlServer
 from antiphon.fabric.runtime_folder import runtime_folder
+from antiphon.fabric.wire.sockets import connect
 
 SUMMARY = StageSummary(
     id="stage-0", name="stage", num_wanted=1, num_front_ends=1, replicas=(), num_loading=1
@@ -38,6 +40,9 @@ def test_a_server_is_found_and_scaled(tmp_path: Path, monkeypatch: pytest.Monkey
         with runtime_folder() as folder:
             server = ControlServer(cluster)
             await server.serve(folder)
+            with pytest.raises(ReplicaLostError):
+                await connect(f"unix:{folder}/control.sock", "")
+            assert stat.S_IMODE((folder / "control.token").stat().st_mode) == 0o600
             [client] = await ControlClient.connect_all()
             assert await client.stages() == (SUMMARY,)
             await client.scale("stage-0", 3)
@@ -47,5 +52,21 @@ def test_a_server_is_found_and_scaled(tmp_path: Path, monkeypatch: pytest.Monkey
             await server.close()
             assert await ControlClient.connect_all() == ()
         assert cluster.scaled == [3]
+
+    asyncio.run(main())
+
+
+def test_a_folder_that_others_can_enter_is_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> None:
+        with runtime_folder() as folder:
+            server = ControlServer(Pretended())
+            await server.serve(folder)
+            folder.chmod(0o755)
+            assert await ControlClient.connect_all() == ()
+            await server.close()
 
     asyncio.run(main())

@@ -104,17 +104,17 @@ class RpcServer:
         """Listen at an address until `close`; return it with the port that was chosen.
 
         Raises:
-            SettingsError: it is no address, its folder is open to others, or TCP without a token.
+            SettingsError: it is no address, its folder is open to others, or there is no token.
             OSError: it is taken, or not ours.
         """
         bound = WireAddress.parse(address)
+        if not self._token:
+            raise SettingsError(f"'{address}' needs a token: ANTIPHON_CLUSTER_TOKEN is empty.")
         loop = asyncio.get_running_loop()
         if bound.path is not None:
             _make_private(bound.path.parent)
             server = await loop.create_unix_server(self._accept, str(bound.path))
         else:
-            if not self._token:
-                raise SettingsError(f"'{address}' needs a token: ANTIPHON_CLUSTER_TOKEN is empty.")
             tls = None if self._tls is None else self._tls.context(is_server=True)
             server = await loop.create_server(self._accept, bound.host, bound.port, ssl=tls)
             bound = WireAddress(None, bound.host, server.sockets[0].getsockname()[1])

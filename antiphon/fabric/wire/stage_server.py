@@ -66,7 +66,7 @@ class StageServer:
         """Listen at ``unix:PATH`` or ``tcp:HOST:PORT`` until `close`; return the bound address.
 
         Raises:
-            SettingsError: it is no address, its folder is open to others, or TCP without a token.
+            SettingsError: it is no address, its folder is open to others, or there is no token.
             OSError: it is taken, or not ours.
         """
         if self._pushing is None:
