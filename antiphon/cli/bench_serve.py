@@ -56,6 +56,9 @@ class ServeBenchFlags:
     front_ends: Annotated[
         int, flag("HTTP processes of a server of our own; 0: one process.", True, min=0)
     ] = 0
+    placement: Annotated[
+        str | None, flag("Placement of a server of our own: a profile, a file, or YAML in braces.")
+    ] = None
     concurrency: Annotated[
         str | None,
         flag("Streams at a time, comma-separated; each goes on with its next request.", "1,8,32"),
@@ -254,6 +257,7 @@ def _plan(flags: ServeBenchFlags, url: str, loads: "Sequence[HttpLoad]") -> "Htt
         notes={
             **{"model": flags.model, "random": flags.random},
             **{"family": flags.family, "task": flags.task, "front_ends": flags.front_ends},
+            "placement": flags.placement,
         },
     )
 
@@ -280,6 +284,8 @@ def served(flags: ServeBenchFlags, max_slots: int) -> Iterator[str]:
         arguments = [source, "--device", flags.device]
         if slots := flags.max_slots or max_slots:
             arguments += ["--max-slots", str(slots)]
+        if flags.placement is not None:
+            arguments += ["--placement", flags.placement]
         if flags.front_ends:
             arguments += ["--front-ends", str(flags.front_ends)]
         with own_server(arguments, api_key=flags.api_key) as url:

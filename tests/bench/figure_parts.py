@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 
 from tests.bench.measured_part import LOAD_S, SHORTEST_LOAD_S, Command, Options, Part, antiphon
+from tests.bench.several_gpu_parts import several_gpu_parts
 
 TESTS = {
     "kernels": ("tests/nn", "tests/codec", "tests/engine"),
@@ -23,6 +24,7 @@ TESTS = {
         "tests/models/glm_image/test_gpu.py",
         "tests/diffusion/test_gpu.py",
         "tests/bench",
+        "tests/fabric/test_two_gpus.py",
     ),
 }
 """The tests of ``scripts/test-gpu``, by part."""
@@ -47,6 +49,7 @@ def all_parts(options: Options) -> list[Part]:
         *_peers(options),
         *_sizes(options),
         _drawing(options),
+        *several_gpu_parts(options),
     ]
 
 

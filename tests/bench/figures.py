@@ -2,6 +2,7 @@
 
     scripts/measure-gpu --out figures --random-dir /dev/shm/random --budget-s 540
     scripts/measure-gpu --out figures --random-dir /dev/shm/random --only engine,http
+    scripts/measure-gpu --out figures --random-dir /dev/shm/random --only two-gpus
     scripts/measure-gpu --list
     scripts/measure-gpu --out figures --tiny --device cpu --only engine,peers --rate-s 5
 
@@ -77,30 +78,32 @@ def measure(parts: Sequence[Part], options: Options, budget: Budget) -> list[Res
         # What comes after it needs its time, too, but for loads that take what they get.
         later = [each.beginning(options.random_dir, 0.0) for each in parts[number + 1 :]]
         left_s = budget.left_s
-        given_s = left_s - sum(each.expected_s for each in later if not _missing(each))
+        given_s = left_s - sum(each.expected_s for each in later if not _missing(each, options))
         part = part.beginning(options.random_dir, given_s)
-        result = _result(part, options.out, left_s)
+        result = _result(part, options, left_s)
         results.append(result)
         _write(options.out / "figures.json", results)
         _tell(result, options.out, budget.left_s)
     return results
 
 
-def _result(part: Part, out: Path, left_s: float) -> Result:
-    if missing := _missing(part):
+def _result(part: Part, options: Options, left_s: float) -> Result:
+    if missing := _missing(part, options):
         return Result(part.name, "skipped", part.expected_s, why=f"needs {', '.join(missing)}")
     if part.expected_s > left_s:
         why = f"{max(left_s, 0):.0f} s are left"
         return Result(part.name, "no time", part.expected_s, why=why)
     limit_s = min(_OVERRUN * part.expected_s, left_s)
-    ended = run_commands(part.commands, out / f"{part.name}.log", limit_s)
+    ended = run_commands(part.commands, options.out / f"{part.name}.log", limit_s)
     why = f"not done within {limit_s:.0f} s" if ended.status == "killed" else ""
     took_s = round(ended.took_s, 1)
     return Result(part.name, ended.status, part.expected_s, took_s, ended.exit_status, why)
 
 
-def _missing(part: Part) -> list[str]:
-    return [name for name in part.needs if importlib.util.find_spec(name) is None]
+def _missing(part: Part, options: Options) -> list[str]:
+    packages = [name for name in part.needs if importlib.util.find_spec(name) is None]
+    lacks_gpus = not options.is_tiny and len(provenance()["gpus"]) < part.num_gpus
+    return [*packages, *([f"{part.num_gpus} GPUs"] if lacks_gpus else [])]
 
 
 def _write(file: Path, results: Sequence[Result]) -> None:

@@ -28,6 +28,7 @@ class Part:
             are made, and the kernels of the model most likely compiled.
         model: the folder of its random weights; ``""``: it has none that are kept.
         needs: packages without which it is left out.
+        num_gpus: GPUs without which it is left out; tiny weights need none.
         is_elastic: whether its load goes on as long as there is time. ``expected_s`` is then with
             a load of `SHORTEST_LOAD_S`.
     """
@@ -39,6 +40,7 @@ class Part:
     first_s: float = 0.0
     model: str = ""
     needs: tuple[str, ...] = ()
+    num_gpus: int = 0
     is_elastic: bool = False
 
     def beginning(self, random_dir: Path, left_s: float) -> "Part":

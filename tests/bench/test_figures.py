@@ -124,6 +124,14 @@ def test_a_part_without_its_packages_is_left_out(tmp_path: Path) -> None:
     assert summary(tmp_path)["a"]["why"] == "needs no_such_package"
 
 
+def test_a_part_without_its_gpus_is_left_out(tmp_path: Path) -> None:
+    assert measured([part("a", "true", num_gpus=1000), part("b", "true")], tmp_path) == {
+        "a": "skipped",
+        "b": "ok",
+    }
+    assert summary(tmp_path)["a"]["why"] == "needs 1000 GPUs"
+
+
 def test_what_takes_too_long_is_killed_with_all_that_it_has_started(tmp_path: Path) -> None:
     stubborn = "trap '' INT; (trap '' INT; sleep 1000) & echo pid $!; echo pid $$; sleep 1000"
     log = tmp_path / "log"
