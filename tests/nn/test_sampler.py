@@ -330,3 +330,14 @@ def test_what_is_drawn_again_can_be_drawn_otherwise() -> None:
     hook = RepetitionAware(torch.tensor([[7, -1], [6, -1]]), noise, max_share=0.5, redraw=least)
     drawn, _ = TorchBackend().sample(logits, rows, noise, [hook])
     assert drawn.tolist() == [0, 7]
+
+
+@pytest.mark.parametrize("temperature", [1e-7, 1e-38, 1e-40, 5e-324])
+def test_a_temperature_that_float32_cannot_divide_by_takes_the_likeliest(
+    temperature: float,
+) -> None:
+    rows = rows_of(Sampling(temperature=temperature), vocab_size=12)
+    logits = torch.linspace(-80, 80, 12)[None]
+    drawn, scores = sample(logits, rows, noise_of([1], vocab_size=12)[:, 0])
+    assert drawn.tolist() == [11]
+    assert scores.isfinite().all()

@@ -197,3 +197,12 @@ def test_a_small_vocabulary_has_fewer_likely_tokens_than_there_is_room_for() -> 
     torch.testing.assert_close(own[0], wanted[2])
     torch.testing.assert_close(values[0, :4], wanted[[1, 2, 0, 3]])
     assert values[0, 4:].isnan().all()
+
+
+@pytest.mark.parametrize("temperature", [1e-7, 1e-38, 1e-40, 5e-324])
+def test_a_temperature_that_float32_cannot_divide_by_takes_the_likeliest(
+    temperature: float,
+) -> None:
+    sampler = sampler_of(replace(PLAIN, temperature=temperature))
+    logits = torch.linspace(-80, 80, VOCAB_SIZE)[None]
+    assert draw(sampler, logits, [0], [0]) == [VOCAB_SIZE - 1]
