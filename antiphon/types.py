@@ -49,8 +49,8 @@ def new_seed() -> int:
     return _random.getrandbits(53)
 
 
-MIN_NEW_TOKENS = 2
-"""The least ``max_new_tokens`` that leaves room for a frame; see `max_frames_of`."""
+MIN_NEW_TOKENS = 1
+"""The least ``max_new_tokens``; see `max_frames_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,10 @@ class Sampling:
 def max_frames_of(max_new_tokens: int | None) -> int | None:
     """Return how many frames a limit of tokens leaves room for.
 
-    As elsewhere, the token that ends speech is one of them, and a frame is never made of the last.
+    As elsewhere, the token that ends speech is one of them, and a frame is never made of the last;
+    but there is a frame at least.
     """
-    return None if max_new_tokens is None else max_new_tokens - 1
+    return None if max_new_tokens is None else max(max_new_tokens - 1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
@@ -131,12 +132,22 @@ def _of_http(error: HTTPException) -> WireError:
     )
 
 
+def _hint(request: Request, error: HTTPException) -> str:
+    """Return the path that a client has probably left ``/v1`` out of."""
+    path = f"/v1{request.url.path}"
+    routes = request.app.routes if error.status_code == HTTPStatus.NOT_FOUND else ()
+    is_there = any(
+        route.matches({**request.scope, "path": path})[0] is Match.FULL for route in routes
+    )
+    return f" Did you mean {path}?" if is_there else ""
+
+
 async def raised_by_framework(request: Request, error: Exception) -> Response:
     """Answer what FastAPI raises before any code of ours runs: 404, 405, wrong bodies."""
     described = wire_error(error)
     target = f"{request.method} {request.url.path}"
     if isinstance(error, HTTPException) and error.detail == HTTPStatus(error.status_code).phrase:
-        described = replace(described, message=f"{error.detail}: {target}.")
+        described = replace(described, message=f"{error.detail}: {target}.{_hint(request, error)}")
     log_failure(error, has_started=False)
     free_frames(error)
     return described.response()

@@ -166,7 +166,7 @@ async def download_video(
     if job.result is None:
         raise VideoNotReadyError(id)
     if index >= len(job.result.files):
-        raise UnknownJobError(f"{id}/content?variant={variant}")
+        raise UnknownJobError(f"{id}/content?variant={variant}", jobs.ledger.kind.noun)
     made = job.result.files[index]
     file = StoredFile(
         num_bytes=made.num_bytes,

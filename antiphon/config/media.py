@@ -17,7 +17,7 @@ class ImageSettings(SettingsSection):
     max_prompt_characters: int = Field(32_000, ge=1, description="Longest prompt.")
     max_images: int = Field(10, ge=1, description="Most images of one request.")
     max_pixels: int = Field(4 * 1024 * 1024, ge=1, description="Most pixels of an image.")
-    max_steps: int = Field(100, ge=1, description="Most denoising steps of a request.")
+    max_steps: int = Field(200, ge=1, description="Most denoising steps of a request.")
     max_input_bytes: int = Field(
         32 * 1024 * 1024, ge=1, description="Largest image that a request brings or refers to."
     )
@@ -38,7 +38,7 @@ class VideoSettings(SettingsSection):
     max_fps: int = Field(60, ge=1, description="Most frames a second.")
     max_frames: int = Field(241, ge=1, description="Most frames of a video.")
     max_pixels: int = Field(1920 * 1088, ge=1, description="Most pixels of a frame.")
-    max_steps: int = Field(100, ge=1, description="Most denoising steps of a request.")
+    max_steps: int = Field(200, ge=1, description="Most denoising steps of a request.")
     max_input_bytes: int = Field(
         32 * 1024 * 1024, ge=1, description="Largest image that a request brings or refers to."
     )

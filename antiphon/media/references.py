@@ -3,6 +3,7 @@
 data:audio/wav;base64,...     always
 https://example.com/a.wav     if the operator allows addresses (``allow_urls``)
 file:///voices/a.wav          if it is inside the operator's directory (``allowed_media_path``)
+/voices/a.wav                 likewise
 """
 
 import os
@@ -68,9 +69,11 @@ class ReferenceLoader:
             if self._fetcher is None:
                 raise _refusal(use, f"{_NO_URLS}; {_DATA_URI}")
             return await self._fetcher.fetch(reference, use)
-        if scheme == "file":
+        if scheme == "file" or os.path.isabs(reference):
             return await self._workers.run(_from_file, reference, self._settings, use)
-        raise _refusal(use, "it must be a data: URI, an http(s) URL or a file: URI")
+        raise _refusal(
+            use, "it must be a data: URI, an http(s) URL, a file: URI or an absolute path"
+        )
 
     def close(self) -> None:
         """Refuse further calls."""
@@ -98,7 +101,7 @@ def _scheme(reference: str) -> str:
 
 
 _NO_URLS = "this server fetches no URLs (references.allow_urls)"
-_NO_FILES = "this server reads no file: URIs (references.allowed_media_path)"
+_NO_FILES = "this server reads no file: URIs and no paths (references.allowed_media_path)"
 _DATA_URI = "send it as a data: URI"
 
 
@@ -133,19 +136,20 @@ def _from_file(uri: str, settings: ReferenceSettings, use: ReferenceUse) -> byte
     if settings.allowed_media_path is None:
         raise _refusal(use, f"{_NO_FILES}; {_DATA_URI}")
     try:
-        parts = urlsplit(uri)
+        parts = urlsplit("" if os.path.isabs(uri) else uri)
+        named = os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme else uri
         # Links are followed here; what is opened below is a path without any.
-        path = Path(os.path.realpath(os.fsdecode(unquote_to_bytes(parts.path))))
+        path = Path(os.path.realpath(named))
     except ValueError as error:
         raise _refusal(use, "its file: URI is not valid") from error
     if parts.netloc not in ("", "localhost") or not path.is_relative_to(
         os.path.realpath(settings.allowed_media_path)
     ):
-        raise _refusal(use, "its file: URI leads out of the directory that is allowed")
+        raise _refusal(use, "its path leads out of the directory that is allowed")
     try:
         return _sized(_read(path, use.max_bytes + 1), use)
     except OSError as error:
-        raise _refusal(use, "its file: URI names no file that can be read") from error
+        raise _refusal(use, "its path names no file that can be read") from error
 
 
 def _read(path: Path, max_bytes: int) -> bytes:

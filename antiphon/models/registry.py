@@ -35,6 +35,7 @@ FAMILIES: dict[str, str] = {
 DEFAULT_FAMILY = "hibari"
 
 _PIPELINE = "model_index.json"
+_POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 """What diffusers writes for a checkpoint of several components."""
 _ARCHITECTURE_KEYS = ("architectures", "model_type", "architecture")
 _CACHED = re.compile(r"/models--(?P<organization>[^/]+?)--(?P<name>[^/]+)/snapshots/")
@@ -102,6 +103,7 @@ def checkpoint_family(path: Path) -> Family:
     Raises:
         ModelLoadError: no readable config.json, or an unknown architecture.
     """
+    _refuse_pointers(path)
     by_layout = _family_by_layout(path)
     if by_layout and not any((path / name).exists() for name in ("config.json", _PIPELINE)):
         return by_layout
@@ -168,6 +170,21 @@ def _family_by_layout(path: Path) -> Family | None:
     return None
 
 
+def _refuse_pointers(path: Path) -> None:
+    """Refuse a clone whose large files were not fetched.
+
+    Raises:
+        ModelLoadError: a file is a Git LFS pointer.
+    """
+    for file in (*path.glob("*.*"), *path.glob("*/*.*")):
+        is_small = file.is_file() and file.stat().st_size < _MAX_POINTER_BYTES
+        if is_small and file.read_bytes().startswith(_POINTER):
+            raise ModelLoadError(
+                f"{file}: this is a Git LFS pointer, not the file itself. Fetch the files with"
+                f" 'git lfs pull' in {path}, or with 'hf download'."
+            )
+
+
 def _no_checkpoint(path: Path) -> str:
     """Return why a directory without a configuration cannot be served, and what to do."""
     if any(path.glob("*.gguf")):
@@ -177,6 +194,12 @@ def _no_checkpoint(path: Path) -> str:
             f"{path}: there is no config.json beside the ONNX network. A Kokoro export needs the"
             " config.json of hexgrad/Kokoro-82M or onnx-community/Kokoro-82M-v1.0-ONNX, a Piper"
             " voice its NAME.onnx.json."
+        )
+    if snapshots := sorted(path.glob("snapshots/*")):
+        _, _, id = path.resolve().name.partition("--")
+        return (
+            f"{path}: this is a folder of the Hugging Face hub's cache, not a checkpoint. Use"
+            f" '{id.replace('--', '/')}' or '{snapshots[-1]}'."
         )
     nested = sorted(file.parent for file in path.glob("*/config.json"))
     hint = f" Did you mean '{nested[0]}'?" if nested else ""

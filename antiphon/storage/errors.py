@@ -32,8 +32,8 @@ class UnknownJobError(InvalidRequestError):
     status = 404
     code = "job_not_found"
 
-    def __init__(self, id: str) -> None:
-        super().__init__(f"There is no job '{id}'.", param="id")
+    def __init__(self, id: str, noun: str = "job") -> None:
+        super().__init__(f"There is no {noun} '{shortened(id)}'.", param="id")
 
 
 class JobStateError(InvalidRequestError):
@@ -53,7 +53,7 @@ class TooManyJobsError(InvalidRequestError):
 
     def __init__(self, max_jobs: int, setting: str = "jobs.max_jobs") -> None:
         super().__init__(
-            f"There are {max_jobs} jobs already ({setting}): delete some of them first."
+            f"There are {max_jobs} jobs and videos already ({setting}): delete some of them first."
         )
 
 
@@ -64,8 +64,9 @@ class StorageQuotaError(InvalidRequestError):
 
     def __init__(self, num_bytes: int, num_bytes_left: int, setting: str) -> None:
         super().__init__(
-            f"The job may need {_gigabytes(num_bytes)} of disk; {_gigabytes(num_bytes_left)} of"
-            f" {setting} are left. Ask for less, choose a compressed format, or delete jobs."
+            f"The request may need {_gigabytes(num_bytes)} of disk; {_gigabytes(num_bytes_left)} of"
+            f" {setting} are left. Ask for less, choose a compressed format, or delete jobs or"
+            " videos."
         )
 
 

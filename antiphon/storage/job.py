@@ -11,8 +11,8 @@ class JobKind(StrEnum):
     VIDEO = auto()
 
     @property
-    def id_prefix(self) -> str:
-        """How the ids of its jobs begin."""
+    def noun(self) -> str:
+        """What users call such a job; its ids begin with it."""
         return "job" if self is JobKind.SPEECH else self.value
 
 

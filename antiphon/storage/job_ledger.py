@@ -103,7 +103,7 @@ class JobLedger:
             StorageQuotaError: all of them would take more of the disk than they may.
             StorageError: it could not be kept.
         """
-        id = new_id(self.kind.id_prefix)
+        id = new_id(self.kind.noun)
         with self._database.write() as db:
             self._check_limits(db, owner, num_bytes)
             progress = json.dumps(asdict(JobProgress()))
@@ -121,7 +121,7 @@ class JobLedger:
         Raises:
             UnknownJobError: there is none of this id, or it is another caller's.
         """
-        return _one(self._database.query(_FIND, _valid(id), self.kind), id, caller)
+        return _one(self._database.query(_FIND, _valid(id), self.kind), id, caller, self.kind)
 
     def input(self, id: str) -> bytes | None:
         """Return the file that a job was given; ``None`` without one, or when it has ended."""
@@ -346,7 +346,7 @@ class JobLedger:
                 raise StorageQuotaError(num_bytes, max_bytes - int(num_used), bytes_setting)
 
     def _found(self, db: sqlite3.Connection, id: str, caller: Caller = OPERATOR) -> Job:
-        return _one(db.execute(_FIND, (_valid(id), self.kind)).fetchall(), id, caller)
+        return _one(db.execute(_FIND, (_valid(id), self.kind)).fetchall(), id, caller, self.kind)
 
     def _even_if_full(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Make a change that must be possible on a full disk."""
@@ -368,10 +368,10 @@ def _crashed(num_attempts: int, kind: JobKind) -> JobFault:
     )
 
 
-def _one(rows: list[sqlite3.Row], id: str, caller: Caller) -> Job:
+def _one(rows: list[sqlite3.Row], id: str, caller: Caller, kind: JobKind) -> Job:
     job = job_of(rows[0]) if rows else None
     if job is None or not caller.may_use(job.owner):
-        raise UnknownJobError(id)
+        raise UnknownJobError(id, kind.noun)
     return job
 
 

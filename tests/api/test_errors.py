@@ -38,7 +38,7 @@ URL = "/v1/audio/speech"
         ({"seed": 2**63}, "seed", "invalid_value", "at most"),
         ({"seed": "x" * 1000}, "seed", "invalid_value", "an integer"),
         ({"top_p": 0}, "top_p", "invalid_value", "greater than 0"),
-        ({"max_new_tokens": 1}, "max_new_tokens", "invalid_value", "at least 2"),
+        ({"max_new_tokens": 0}, "max_new_tokens", "invalid_value", "at least 1"),
         ({"voice": {"name": "x"}}, "voice", "invalid_value", "'id'"),
         ({"voice": ["x"]}, "voice", "invalid_value", "a string"),
         ({"language": "Klingon"}, "language", "invalid_value", "english, german"),
@@ -104,6 +104,17 @@ def test_bodies_that_are_no_json_object(
 @pytest.mark.parametrize("path", ["/v1/readyz", "/v1/nothing", "/nothing", "/v1/models/zzz"])
 def test_unknown_urls_are_404(client: httpx.Client, path: str) -> None:
     assert error_of(client.get(path), 404)["code"] in ("not_found", "model_not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/models"), ("POST", "/audio/speech"), ("GET", "/audio/voices")]
+)
+def test_an_address_without_its_version_is_told(
+    client: httpx.Client, method: str, path: str
+) -> None:
+    error = error_of(client.request(method, path), 404)
+    assert error["message"] == f"Not Found: {method} {path}. Did you mean /v1{path}?"
+    assert "Did you mean" not in error_of(client.get("/nothing"), 404)["message"]
 
 
 def test_wrong_methods_are_405_and_told_which_are_right(client: httpx.Client) -> None:

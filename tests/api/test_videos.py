@@ -218,7 +218,7 @@ def test_images_come_by_every_way(
     [
         ({"fps": 61}, "fps"),
         ({"num_frames": 1000}, "num_frames"),
-        ({"num_inference_steps": 101}, "num_inference_steps"),
+        ({"num_inference_steps": 201}, "num_inference_steps"),
         ({"boundary_ratio": 0.5}, "boundary_ratio"),
         ({"nvext": {"guidance_scale_2": 3.0}}, "guidance_scale_2"),
         ({"nvext": {"fps": 8}, "fps": 9}, "nvext.fps"),
@@ -320,7 +320,9 @@ def test_a_job_is_deleted_while_it_runs(
     gate.let(1)
     wait_until(lambda: server.num_open == 0)
     assert gate.num_steps <= 2
-    assert client.get(f"{URL}/{id}").status_code == 404
+    gone = client.get(f"{URL}/{id}")
+    assert gone.status_code == 404
+    assert gone.json()["error"]["message"] == f"There is no video '{id}'."
     assert not list(server.state.settings.data.folder.glob(f"media/**/{id}/**/*"))
 
 

@@ -6,7 +6,7 @@ import os
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import example, given, settings
@@ -94,6 +94,7 @@ def test_files_below_the_allowed_directory(media: Path) -> None:
     (media / "link.wav").symlink_to(file)
     (media.parent / "door").symlink_to(media)
     assert loaded(file.as_uri(), allowed_media_path=media) == BODY
+    assert loaded(str(file), allowed_media_path=media) == BODY
     assert loaded("file://localhost" + quote(str(file)), allowed_media_path=media) == BODY
     assert loaded((media / "link.wav").as_uri(), allowed_media_path=media) == BODY
     assert loaded(file.as_uri(), allowed_media_path=media.parent / "door") == BODY
@@ -105,6 +106,8 @@ def test_files_below_the_allowed_directory(media: Path) -> None:
 def test_files_are_refused_by_default(media: Path) -> None:
     with pytest.raises(InvalidRequestError, match="reads no file: URIs"):
         loaded((media / "ä b.wav").as_uri())
+    with pytest.raises(InvalidRequestError, match="and no paths"):
+        loaded(str(media / "ä b.wav"))
 
 
 def test_no_path_leads_out(media: Path) -> None:
@@ -122,9 +125,10 @@ def test_no_path_leads_out(media: Path) -> None:
         *("media/link/secret.wav", "media/link.wav", "media-too/a.wav", "nothing.wav", ""),
     ):
         uri = f"file://{quote(str(media.parent))}/{path}"
-        with pytest.raises(InvalidRequestError) as refused:
-            loaded(uri, allowed_media_path=media)
-        messages.add(refused.value.message)
+        for reference in (uri, f"{media.parent}/{unquote(path)}"):
+            with pytest.raises(InvalidRequestError) as refused:
+                loaded(reference, allowed_media_path=media)
+            messages.add(refused.value.message)
     # One message for all: nobody learns what there is outside.
     assert len(messages) == 1
     for uri in ("file:secret.wav", "file:///dev/zero", "file://host/a.wav", "file:"):

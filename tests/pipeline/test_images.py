@@ -146,7 +146,7 @@ class _Drawing(ImageModel):
     ("wrong", "param"),
     [
         ({"num_inference_steps": 0}, "num_inference_steps"),
-        ({"num_inference_steps": 101}, "num_inference_steps"),
+        ({"num_inference_steps": 201}, "num_inference_steps"),
         ({"guidance_scale": float("nan")}, "guidance_scale"),
         ({"guidance_scale": -1.0}, "guidance_scale"),
         ({"flow_shift": 3.0}, "flow_shift"),

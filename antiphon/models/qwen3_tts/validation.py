@@ -99,7 +99,7 @@ def check_sampling(sampling: Sampling) -> None:
         allowed = f"from {MIN_FACTOR:g} to {MAX_FACTOR:g}"
         raise _out_of_range("repetition_penalty", penalty, allowed)
     if max_frames is not None and not 1 <= max_frames < MAX_POSITIONS:
-        allowed = f"from 2 to {MAX_POSITIONS}, which is all that the model's context holds"
+        allowed = f"from 1 to {MAX_POSITIONS}, which is all that the model's context holds"
         raise _out_of_range("max_new_tokens", max_frames + 1, allowed)
 
 

@@ -112,7 +112,7 @@ class VoiceService:
                 is wrong or taken, or there are too many voices.
             StorageError: it could not be kept, and is not there.
         """
-        _check_clones(model, f"'{voice.name}' cannot be uploaded")
+        _check_clones(model, f"The voice '{voice.name}' cannot be uploaded")
         voice = replace(voice, owner=self.caller.owner)
         reserved = _reserved(model, aliases)
         if (same := await self.workers.run(self.voices.check, voice, reserved)) is not None:
@@ -175,7 +175,7 @@ class VoiceService:
         if stored is None:
             names = await self._names(model)
             return request, model.nameless_voice(request, aliases, names)
-        _check_clones(model, f"The voice '{stored.name}' was uploaded")
+        _check_clones(model, f"The uploaded voice '{stored.name}' cannot be used")
         option = model.task.recordings[0]
         if option in request.options:
             raise InvalidRequestError(
@@ -273,12 +273,12 @@ def _reserved(model: SpeechModel, aliases: Collection[str]) -> set[str]:
     return {DEFAULT_VOICE, *(each.id for each in model.capabilities.voices), *aliases}
 
 
-def _check_clones(model: SpeechModel, what: str) -> None:
+def _check_clones(model: SpeechModel, refusal: str) -> None:
     capabilities = model.capabilities
     if not capabilities.cloning:
         own = ", ".join(voice.id for voice in capabilities.voices)
         raise InvalidRequestError(
-            f"{what}, but the model '{model.name}' clones no voices. Serve a checkpoint that does,"
+            f"{refusal}: the model '{model.name}' clones no voices. Serve a checkpoint that does,"
             f" or choose one of this model's own voices: {own}.",
             param="voice",
             code="voice_not_supported",
