@@ -184,7 +184,7 @@ class Antiphon(SpeechTasks):
             ref_text=ref_text,
             consent=consent,
         )
-        aliases = self._speech.settings.voice_aliases
+        aliases = self._speech.settings.all_voice_aliases
         return self._calls.run(self._uploaded.add, voice, self._model, aliases).as_voice()
 
     def stream(self, request: SpeechRequest | str) -> Generator[AudioChunk, None, None]:

@@ -5,8 +5,8 @@
 #   IMAGE=https://example.com/fox.jpg examples/agg_omni_i2v.sh
 #   MODEL=Wan-AI/Wan2.2-I2V-A14B-Diffusers IMAGE=fox.png examples/agg_omni_i2v.sh
 #
-# IMAGE is an address or a file; a file is sent as a data URI. Further arguments go to
-# `antiphon serve`.
+# IMAGE is an address or a file; a file is sent as a data URI. --model and
+# --port may be given too; further arguments go to `antiphon serve`.
 set -euo pipefail
 
 MODEL=${MODEL:-Wan-AI/Wan2.2-TI2V-5B-Diffusers}
@@ -14,6 +14,17 @@ SIZE=${SIZE:-auto} # auto: about the model's own, in the shape of the image
 LENGTH_S=${LENGTH_S:-4}
 STEPS=${STEPS:-40}
 PORT=${PORT:-8000}
+ARGUMENTS=()
+while (($#)); do
+    case $1 in
+    --model) MODEL=${2:?--model needs a value} && shift ;;
+    --model=*) MODEL=${1#*=} ;;
+    --port) PORT=${2:?--port needs a value} && shift ;;
+    --port=*) PORT=${1#*=} ;;
+    *) ARGUMENTS+=("$1") ;;
+    esac
+    shift
+done
 ADDRESS=http://127.0.0.1:$PORT
 IMAGE=${IMAGE:?say IMAGE=ADDRESS or IMAGE=FILE}
 
@@ -26,7 +37,7 @@ if [[ -f $IMAGE ]]; then
     IMAGE="data:$TYPE;base64,$(base64 <"$IMAGE" | tr -d '\n')"
 fi
 
-antiphon serve "$MODEL" --output-modalities video --port "$PORT" "$@" &
+antiphon serve "$MODEL" --output-modalities video --port "$PORT" ${ARGUMENTS[@]+"${ARGUMENTS[@]}"} &
 SERVER=$!
 trap 'kill "$SERVER" 2>/dev/null || true' EXIT
 until curl --silent --fail --output /dev/null "$ADDRESS/ready"; do

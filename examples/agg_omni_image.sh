@@ -3,14 +3,25 @@
 #
 #   MODEL=AIDC-AI/Ovis-Image-7B PORT=8100 examples/agg_omni_image.sh
 #
-# Further arguments go to `antiphon serve`.
+# --model and --port may be given too; further arguments go to `antiphon serve`.
 set -euo pipefail
 
 MODEL=${MODEL:-Qwen/Qwen-Image}
 PORT=${PORT:-8000}
+ARGUMENTS=()
+while (($#)); do
+    case $1 in
+    --model) MODEL=${2:?--model needs a value} && shift ;;
+    --model=*) MODEL=${1#*=} ;;
+    --port) PORT=${2:?--port needs a value} && shift ;;
+    --port=*) PORT=${1#*=} ;;
+    *) ARGUMENTS+=("$1") ;;
+    esac
+    shift
+done
 ADDRESS=http://127.0.0.1:$PORT
 
-antiphon serve "$MODEL" --output-modalities image --port "$PORT" "$@" &
+antiphon serve "$MODEL" --output-modalities image --port "$PORT" ${ARGUMENTS[@]+"${ARGUMENTS[@]}"} &
 SERVER=$!
 trap 'kill "$SERVER" 2>/dev/null || true' EXIT
 until curl --silent --fail --output /dev/null "$ADDRESS/ready"; do

@@ -5,7 +5,7 @@
 #
 #   PRIOR_DEVICE=cuda:2 DIFFUSION_DEVICE=cuda:3 examples/disagg_omni_glm_image.sh --port 8100
 #
-# Further arguments go to `antiphon serve`. On two hosts of a Ray cluster, which have these labels:
+# --model and --port may be given too; further arguments go to `antiphon serve`. On two hosts of a Ray cluster, which have these labels:
 #
 #   antiphon serve zai-org/GLM-Image --output-modalities image --placement '{fabric: ray,
 #     defaults: {gpus: 0.3, labels: {part: diffusion}},
@@ -18,13 +18,24 @@ DIFFUSION_DEVICE=${DIFFUSION_DEVICE:-cuda:1}
 SIZE=${SIZE:-1024x1024}
 STEPS=${STEPS:-50}
 PORT=${PORT:-8000}
+ARGUMENTS=()
+while (($#)); do
+    case $1 in
+    --model) MODEL=${2:?--model needs a value} && shift ;;
+    --model=*) MODEL=${1#*=} ;;
+    --port) PORT=${2:?--port needs a value} && shift ;;
+    --port=*) PORT=${1#*=} ;;
+    *) ARGUMENTS+=("$1") ;;
+    esac
+    shift
+done
 ADDRESS=http://127.0.0.1:$PORT
 
 antiphon serve "$MODEL" --output-modalities image --port "$PORT" --placement "{
   fabric: process,
   defaults: {devices: '$DIFFUSION_DEVICE'},
   stages: {prior: {devices: '$PRIOR_DEVICE', environment: {PART: prior}}}
-}" "$@" &
+}" ${ARGUMENTS[@]+"${ARGUMENTS[@]}"} &
 SERVER=$!
 trap 'kill "$SERVER" 2>/dev/null || true' EXIT
 until curl --silent --fail --output /dev/null "$ADDRESS/ready"; do

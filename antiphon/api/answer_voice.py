@@ -38,7 +38,7 @@ class AnswerVoice:
             InvalidRequestError: they cannot; names the field and what is allowed.
         """
         if (own := self._own(chat, server)) is not None:
-            own.voice(self.voice, server.settings.speech.voice_aliases)
+            own.voice(self.voice, server.settings.speech.all_voice_aliases)
         else:
             await server.speech.check_voice(self._speech_request(""))
 
@@ -52,7 +52,7 @@ class AnswerVoice:
             voice = OwnVoice(
                 own,
                 self.voice,
-                aliases=server.settings.speech.voice_aliases,
+                aliases=server.settings.speech.all_voice_aliases,
                 seed=request.seed,
                 speed=self.speed,
                 sample_rate_hz=self.sample_rate_hz,

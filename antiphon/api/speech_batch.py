@@ -28,6 +28,7 @@ from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.tagged_speech import open_tagged
 from antiphon.api.word_timestamps import WordTimestampCollector
+from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.model import SpeechModel
 
@@ -144,6 +145,7 @@ async def _result(
 
 
 async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) -> SpeechBatchResult:
+    body = body.in_format(AudioFormat(server.settings.speech.default_response_format))
     request = replace(body.to_domain(id), is_live=False)
     capabilities = server.speech.model(request.model).capabilities
     rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz

@@ -137,7 +137,7 @@ async def add_voice(voice: NewVoice, field: str, server: ServerState) -> StoredV
     """Keep a voice; errors of its recording name the ``field`` of the form that had it."""
     model = server.speech.model(None)
     try:
-        return await server.uploaded.add(voice, model, server.settings.speech.voice_aliases)
+        return await server.uploaded.add(voice, model, server.settings.speech.all_voice_aliases)
     except InvalidRequestError as error:
         if error.param != "ref_audio":
             raise

@@ -73,6 +73,16 @@ class ServerFlags:
     max_input_characters: Annotated[
         int | None, flag("Longest text of one request.", SETTING), "speech.max_input_characters"
     ] = None
+    default_response_format: Annotated[
+        str | None,
+        flag("mp3, opus, aac, flac, wav or pcm, for requests that name none.", SETTING),
+        "speech.default_response_format",
+    ] = None
+    default_voice: Annotated[
+        str | None,
+        flag("Voice of requests that name none.", "the model's first"),
+        "speech.default_voice",
+    ] = None
     data_dir: Annotated[
         Path | None, flag("Folder of uploaded voices.", "the user's data folder"), "data.dir"
     ] = None

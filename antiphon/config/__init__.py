@@ -140,6 +140,12 @@ class SpeechSettings(SettingsSection):
         default_factory=dict, description="What is read instead of words, as SQL = 'sequel'."
     )
     max_batch_items: int = Field(32, ge=1, description="Most texts of one batch.")
+    default_response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = Field(
+        "mp3", description="Format of files whose requests name none, in batches too."
+    )
+    default_voice: str | None = Field(
+        None, description="Voice of requests that name none; default: the model's first."
+    )
     stream_means: Literal["sse", "audio"] = Field(
         "sse", description='What "stream": true means if nothing else in the request says it.'
     )
@@ -153,6 +159,12 @@ class SpeechSettings(SettingsSection):
     unknown_fields: Literal["tell", "refuse"] = Field(
         "tell", description="List unknown fields of requests in a header, or refuse them."
     )
+
+    @property
+    def all_voice_aliases(self) -> dict[str, str]:
+        """The further names of voices; of ``default`` itself, if there is a default voice."""
+        default = {} if self.default_voice is None else {"default": self.default_voice}
+        return {**self.voice_aliases, **default}
 
 
 class ReferenceSettings(SettingsSection):

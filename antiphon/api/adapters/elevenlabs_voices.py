@@ -119,7 +119,7 @@ async def edit_voice(voice_id: str, request: Request, server: Server) -> dict[st
         name=name,
         description=description,
         model=server.speech.model(None),
-        aliases=server.settings.speech.voice_aliases,
+        aliases=server.settings.speech.all_voice_aliases,
     )
     return {"status": "ok"}
 

@@ -19,7 +19,7 @@ async def known_voice(name: str | None, server: ServerState) -> str | None:
     if name is None or not _VENDOR_VOICES.fullmatch(name):
         return name
     model = server.speech.model(None)
-    is_own = model.own_voice(name, server.settings.speech.voice_aliases) is not None
+    is_own = model.own_voice(name, server.settings.speech.all_voice_aliases) is not None
     is_uploaded = await server.uploaded.has(name, {})
     return name if is_own or is_uploaded else None
 

@@ -251,6 +251,12 @@ class SpeechBody(SpeechPeerFields):
             return Delivery.RAW
         return Delivery.EVENTS if stream_means == "sse" else Delivery.RAW
 
+    def in_format(self, default: AudioFormat) -> Self:
+        """Return the same request, in the server's default format unless it names one."""
+        if "response_format" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"response_format": default})
+
     def to_domain(self, request_id: str) -> SpeechRequest:
         """Return what is to be spoken; how it travels is the API's own affair.
 

@@ -92,9 +92,10 @@ class SpeechModel(LoadedTask):
         voices = self.capabilities.voices
         wanted = (name or DEFAULT_VOICE).casefold()
         by_id = {voice.id.casefold(): voice for voice in voices}
+        default = by_id.get(aliases.get(DEFAULT_VOICE, "").casefold(), voices[0])
         for candidate in (wanted, aliases.get(wanted, "").casefold()):
             if candidate == DEFAULT_VOICE:
-                return voices[0]
+                return default
             if candidate in by_id:
                 return by_id[candidate]
         if name is not None and isinstance(self.prompter, VoiceNaming):

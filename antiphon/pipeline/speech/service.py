@@ -1,5 +1,6 @@
 """Checks speech requests, resolves their models and voices, and opens their synthesis."""
 
+import logging
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from copy import copy
@@ -30,6 +31,8 @@ from antiphon.pipeline.speech.text_plan import TextPlanner
 from antiphon.pipeline.speech.voice_service import VoiceService
 from antiphon.telemetry.metrics import Metrics
 from antiphon.types import SpeechRequest, SpeechStream, Voice, new_request_id, new_seed
+
+logger = logging.getLogger(__name__)
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 MIN_SAMPLE_RATE_HZ, MAX_SAMPLE_RATE_HZ = 8000, 48000
@@ -71,9 +74,17 @@ class Speech:
         self.settings = settings
         self.metrics = metrics or Metrics()
         self.uploaded = uploaded
+        if models and not any(map(self._has_default_voice, models.values())):
+            logger.warning(
+                "speech.default_voice: no served model has the voice '%s'", settings.default_voice
+            )
         self._pronunciations = settings_pronunciations(settings.pronunciations)
         self._workers = Workers("speech")
         self._recording_workers = Workers("speech-recordings", _NUM_RECORDING_WORKERS)
+
+    def _has_default_voice(self, model: SpeechModel) -> bool:
+        name = self.settings.default_voice
+        return name is None or model.own_voice(name, {}) is not None
 
     def with_voices(self, uploaded: VoiceService) -> "Speech":
         """Return the same with other voices beside the models' own; all else is shared."""
@@ -221,7 +232,7 @@ class Speech:
             InvalidRequestError: there is no such voice, or the model cannot speak with it.
             StorageError: it cannot be read.
         """
-        aliases = self.settings.voice_aliases
+        aliases = self.settings.all_voice_aliases
         if (voice := model.own_voice(request.voice, aliases)) is not None:
             return request, voice
         if self.uploaded is None:
@@ -299,7 +310,7 @@ class Speech:
         Raises:
             UnknownVoiceError: there is none.
         """
-        aliases = self.settings.voice_aliases
+        aliases = self.settings.all_voice_aliases
         for each in model.spellings(request.voice):
             if (voice := model.own_voice(each, aliases)) is not None:
                 return voice

@@ -78,8 +78,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("custom", {"sampling": Sampling(repetition_penalty=0.0)}, "repetition_penalty", "from 1e-06"),
     ("custom", {"sampling": Sampling(repetition_penalty=1e-39)}, "repetition_penalty", "1e-06"),
     ("custom", {"sampling": Sampling(repetition_penalty=1e300)}, "repetition_penalty", "to 100"),
-    ("custom", {"sampling": Sampling(max_frames=0)}, "max_new_tokens", "from 2 to 4096"),
-    ("custom", {"sampling": Sampling(max_frames=4096)}, "max_new_tokens", "from 2 to 4096"),
+    ("custom", {"sampling": Sampling(max_frames=0)}, "max_new_tokens", "from 1 to 4096"),
+    ("custom", {"sampling": Sampling(max_frames=4096)}, "max_new_tokens", "from 1 to 4096"),
 ]
 
 
