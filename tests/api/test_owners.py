@@ -299,6 +299,7 @@ def _as_first_layout(file: Path) -> None:
             consent, ref_text, description"""
         db.execute(f"INSERT INTO voices SELECT {known} FROM new_voices")
         db.execute("DROP TABLE new_voices")
+        db.execute("DROP TABLE checksums")
         db.execute("DROP TABLE consents")
         db.execute("""CREATE TABLE consents (
             id TEXT PRIMARY KEY, name TEXT NOT NULL, language TEXT NOT NULL,
