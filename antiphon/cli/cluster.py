@@ -34,6 +34,10 @@ def stage(
         int | None,
         typer.Option(help="CPUs of this host that stages may reserve.", show_default="its cores"),
     ] = None,
+    node_ip_address: Annotated[
+        str | None,
+        typer.Option(help="Of this host for others of the cluster.", show_default="found by Ray"),
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(help="NAME=VALUE that a placement's labels ask for; repeatable."),
@@ -62,7 +66,12 @@ def stage(
         making = [*ray, "get-auth-token", "--generate"]  # if there is none
         subprocess.run(making, env=environment, stdout=subprocess.DEVNULL, check=True)
         command += ["--include-dashboard=false", "--disable-usage-stats"]
-    given = {"--num-gpus": gpus, "--num-cpus": cpus, "--labels": _labels(label or [])}
+    given = {
+        "--num-gpus": gpus,
+        "--num-cpus": cpus,
+        "--node-ip-address": node_ip_address,
+        "--labels": _labels(label or []),
+    }
     command += [f"{name}={value}" for name, value in given.items() if value not in (None, "")]
     os.execve(command[0], command, environment)
 

@@ -172,19 +172,20 @@ class ClusterState:
         """Names of all replicas that there should be."""
         return frozenset(name for each in self._hosted.values() for name in each.members)
 
-    def nodes_near(self, hosting: Hosting) -> tuple[str, ...]:
-        """Return the nodes that hold other stages of the same model, as beats named them."""
+    def placed(self) -> tuple[tuple[str, Hosting], ...]:
+        """Return the nodes and hostings of the replicas whose nodes are known or planned."""
         return tuple(
-            sorted(
-                {
-                    member.node
-                    for each in self._hosted.values()
-                    if each.hosting.feeds(hosting)
-                    for member in each.active
-                    if member.node
-                }
-            )
+            (member.node, hosted.hosting)
+            for hosted in self._hosted.values()
+            for member in hosted.members.values()
+            if member.node
         )
+
+    def plan(self, name: str, node: str) -> None:
+        """Note where a replica is to run; its beats correct it."""
+        for hosted in self._hosted.values():
+            if (member := hosted.members.get(name)) is not None:
+                member.node = node
 
     # ------------------------------------------------------------------ decisions
 

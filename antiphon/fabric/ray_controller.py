@@ -21,7 +21,7 @@ from antiphon.fabric.cluster_members import ClusterLimits
 from antiphon.fabric.cluster_state import ClusterState
 from antiphon.fabric.hosting import Beat, Hosting, ReplicaAction, StageView
 from antiphon.fabric.ray_control import end_with_raylet
-from antiphon.fabric.ray_placement import actor_options, alive_nodes, lack
+from antiphon.fabric.ray_placement import actor_options, alive_nodes, choose_node, lack
 from antiphon.fabric.ray_replica import RayReplica, ReplicaTask
 from antiphon.fabric.wire.sockets import WireTls
 from antiphon.models.spec import Ref
@@ -198,8 +198,12 @@ class RayController:
             tls=plan.tls,
             stall_s=plan.limits.stall_s,
         )
+        nodes = alive_nodes()
+        node = choose_node(hosting, nodes, self._state.placed())
+        if node is not None:
+            self._state.plan(name, node)
         options = {
-            **actor_options(hosting, near=self._state.nodes_near(hosting)),
+            **actor_options(hosting, nodes, node),
             "name": name,
             "namespace": plan.namespace,
             "lifetime": "detached",

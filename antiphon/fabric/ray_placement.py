@@ -1,5 +1,6 @@
 """Resources, labels and nearness of a replica's actor, in Ray's terms."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,8 @@ CPU_SHARE = 0.1
 engines, and a node without CPUs, such as a head, holds none."""
 
 
+_TINY = 1e-6
+"""Error of sums of fractional amounts."""
 _REMEDY = "Lower 'cpus' or 'gpus' in the placement, or add a host: antiphon stage."
 
 
@@ -51,19 +54,57 @@ def alive_nodes() -> tuple[RayNode, ...]:
     )
 
 
-def actor_options(hosting: Hosting, *, near: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the options that Ray places a replica's actor by.
+def choose_node(
+    hosting: Hosting, nodes: Sequence[RayNode], replicas: Sequence[tuple[str, Hosting]]
+) -> str | None:
+    """Return the id of the node for a further replica; ``None``: no node has room now.
 
-    Replicas of a stage are spread over nodes. If stages that feed it, or that it feeds, run on some
-    nodes already, those are preferred: frames then stay on the host.
+    Replicas of a stage are spread over nodes, and a stage is packed with those that feed it or that
+    it feeds: the node comes first that has most of these for each replica of the stage. Frames then
+    stay on the host. Placement groups would fix the pairs for good, but stages are scaled one by
+    one, and a group never changes.
 
     Args:
         hosting: hosting of the replica.
-        near: ids of those nodes.
+        nodes: nodes that are alive.
+        replicas: nodes and hostings of the replicas that are placed or planned.
+    """
+    demand = demand_of(hosting, nodes)
+    own, near = Counter[str](), Counter[str]()
+    taken: dict[str, dict[str, float]] = {node.id: {} for node in nodes}
+    for node_id, placed in replicas:
+        own[node_id] += placed == hosting
+        near[node_id] += placed.feeds(hosting)
+        for name, amount in demand_of(placed, nodes).items() if node_id in taken else ():
+            taken[node_id][name] = taken[node_id].get(name, 0.0) + amount
+
+    def has_room(node: RayNode) -> bool:
+        # Ray's own account is late by what was planned just now.
+        left = {name: each - taken[node.id].get(name, 0.0) for name, each in node.total.items()}
+        return _fits(demand, node.free) and _fits(demand, left)
+
+    def rank(node: RayNode) -> tuple[Any, ...]:
+        num_own, num_near = own[node.id], near[node.id]
+        room = node.free.get("GPU", 0.0), node.free.get("CPU", 0.0)
+        return num_own - num_near, not num_near, num_own, *(-each for each in room), node.id
+
+    labels = hosting.placement.labels
+    fitting = [node for node in nodes if node.has_labels(labels) and has_room(node)]
+    return min(fitting, key=rank).id if fitting else None
+
+
+def actor_options(hosting: Hosting, nodes: Sequence[RayNode], node: str | None) -> dict[str, Any]:
+    """Return the options that Ray places a replica's actor by.
+
+    Args:
+        hosting: hosting of the replica.
+        nodes: nodes that are alive.
+        node: id of the preferred node; ``None``: Ray chooses. An actor for which there is no room
+            is demand to Ray's autoscaler.
     """
     placement = hosting.placement
     labels = dict(placement.labels)
-    demand = demand_of(hosting)
+    demand = demand_of(hosting, nodes)
     options: dict[str, Any] = {
         "num_cpus": demand.get("CPU", 0.0),
         "num_gpus": demand.get("GPU", 0.0),
@@ -71,18 +112,18 @@ def actor_options(hosting: Hosting, *, near: tuple[str, ...] = ()) -> dict[str, 
     }
     if placement.environment:
         options["runtime_env"] = {"env_vars": dict(placement.environment)}
-    if near:
-        options["label_selector"] = {**labels, NODE_LABEL: f"in({','.join(near)})"}
+    if node is not None:
+        options["label_selector"] = {**labels, NODE_LABEL: node}
         options["fallback_strategy"] = [{"label_selector": labels}]
     elif labels:
         options["label_selector"] = labels
     return options
 
 
-def demand_of(hosting: Hosting) -> dict[str, float]:
+def demand_of(hosting: Hosting, nodes: Sequence[RayNode]) -> dict[str, float]:
     """Return the resources that a replica reserves: those of its placement, else a GPU if it is to
     run on CUDA, else a small share of a CPU."""
-    num_gpus, num_cpus = _num_gpus(hosting), hosting.placement.num_cpus
+    num_gpus, num_cpus = _num_gpus(hosting, nodes), hosting.placement.num_cpus
     if num_cpus is None:
         num_cpus = 0.0 if num_gpus else CPU_SHARE
     demand = {"CPU": num_cpus, "GPU": num_gpus}
@@ -96,12 +137,12 @@ def lack(hosting: Hosting, nodes: Sequence[RayNode]) -> str | None:
         hosting: hosting of the replica.
         nodes: nodes that are alive.
     """
-    placement, demand = hosting.placement, demand_of(hosting)
+    placement, demand = hosting.placement, demand_of(hosting, nodes)
     labels = ", ".join(f"{name}={value}" for name, value in placement.labels)
     whose = f" with the labels {labels}" if labels else ""
     matching = [node for node in nodes if node.has_labels(placement.labels)]
     if not matching:
-        return f"No host of the cluster has the labels {labels}."
+        return f"No host of the cluster has the labels {labels}." if labels else "It has no host."
     if any(_fits(demand, node.free) for node in matching):
         return None
     needs = f"It needs {_amounts(demand)} on one host{whose}"
@@ -120,12 +161,12 @@ def own_context(hosting: Hosting) -> LoadContext:
     return replace(context, device="cuda" if is_cuda else context.device)
 
 
-def _num_gpus(hosting: Hosting) -> float:
+def _num_gpus(hosting: Hosting, nodes: Sequence[RayNode]) -> float:
     """Return the GPUs of a replica: as placed, else one for each of its processes on CUDA."""
     if hosting.placement.num_gpus:
         return hosting.placement.num_gpus
     context = own_context(hosting)
-    has_gpus = ray.cluster_resources().get("GPU", 0) > 0
+    has_gpus = any(node.total.get("GPU", 0) for node in nodes)
     if context.device != "cuda" and not (context.device == "auto" and has_gpus):
         return 0.0
     is_parallel = any(spec.kind is StageKind.DIFFUSION for spec in hosting.specs)
@@ -133,7 +174,7 @@ def _num_gpus(hosting: Hosting) -> float:
 
 
 def _fits(demand: Mapping[str, float], room: Mapping[str, float]) -> bool:
-    return all(room.get(name, 0.0) >= amount for name, amount in demand.items())
+    return all(room.get(name, 0.0) > amount - _TINY for name, amount in demand.items())
 
 
 def _amounts(resources: Mapping[str, float]) -> str:

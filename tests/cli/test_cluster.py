@@ -38,12 +38,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
 def test_a_host_joins_with_what_it_has_to_offer(
     run: Run, started: list[tuple[list[str], dict[str, str]]]
 ) -> None:
+    address = ("--node-ip-address", "10.0.0.7")
     labels = ("--label", "gpu=h200", "--label", "rack=7")
-    assert run("stage", "--address", "head:6379", "--gpus", "2", *labels).exit_code == 0
+    assert run("stage", "--address", "head:6379", "--gpus", "2", *address, *labels).exit_code == 0
     [(command, environment)] = started
     assert command[3:] == [
         *("start", "--block", "--address=head:6379"),
-        *("--num-gpus=2", "--labels=gpu=h200,rack=7"),
+        *("--num-gpus=2", "--node-ip-address=10.0.0.7", "--labels=gpu=h200,rack=7"),
     ]
     assert environment["RAY_AUTH_MODE"] == "token", "never open to everybody by accident"
     assert environment.items() >= OUTLIVE_HEAD.items()

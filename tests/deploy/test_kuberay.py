@@ -99,6 +99,23 @@ def test_strangers_reach_the_port_of_http_only() -> None:
     )
 
 
+def test_pods_are_started_for_replicas_that_find_no_room() -> None:
+    spec = the("RayCluster")["spec"]
+    assert spec["enableInTreeAutoscaling"] is True
+    options = spec["autoscalerOptions"]
+    variables = {each["name"]: each.get("value") for each in options["env"]}
+    assert variables["RAY_USE_TLS"] == "1"
+    assert options["securityContext"]["readOnlyRootFilesystem"] is True
+    volumes = {each["name"] for each in spec["headGroupSpec"]["template"]["spec"]["volumes"]}
+    token = "/var/run/secrets/kubernetes.io/serviceaccount"
+    assert {each["name"] for each in options["volumeMounts"]} <= volumes
+    assert token in {each["mountPath"] for each in options["volumeMounts"]}
+    for _, _, container in containers():
+        assert token not in {each["mountPath"] for each in container["volumeMounts"]}
+    for group in groups().values():
+        assert group.get("minReplicas", 0) <= group.get("replicas", 0)
+
+
 def redis() -> dict[str, Any]:
     template: dict[str, Any] = the("StatefulSet", "antiphon-redis")["spec"]["template"]
     return template

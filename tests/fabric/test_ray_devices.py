@@ -17,7 +17,7 @@ from antiphon.config.diffusion import DiffusionSettings
 from antiphon.fabric.base import Placement
 from antiphon.fabric.hosting import Hosting
 from antiphon.fabric.ray_cluster import RayCluster
-from antiphon.fabric.ray_placement import demand_of, own_context
+from antiphon.fabric.ray_placement import alive_nodes, demand_of, own_context
 from antiphon.models.registry import family
 from antiphon.models.spec import LoadContext
 from antiphon.placement.documents import read_placement
@@ -89,11 +89,11 @@ def test_a_replica_numbers_its_gpus_from_0(
     assert ray.is_initialized()
     hosting = Hosting(SPEECH, context, placement)
     loaded = own_context(hosting)
-    assert (loaded.device, demand_of(hosting).get("GPU", 0.0)) == (device, num_gpus)
+    assert (loaded.device, demand_of(hosting, alive_nodes()).get("GPU", 0.0)) == (device, num_gpus)
     assert loaded.memory_fraction == placement.memory_fraction
 
 
 def test_a_denoiser_has_a_gpu_for_each_of_its_processes(nodes: RayNodes) -> None:
     context = LoadContext(device="cuda", diffusion=DiffusionSettings(cfg_parallel_size=2))
-    assert demand_of(Hosting(DENOISER, context, Placement()))["GPU"] == 2.0
-    assert demand_of(Hosting(SPEECH, context, Placement()))["GPU"] == 1.0
+    assert demand_of(Hosting(DENOISER, context, Placement()), alive_nodes())["GPU"] == 2.0
+    assert demand_of(Hosting(SPEECH, context, Placement()), alive_nodes())["GPU"] == 1.0
