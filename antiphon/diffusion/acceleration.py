@@ -1,7 +1,7 @@
 """Applies `DiffusionSettings` to the networks of a stage: caches, memory, compilation."""
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from threading import RLock
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _CPU = torch.device("cpu")
 _VAE, _DENOISER = "vae", "transformer"  # how names of components in diffusers' layout begin
 _TAYLOR = ("enable_taylorseer", "taylorseer_order")
-_FIRST_BLOCKS = "Fn_compute_blocks"  # of a pass, computed always
+_FIRST_BLOCKS, _LAST_BLOCKS = "Fn_compute_blocks", "Bn_compute_blocks"  # computed in every step
 _RELATIVE_L1 = "rel_l1_thresh"
 _DEFAULT_RELATIVE_L1 = 0.2
 
@@ -101,12 +101,10 @@ class NetworkAccelerator:
         """Log what was skipped of a request, if the settings say so."""
         if not self._settings.enable_cache_dit_summary:
             return
-        import cache_dit
-
         for name, network in self._networks.items():
             if name.startswith(_DENOISER):
-                for each in cache_dit.summary(network, logging=False):
-                    logger.info("%s: cache_dit skipped steps %s", name, each.cached_steps)
+                for skipped in _skipped(network):
+                    logger.info("%s: cache_dit skipped %s", name, skipped)
 
     @contextmanager
     def resident(self) -> Generator[None, None, None]:
@@ -200,17 +198,33 @@ def _cache_dit_configs(network: nn.Module, config: dict[str, Any], **ours: Any) 
     """Return the arguments of cache_dit's functions that hold its configuration.
 
     Raises:
-        SettingsError: more blocks shall always be computed than the network has of a kind.
+        SettingsError: the first blocks are not a number that the network has of each kind, or no
+            block would ever be skipped.
     """
     from cache_dit import DBCacheConfig, TaylorSeerCalibratorConfig
 
     given = {name: value for name, value in config.items() if name not in _TAYLOR}
-    most = min(len(each) for each in network.children() if isinstance(each, nn.ModuleList))
-    given.setdefault(_FIRST_BLOCKS, min(DBCacheConfig().Fn_compute_blocks, most))
-    if given[_FIRST_BLOCKS] not in range(1, most + 1):
+    numbers = [len(each) for each in network.children() if isinstance(each, nn.ModuleList)]
+    least, most = min(numbers), max(numbers)
+    num_last = given.get(_LAST_BLOCKS, 0)
+    if num_last not in range(most):
+        raise SettingsError(
+            f"--cache-config: '{_LAST_BLOCKS}' is {num_last!r}; this model allows 0 to {most - 1}."
+        )
+    if _FIRST_BLOCKS not in given:
+        default = min(DBCacheConfig().Fn_compute_blocks, least)
+        skips = default + num_last < most
+        given[_FIRST_BLOCKS] = default if skips else max(1, min(least, (most - num_last) // 2))
+    if given[_FIRST_BLOCKS] not in range(1, least + 1):
         raise SettingsError(
             f"--cache-config: '{_FIRST_BLOCKS}' is {given[_FIRST_BLOCKS]!r}; this model allows 1 to"
-            f" {most}."
+            f" {least}."
+        )
+    if given[_FIRST_BLOCKS] + num_last >= most:
+        raise SettingsError(
+            f"--cache-config: '{_FIRST_BLOCKS}' is {given[_FIRST_BLOCKS]} and '{_LAST_BLOCKS}' is"
+            f" {num_last}: this model has {most} blocks, so none would be skipped. Their sum must"
+            f" be less than {most}."
         )
     configs: dict[str, Any] = {"cache_config": DBCacheConfig(**given, **ours)}
     if config.get("enable_taylorseer"):
@@ -228,6 +242,22 @@ def _refresh_cache_dit(
         network, config, num_inference_steps=num_steps, enable_separate_cfg=is_guided
     )
     cache_dit.refresh_context(network, **configs)
+
+
+def _skipped(network: nn.Module) -> Iterator[str]:
+    """Yield which steps of a request were skipped, for each kind of blocks of a network."""
+    import cache_dit
+    from cache_dit import BlockAdapter
+
+    kinds = BlockAdapter.find_blocks(network)
+    for blocks, stats in zip(kinds, cache_dit.summary(network, logging=False), strict=False):
+        options = stats.cache_options["cache_config"]
+        num_skipped = len(blocks) - options.Fn_compute_blocks - options.Bn_compute_blocks
+        if num_skipped <= 0:
+            yield f"none of {len(blocks)} blocks"
+            continue
+        unguided = f" and, without the prompt, {told}" if (told := stats.cfg_cached_steps) else ""
+        yield f"steps {stats.cached_steps}{unguided} of {num_skipped} of {len(blocks)} blocks"
 
 
 def _check_names(config: dict[str, Any], known: tuple[str, ...]) -> None:

@@ -1,11 +1,13 @@
 """Whether families can do what the settings of models that denoise ask for."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 
-from antiphon.config.diffusion import Acceleration, DiffusionSettings
-from antiphon.errors import SettingsError
+from antiphon.config.diffusion import Acceleration, DiffusionSettings, devices_of_ranks
+from antiphon.errors import SettingsError, how_to_install
 from antiphon.models.registry import families
-from antiphon.models.spec import Family, StageKind, Task
+from antiphon.models.spec import Family, LoadContext, StageKind, Task
+from antiphon.placement.gpus import gpus_of_host
 
 
 def denoises(task: Task) -> bool:
@@ -57,6 +59,41 @@ def accelerations_of(settings: DiffusionSettings) -> dict[Acceleration, str]:
     return {acceleration: flag for acceleration, flag in asked.items() if flag}
 
 
+def check_gpus(
+    denoisers: Iterable[LoadContext], gpus: Callable[[], Mapping[str, int]] = gpus_of_host
+) -> None:
+    """Refuse denoisers in several processes that this host has no GPUs for.
+
+    Args:
+        denoisers: contexts of the replicas.
+        gpus: returns the GPUs of this host by their names; called if it is of interest.
+
+    Raises:
+        SettingsError: names the flags, their values, and what they need.
+    """
+    for context in denoisers:
+        parallel = {
+            "--ulysses-degree": context.diffusion.ulysses_degree,
+            "--ring-degree": context.diffusion.ring_degree,
+            "--cfg-parallel-size": context.diffusion.cfg_parallel_size,
+        }
+        asked = " ".join(f"{flag} {number}" for flag, number in parallel.items() if number > 1)
+        if not asked:
+            continue
+        found, num_ranks = gpus(), context.diffusion.num_processes
+        first = context.device
+        if first == "auto":
+            first = "cuda:0" if found else "cpu"
+        if not {*devices_of_ranks(first, num_ranks)} <= {*found}:
+            raise SettingsError(
+                f"{asked}: needs {num_ranks} GPUs of one host, the denoiser's device and the ones"
+                f" after it. Its device is '{first}', and this host has"
+                f" {', '.join(found) or 'no GPU that PyTorch sees'}."
+            )
+        if context.diffusion.ring_degree > 1 and context.dtype == "float32":
+            raise SettingsError(f"{asked}: --ring-degree needs --dtype bfloat16, not float32.")
+
+
 def _check_together(settings: DiffusionSettings) -> None:
     """Refuse settings that say nothing, or contradict one another.
 
@@ -65,6 +102,11 @@ def _check_together(settings: DiffusionSettings) -> None:
     """
     if settings.cache_config and settings.cache_backend is None:
         raise SettingsError("--cache-config: it is for a --cache-backend, cache_dit or tea_cache.")
+    if settings.cache_backend == "cache_dit" and find_spec("cache_dit") is None:
+        raise SettingsError(
+            f"--cache-backend cache_dit: it needs cache-dit, which is missing:"
+            f" {how_to_install('omni')}."
+        )
     if settings.enable_cache_dit_summary and settings.cache_backend != "cache_dit":
         raise SettingsError("--enable-cache-dit-summary: it is for --cache-backend cache_dit.")
     if settings.enable_cpu_offload and settings.enable_layerwise_offload:

@@ -20,7 +20,7 @@ from antiphon.fabric.model_pool import ModelPool, PooledModel
 from antiphon.models.base import Admitted, EncoderWarming, Piece, Prompt
 from antiphon.models.registry import further_names, plain_name, resolve, served_name
 from antiphon.models.spec import Family, LoadContext, StageKind, StageSpec, Task
-from antiphon.pipeline.acceleration_check import check_accelerations, denoises
+from antiphon.pipeline.acceleration_check import check_accelerations, check_gpus, denoises
 from antiphon.pipeline.stage import build_stage, engine_groups, shared_engines
 from antiphon.placement.model_placement import ModelPlacement, playback_policy
 from antiphon.placement.schema import PlacementFile
@@ -288,6 +288,8 @@ async def load_tasks(
     chains = shared_engines(chains)
     groups = tuple(dict.fromkeys(group for chain in chains.values() for group in chain))
     stages = _placed(groups, context, placement)
+    if placement.fabric != "ray":  # which has GPUs of other hosts
+        check_gpus(_denoisers(stages))
     is_own = pool is None
     pool = pool or ModelPool(LocalFabric(build_stage))
     pool.add(stages)
@@ -338,6 +340,14 @@ def _placed(
     if not _is_alone(groups, placements):
         context = replace(context, memory_utilization=None)
     return PooledModel(groups, context, placements)
+
+
+def _denoisers(stages: PooledModel) -> Iterator[LoadContext]:
+    """Yield the contexts of all replicas that denoise."""
+    for group, placement in zip(stages.groups, stages.placements, strict=True):
+        if group[0].kind is StageKind.DIFFUSION:
+            for number in range(max(placement.num_replicas, placement.max_replicas or 1)):
+                yield placement.context_of(stages.context, number)
 
 
 def _is_alone(groups: Sequence[tuple[StageSpec, ...]], placements: Sequence[Placement]) -> bool:

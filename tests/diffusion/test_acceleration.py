@@ -112,7 +112,30 @@ def test_what_was_skipped_is_logged(
 ) -> None:
     with caplog.at_level(logging.INFO, "antiphon"):
         Drawing(*checkpoint, **CACHE_DIT, enable_cache_dit_summary=True).draw()
-    assert re.search(r"transformer\w*: cache_dit skipped steps \[2, 3", caplog.text)
+    assert re.search(r"transformer\w*: cache_dit skipped steps \[2, 3.* of 1 of 2 b", caplog.text)
+
+
+def test_a_cache_skips_blocks_of_small_networks_by_default(
+    drawing_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = ("ovis_image", drawing_checkpoint("ovis_image", "base"))
+    near = {"max_warmup_steps": 2, "residual_diff_threshold": 10.0}
+    settings = {"cache_backend": "cache_dit", "cache_config": near}
+    with caplog.at_level(logging.INFO, "antiphon"):
+        drawn = Drawing(*checkpoint, **settings, enable_cache_dit_summary=True).draw()
+    assert (drawn != Drawing(*checkpoint).draw()).any(), "steps were skipped"
+    assert "skipped none of 1 blocks" in caplog.text
+    assert "skipped steps [2, 3, 4, 5]" in caplog.text
+    assert caplog.text.count("cache_dit skipped") == 2
+
+
+def test_a_cache_that_skips_no_block_is_refused(checkpoint: tuple[str, Path]) -> None:
+    for config, message in (
+        ({"Bn_compute_blocks": 1}, "none would be skipped. Their sum must be less than 2"),
+        ({"Bn_compute_blocks": "x"}, "'Bn_compute_blocks' is 'x'; this model allows 0 to 1"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            Drawing(*checkpoint, cache_backend="cache_dit", cache_config=config)
 
 
 @pytest.mark.parametrize("backend", ["cache_dit", "tea_cache"])

@@ -1,6 +1,8 @@
 """What a family cannot do is refused at the start, by the flag's name, with those that can."""
 
+import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,21 @@ import pytest
 
 from antiphon.cli.flags import settings_of
 from antiphon.cli.serve import ServeFlags
+from antiphon.config import ModelSettings
 from antiphon.config.diffusion import Acceleration, DiffusionSettings
 from antiphon.config.sources import load_settings
 from antiphon.errors import SettingsError
 from antiphon.models import registry
 from antiphon.models.registry import family
-from antiphon.pipeline import acceleration_check
-from antiphon.pipeline.acceleration_check import accelerations_of, check_accelerations, denoises
+from antiphon.models.spec import LoadContext
+from antiphon.pipeline import acceleration_check, runtime
+from antiphon.pipeline.acceleration_check import (
+    accelerations_of,
+    check_accelerations,
+    check_gpus,
+    denoises,
+)
+from antiphon.pipeline.runtime import LoadedTask
 
 ROOT = Path(__file__).parents[2]
 SPEAKING = family("hibari")
@@ -75,6 +85,59 @@ def test_nothing_is_asked_for_by_default() -> None:
 def test_what_contradicts_or_says_nothing_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         check_accelerations([ABLE], DiffusionSettings(**asked))
+
+
+def gpus(number: int) -> Callable[[], dict[str, int]]:
+    return lambda: {f"cuda:{index}": 2**30 for index in range(number)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "num_gpus", "message"),
+    [
+        ({"ulysses_degree": 2}, "auto", 0, r"^--ulysses-degree 2: needs 2 GPUs .*no GPU that"),
+        ({"cfg_parallel_size": 2}, "auto", 0, r"^--cfg-parallel-size 2: needs 2 GPUs.*'cpu'"),
+        ({"ring_degree": 4}, "cuda", 2, r"^--ring-degree 4: needs 4.* has cuda:0, cuda:1\."),
+        ({"ulysses_degree": 2, "cfg_parallel_size": 2}, "cuda:0", 3, r"2 --cfg.*: needs 4 GPUs"),
+        ({"ulysses_degree": 2}, "cuda:1", 2, "Its device is 'cuda:1'"),
+        ({"ulysses_degree": 2}, "cpu", 4, "Its device is 'cpu'"),
+    ],
+)
+def test_more_gpus_than_there_are_are_refused(
+    asked: dict[str, Any], device: str, num_gpus: int, message: str
+) -> None:
+    context = LoadContext(device=device, diffusion=DiffusionSettings(**asked))
+    with pytest.raises(SettingsError, match=message):
+        check_gpus([context], gpus(num_gpus))
+    check_gpus([LoadContext(device=device)], gpus(num_gpus))
+    if device != "cpu":
+        check_gpus([context], gpus(5))
+
+
+def test_ring_attention_needs_16_bits() -> None:
+    context = LoadContext(dtype="float32", diffusion=DiffusionSettings(ring_degree=2))
+    with pytest.raises(SettingsError, match="--dtype bfloat16, not float32"):
+        check_gpus([context], gpus(2))
+
+
+def test_a_model_is_not_loaded_without_its_gpus(
+    drawing_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # all families are known
+    monkeypatch.setattr(runtime, "build_stage", lambda *_: pytest.fail("it is loaded"))
+    source = str(drawing_checkpoint("qwen_image", "base"))
+    load = LoadedTask.load(
+        ModelSettings(source=source, device="cpu"),
+        "image",
+        diffusion=DiffusionSettings(ulysses_degree=2),
+    )
+    with pytest.raises(SettingsError, match="--ulysses-degree 2: needs 2 GPUs"):
+        asyncio.run(load)
+
+
+def test_a_cache_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceleration_check, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=r"cache_dit: it needs cache-dit.*omni"):
+        check_accelerations([ABLE], DiffusionSettings(cache_backend="cache_dit"))
 
 
 def test_flags_become_settings() -> None:
