@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -147,16 +148,78 @@ def test_a_pod_is_told_to_stop_and_given_the_time_to() -> None:
     assert "runAsNonRoot: true" in deployment
 
 
+def gib(quantity: str) -> float:
+    assert quantity.endswith("Gi")
+    return float(quantity.removesuffix("Gi"))
+
+
+def test_volumes_of_a_node_have_sizes_that_quotas_stay_below() -> None:
+    deployment = (CHART / "templates" / "deployment.yaml").read_text()
+    manifest = (DEPLOY / "kuberay" / "antiphon.yaml").read_text()
+    volumes = re.findall(r"emptyDir:.*", deployment + manifest)
+    assert len(volumes) > 8
+    assert all("sizeLimit" in each or "medium: Memory" in each for each in volumes)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    quotas = [values["env"][f"ANTIPHON_{name}_MAX_GIB"] for name in ("MEDIA", "JOBS")]
+    assert sum(map(float, quotas)) < gib(values["data"]["size"])
+
+
+@pytest.mark.parametrize(
+    "path", ["helm/antiphon/templates/deployment.yaml", "kuberay/antiphon.yaml"]
+)
+def test_a_pod_that_answers_late_once_stays_in_the_service(path: str) -> None:
+    probe = re.search(
+        r" readinessProbe:\n +httpGet:.*\n((?: +\w+: \d+\n)+)", (DEPLOY / path).read_text()
+    )
+    assert probe is not None
+    numbers = yaml.safe_load(textwrap.dedent(probe[1]))
+    assert numbers["timeoutSeconds"] > 1
+    assert numbers["failureThreshold"] > 2
+
+
+def test_pods_share_no_data_so_there_is_one_unless_the_values_allow_more() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values["replicaCount"] == 1
+    assert not values["data"]["perPod"]
+    assert not values["autoscaling"]["enabled"]
+    begin = (CHART / "templates" / "deployment.yaml").read_text().partition("apiVersion")[0]
+    assert re.search(r"gt \$pods 1\) \.Values\.data\.persistent \}\}\n\{\{- fail ", begin)
+    assert re.search(r"gt \$pods 1\) \(not \.Values\.data\.perPod\) \}\}\n\{\{- fail ", begin)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("replicaCount=2", "2 pods share no voices"),
+        ("autoscaling.enabled=true", "8 pods share no voices"),
+        ("replicaCount=2,data.perPod=true,data.persistent=true", "cannot share the volume"),
+        ("replicaCount=2,data.perPod=true", None),
+    ],
+)
+def test_the_chart_refuses_pods_that_miss_each_others_data(values: str, words: str | None) -> None:
+    if shutil.which("helm") is None:
+        pytest.skip("helm is not installed")
+    command = ["helm", "template", "test", str(CHART), "--set", f"allowNoKey=true,{values}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (words is None)
+    assert (words or "") in done.stderr
+
+
+def test_others_reach_the_port_of_the_server_only() -> None:
+    policy = (CHART / "templates" / "networkpolicy.yaml").read_text()
+    assert re.search(r"ingress:\n    - ports:\n        - port: http\n", policy)
+    assert yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["enabled"]
+
+
 @pytest.mark.parametrize(
     "flags",
     [
         ["--set", "allowNoKey=true"],
         [
             "--set",
-            "autoscaling.enabled=true,serviceMonitor.enabled=true,data.persistent=true,"
-            "allowNoKey=true",
+            "autoscaling.enabled=true,serviceMonitor.enabled=true,data.perPod=true,allowNoKey=true",
         ],
-        ["--set", "apiKeysSecret=keys,podDisruptionBudget.enabled=false"],
+        ["--set", "apiKeysSecret=keys,podDisruptionBudget.enabled=false,data.persistent=true"],
     ],
     ids=["default", "all", "keys"],
 )
