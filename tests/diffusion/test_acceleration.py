@@ -120,7 +120,7 @@ def test_a_cache_skips_blocks_of_small_networks_by_default(
 ) -> None:
     checkpoint = ("ovis_image", drawing_checkpoint("ovis_image", "base"))
     near = {"max_warmup_steps": 2, "residual_diff_threshold": 10.0}
-    settings = {"cache_backend": "cache_dit", "cache_config": near}
+    settings: dict[str, Any] = {"cache_backend": "cache_dit", "cache_config": near}
     with caplog.at_level(logging.INFO, "antiphon"):
         drawn = Drawing(*checkpoint, **settings, enable_cache_dit_summary=True).draw()
     assert (drawn != Drawing(*checkpoint).draw()).any(), "steps were skipped"
