@@ -10,7 +10,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from tests.servers import wait_until
+from tests.servers import DEADLINE_S, wait_until
 
 OTHER_HOST = "speech.lan"
 """A name of this host that a browser does not trust as it trusts the loopback's."""
@@ -36,13 +36,21 @@ class Page:
         self.script("localStorage.clear()")
         self.complaints()
         self.driver.get(base_url)
-        self.wait_until(lambda: self.script("return document.getElementById('voice').length") > 0)
+        self.wait_until(lambda: self.text("status") == "Ready")
 
     def find(self, id: str) -> WebElement:
         return self.driver.find_element(By.ID, id)
 
     def text(self, id: str) -> str:
         return self.find(id).text
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the texts of all elements that match, at one moment: the page replaces some."""
+        texts: list[str] = self.script(
+            "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText.trim())",
+            selector,
+        )
+        return texts
 
     def write(self, text: str, id: str = "text") -> None:
         """Put text into a field, as pasting does; keys cannot type every character."""
@@ -54,8 +62,19 @@ class Page:
         )
 
     def choose(self, id: str, value: str) -> None:
-        options = self.find(id).find_elements(By.TAG_NAME, "option")
-        next(option for option in options if option.get_property("value") == value).click()
+        """Wait for an option and choose it, at once: the page replaces options as lists arrive."""
+        self.wait_until(
+            lambda: self.script(
+                "const [id, value] = arguments; const select = document.getElementById(id);"
+                "if (![...select.options].some((option) => option.value === value)) return false;"
+                "select.value = value;"
+                "for (const name of ['input', 'change'])"
+                " select.dispatchEvent(new Event(name, {bubbles: true}));"
+                "return true",
+                id,
+                value,
+            )
+        )
 
     def speak(self, text: str) -> None:
         self.write(text)
@@ -131,4 +150,6 @@ def start_browser(browser: Path, driver: Path, profile: Path, downloads: Path) -
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(str(driver))
-    return Page(webdriver.Chrome(options=options, service=service), downloads)
+    chrome = webdriver.Chrome(options=options, service=service)
+    chrome.set_script_timeout(DEADLINE_S)
+    return Page(chrome, downloads)

@@ -43,11 +43,11 @@ def open_chat(page: Page, server: RunningServer) -> None:
 
 
 def said(page: Page) -> list[str]:
-    return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "#chat-log .words")]
+    return page.texts("#chat-log .words")
 
 
 def notes(page: Page) -> list[str]:
-    return [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "#chat-log .note")]
+    return page.texts("#chat-log .note")
 
 
 def spoken(page: Page, field: str) -> int:
@@ -207,8 +207,7 @@ def test_a_model_speaks_with_a_voice_of_its_own(
         page.driver.get(server.base_url)
         page.wait_until(lambda: page.script(SHOWN) == ["chat"])
         page.find("chat-speak").click()
-        options = page.driver.find_elements(By.CSS_SELECTOR, "#chat-voice option")
-        assert [each.text for each in options] == VOICES
+        page.wait_until(lambda: page.texts("#chat-voice option") == VOICES)
         page.choose("chat-voice", '["omni","Ethan"]')
         page.script("document.querySelector('#chat-form details').open = true")
         page.write("8", "chat-max-tokens")
