@@ -62,6 +62,7 @@ class ChatRequest:
         num_logprobs: of the likeliest tokens told beside each token, 0 to 20; ``None``: no
             logarithms of probabilities at all.
         template_kwargs: of the checkpoint's chat template: texts, numbers, truths or ``None``.
+        ignores_eos: whether no token that ends the answer is drawn.
         is_live: whether somebody waits for it; otherwise its priority is offline.
         is_spoken: whether the model tells its states too, from which its own voice is made.
         id: names the request in logs, metrics and the engine.
@@ -75,6 +76,7 @@ class ChatRequest:
     sampling: ChatSampling = ChatSampling()
     num_logprobs: int | None = None
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    ignores_eos: bool = False
     is_live: bool = True
     is_spoken: bool = False
     id: str = field(default_factory=new_request_id)

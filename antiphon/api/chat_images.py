@@ -27,12 +27,6 @@ from antiphon.picture_types import Image, Progress
 from antiphon.telemetry.tracing import until_first
 from antiphon.types import Caller, Ended, Usage
 
-_OF_CHATS = (
-    *("temperature", "top_p", "top_k", "max_tokens", "max_completion_tokens", "stop", "logprobs"),
-    *("presence_penalty", "frequency_penalty", "metadata", "store", "service_tier"),
-)
-"""Members that say how text is written, which mean nothing to an image."""
-
 
 async def image_response(
     body: ChatBody, request: Request, server: ServerState, caller: Caller, id: str
@@ -54,7 +48,7 @@ async def image_response(
     asked = drawn.asked
     sources = [image_source(each, "messages") for each in asked.images]
     requests, ignored = image_requests(
-        image_body, server, id, num_images=len(sources), read=_OF_CHATS
+        image_body, server, id, num_images=len(sources), read=ChatBody.model_fields
     )
     requests = await with_images(requests, sources, [], server)
     delivery = ImageDelivery.of(image_body, requests, server, caller, media_url(request))

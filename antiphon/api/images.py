@@ -19,6 +19,7 @@ from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
 from antiphon.api.picture_options import family_options
 from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.images import ImageBody, ImagesAnswer
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse, WholeResponse
@@ -33,6 +34,8 @@ router = APIRouter(tags=["images"])
 
 _IMAGES = ("image", "image[]", "images", "url", "url[]", "reference_image")
 _MASKS = ("mask", "mask_image")
+_ADDRESS_MEMBERS = ("url", "detail")
+_IMAGE_MEMBERS = ("type", "image_url", "file_id", *_ADDRESS_MEMBERS)
 _FILE = {"type": "string", "format": "binary"}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -201,8 +204,10 @@ def image_source(value: Any, name: str) -> str | bytes:
     if isinstance(value, Upload):
         return value.content
     if isinstance(value, dict):
+        check_known(value, _IMAGE_MEMBERS, name)
         value = value.get("image_url", value.get("url"))
         if isinstance(value, dict):  # as parts of chats have it
+            check_known(value, _ADDRESS_MEMBERS, f"{name}.image_url")
             value = value.get("url")
     if not isinstance(value, str):
         raise InvalidRequestError(

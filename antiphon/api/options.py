@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.memory_budget import reserve
+from antiphon.api.schemas.field_rules import check_known, field_classes
 from antiphon.api.schemas.kokoro import KokoroMembers
 from antiphon.api.schemas.peer_fields import CLONING_FIELDS
 from antiphon.api.schemas.speech import SpeechBody
@@ -129,6 +130,14 @@ def open_stream(
     return server.speech.stream(request, checkpoints, load)
 
 
+def unknown_names(names: Iterable[str], server: ServerState) -> tuple[str, ...]:
+    """Return the names that no served model, and no server that is followed here, gives a field."""
+    known = {*field_classes(SpeechBody), *KokoroMembers.model_fields, *CLONING_FIELDS}
+    for model in server.speech.models.values():
+        known.update(model.task.options.model_fields)
+    return tuple(name for name in names if name not in known)
+
+
 def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping[str, str]:
     """Return the header that names unknown fields.
 
@@ -173,6 +182,7 @@ def _without_alias(members: dict[str, Any]) -> dict[str, Any]:
     if _BOTH not in members:
         return members
     reference = _only_reference(members.pop(_BOTH))
+    check_known(reference, ("audio_path", "text"), f"{_BOTH}.0")
     audio, text = reference.get("audio_path"), reference.get("text")
     if not isinstance(audio, str) or not audio:
         raise _wrong("'references[0].audio_path' is required: the address of a file.", _BOTH)

@@ -20,6 +20,7 @@ from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.realtime_agent import AgentConversation
 from antiphon.api.realtime_events import (
     SpokenResponse,
+    check_session_model,
     error_event,
     event,
     new_id,
@@ -30,8 +31,10 @@ from antiphon.api.schemas.realtime import (
     ItemCreate,
     Output,
     OutputFormat,
+    ResponseCancel,
     ResponseCreate,
     SessionUpdate,
+    SpeakingSession,
 )
 from antiphon.api.schemas.speech_ws import parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
@@ -93,6 +96,7 @@ class RealtimeConversation(SpokenConversation):
 
     def __init__(self, socket: Socket, server: ServerState, model: SpeechModel) -> None:
         super().__init__(socket, AudioOutbox(server))
+        self._server = server
         self._speech = server.speech
         self._model = model
         self._id = new_id("sess")
@@ -110,13 +114,13 @@ class RealtimeConversation(SpokenConversation):
         event_id, type = message.get("event_id"), message.get("type")
         self._event_id = event_id if isinstance(event_id, str) else None
         if type == "session.update":
-            await self._update(parsed(message, SessionUpdate).session.output)
+            await self._update(parsed(message, SessionUpdate).session)
         elif type == "conversation.item.create":
             await self._add(parsed(message, ItemCreate).item)
         elif type == "response.create":
             await self._respond(parsed(message, ResponseCreate))
         elif type == "response.cancel":
-            await self._cancel()
+            await self._cancel(parsed(message, ResponseCancel).response_id)
         elif type not in IGNORED:
             raise InvalidRequestError(
                 f"Unknown message type: {ascii(type)[:80]}. This server speaks: it knows"
@@ -131,8 +135,10 @@ class RealtimeConversation(SpokenConversation):
         event_id, self._event_id = self._event_id, None
         await self._socket.send(error_event(error, event_id))
 
-    async def _update(self, output: Output) -> None:
-        changed = self._changed(output)
+    async def _update(self, session: SpeakingSession) -> None:
+        if session.model is not None:
+            check_session_model(session.model, self._model.name, self._server)
+        changed = self._changed(session.output)
         await self._speech.check_voice(self._request(changed))
         self._output = changed
         await self._socket.send(event("session.updated", session=self._session()))
@@ -181,7 +187,14 @@ class RealtimeConversation(SpokenConversation):
         utterance.push(text)
         utterance.complete()
 
-    async def _cancel(self) -> None:
+    async def _cancel(self, id: str | None) -> None:
+        if id is not None and [each.id for each in self._responses if not each.is_over] != [id]:
+            raise InvalidRequestError(
+                "Invalid 'response_id': it must be the only response that is under way. Without it,"
+                " all responses are cancelled.",
+                param="response_id",
+                code="response_cancel_not_active",
+            )
         await self._outbox.clear()
         dropped, self._responses = self._responses, []
         for response in dropped:

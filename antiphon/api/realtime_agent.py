@@ -18,7 +18,13 @@ from antiphon.api.answer_voice import AnswerVoice
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import WireError, free_frames, log_failure, on_failure, wire_error
 from antiphon.api.middleware.memory_budget import Holding
-from antiphon.api.realtime_events import error_event, event, new_id, output_object
+from antiphon.api.realtime_events import (
+    check_session_model,
+    error_event,
+    event,
+    new_id,
+    output_object,
+)
 from antiphon.api.realtime_reply import ReplyEvents, ReplyItems, ReplyPlan, item_object
 from antiphon.api.schemas.realtime import OutputFormat
 from antiphon.api.schemas.realtime_agent import (
@@ -194,7 +200,10 @@ class AgentConversation:
         self._follow.clear()
 
     async def _update(self, message: Mapping[str, Any]) -> None:
-        changed = self._settings.changed(parsed(message, AgentSessionUpdate).session)
+        session = parsed(message, AgentSessionUpdate).session
+        if session.model is not None:
+            check_session_model(session.model, self._model.name, self._server)
+        changed = self._settings.changed(session)
         await self._check(changed)
         self._held_by_settings.set(changed.num_bytes)
         self._settings = changed

@@ -4,12 +4,20 @@ import base64
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from antiphon.api.errors import WireError
 from antiphon.api.schemas.realtime import Output, OutputFormat
 from antiphon.api.sockets import Socket
+from antiphon.api.state import ServerState
 from antiphon.api.wire_format import WireFormat
+from antiphon.errors import (
+    InvalidRequestError,
+    UnknownModelError,
+    UnservedTaskError,
+    shortened,
+)
 from antiphon.types import Ended, Usage, random_hex
 
 _OBJECTS_OF_JSON = 20
@@ -24,6 +32,23 @@ def new_id(prefix: str) -> str:
 def event(type: str, **members: Any) -> dict[str, Any]:
     """Return an event with an id of its own."""
     return {"type": type, "event_id": new_id("event"), **members}
+
+
+def check_session_model(name: str, own: str, server: ServerState) -> None:
+    """Refuse a model that is not the connection's.
+
+    Raises:
+        InvalidRequestError: ``name`` is neither that model nor an alias of it.
+    """
+    for find in (server.speech.model, server.chats.model):
+        with suppress(UnknownModelError, UnservedTaskError):
+            if find(name).name == own:
+                return
+    raise InvalidRequestError(
+        f"Invalid 'session.model': '{shortened(name)}'. Must be '{own}', the model of this"
+        " connection; connect with '?model=' for another one.",
+        param="session.model",
+    )
 
 
 def session_object(id: str, model: str, output: Output) -> dict[str, Any]:
@@ -69,7 +94,7 @@ class SpokenResponse:
         self._text = text
         self._format = format
         self._metadata = metadata
-        self._id = new_id("resp")
+        self.id = new_id("resp")
         self._item_id = new_id("item")
         self.is_over = False
         named = json.dumps(metadata) if metadata else ""
@@ -120,7 +145,7 @@ class SpokenResponse:
         self, status: str, output: list[dict[str, Any]], usage: Usage | None = None
     ) -> dict[str, Any]:
         return {
-            "id": self._id,
+            "id": self.id,
             "object": "realtime.response",
             "status": status,
             "status_details": None,
@@ -139,7 +164,7 @@ class SpokenResponse:
 
     async def _send_placed(self, type: str, **members: Any) -> None:
         await self._send(
-            type, response_id=self._id, item_id=self._item_id, output_index=0, **members
+            type, response_id=self.id, item_id=self._item_id, output_index=0, **members
         )
 
     async def _send_content(self, type: str, **members: Any) -> None:

@@ -101,7 +101,9 @@ async def create_speech(
         **ignored_headers(ignored, settings),
     }
     media_type = format.content_type(sample_rate_hz, channels)
-    delivery = body.delivery(accept, settings.stream_means)
+    delivery = body.delivery(
+        accept, settings.stream_means, streams_bytes=model.capabilities.streams_bytes
+    )
     is_whole = delivery is Delivery.WHOLE
     encoding = FileEncoding(format, sample_rate_hz, server.encoders, channels, is_whole=is_whole)
     if is_whole:

@@ -15,7 +15,7 @@ from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import log_failure, on_failure, wire_error
 from antiphon.api.middleware import memory_budget
-from antiphon.api.options import checked_request, ignored_headers
+from antiphon.api.options import checked_request, ignored_headers, unknown_names
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech import SpeechBody
 from antiphon.api.schemas.speech_batch import (
@@ -56,7 +56,8 @@ async def create_speech_batch(
             f"Batch contains {len(body.items)} items, exceeding the maximum of {limit}.",
             param="items",
         )
-    ignored = await _check_shared(body, server)
+    own = unknown_names((name for item in body.items for name in item), server)
+    ignored = (*await _check_shared(body, server), *own)
     collect = partial(_answered, body, server, speech_id)
     headers = ignored_headers(ignored, server.settings.speech)
     return WholeResponse(collect, {"Cache-Control": "no-cache", **headers}, "application/json")

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from antiphon.api.deps import Server
 from antiphon.api.forms import Fields, missing
 from antiphon.api.schemas.error import ErrorBody
+from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.voices import consent_body
 from antiphon.errors import InvalidRequestError
 
@@ -36,6 +37,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 async def create_consent(request: Request, server: Server) -> dict[str, Any]:
     """Keep a consent."""
     fields = await Fields.of(request)
+    check_known(fields.values, ("name", "language", "recording"))
     name, language = fields.required_text("name"), fields.required_text("language")
     recording = fields.recording("recording")
     if recording is None:

@@ -13,7 +13,7 @@ from antiphon.api.forms import Fields
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, listed
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.types import Voice
 from antiphon.voices.names import MAX_NAME_CHARACTERS
@@ -38,6 +38,7 @@ _FORM = {
         "ref_text": {**_STRING, "description": "What is said in the recording."},
         "consent": {**_STRING, "description": "The id of a consent, or any text."},
         "speaker_description": _STRING,
+        "model": {**_STRING, "description": "That reads it; default: the first that clones."},
     },
 }
 _AS_FORM = {"requestBody": {"content": {"multipart/form-data": {"schema": _FORM}}}}
@@ -49,14 +50,18 @@ async def list_voices(
 ) -> dict[str, Any]:
     """List a model's voices: ``data`` for OpenAI's readers, ``voices`` for those of Open WebUI.
 
-    Voices that were uploaded are among them if the model can speak with them, and are described
-    as vLLM-Omni does in ``uploaded_voices`` for those who have a key. ``legacy`` gives plain
-    names instead, for older clients.
+    Voices that were uploaded are among them if the model can speak with them; without ``model``,
+    ``data`` has them with the first model that can. They are described as vLLM-Omni does in
+    ``uploaded_voices`` for those who have a key. ``legacy`` gives plain names instead, for older
+    clients.
     """
     loaded = server.speech.model(model)
     own = loaded.capabilities.voices
     uploaded = await server.uploaded.listed()
-    spoken = uploaded if loaded.capabilities.cloning else []
+    cloning = loaded if loaded.capabilities.cloning else None
+    spoken = uploaded if cloning else []
+    if cloning is None and model is None:
+        cloning = next(iter(server.speech.cloning_models), None)
     if legacy:
         return {"voices": [*(voice.id for voice in own), *(voice.name for voice in spoken)]}
     listed = [*own, *(voice.as_voice() for voice in spoken)]
@@ -65,7 +70,11 @@ async def list_voices(
         "has_more": False,
         "data": [
             *(_described(voice, loaded, server) for voice in own),
-            *({**openai_voice(voice), "model": loaded.name} for voice in spoken),
+            *(
+                {**openai_voice(voice), "model": cloning.name}
+                for voice in uploaded
+                if cloning is not None
+            ),
         ],
         "voices": [{"id": voice.id, "name": voice.name} for voice in listed],
     }
@@ -75,19 +84,26 @@ async def list_voices(
 
 
 @router.post("/v1/audio/voices", responses=_ERRORS, openapi_extra=_AS_FORM)
-async def create_voice(request: Request, server: Server) -> dict[str, Any]:
-    """Keep a voice: a recording with a name, or a speaker embedding."""
+async def create_voice(
+    request: Request, server: Server, model: str | None = None
+) -> dict[str, Any]:
+    """Keep a voice: a recording with a name, or a speaker embedding.
+
+    ``model``, in the form or the query, reads the recording; default: the first that clones voices.
+    """
     fields = await Fields.of(request)
     voice = new_voice(fields)
-    return _kept(await add_voice(voice, voice.kind, server))
+    name = fields.text("model") or model
+    return _kept(await add_voice(voice, voice.kind, server, name))
 
 
 @router.get("/v1/audio/voices/{voice_id}", responses=_ERRORS)
-async def retrieve_voice(voice_id: str, server: Server) -> dict[str, Any]:
-    """Describe one voice, by its id or name."""
-    model = server.speech.model(None)
-    if (own := model.own_voice(voice_id, {})) is not None:
-        return _described(own, model, server)
+async def retrieve_voice(voice_id: str, server: Server, model: str | None = None) -> dict[str, Any]:
+    """Describe one voice, by its id or name; without ``model``, of any served model."""
+    default = server.speech.model(model)
+    for each in [default, *(server.speech.models.values() if model is None else ())]:
+        if (own := each.own_voice(voice_id, {})) is not None:
+            return _described(own, each, server)
     return _kept(await server.uploaded.workers.run(server.uploaded.voices.get, voice_id))
 
 
@@ -120,6 +136,22 @@ def _kept(voice: StoredVoice) -> dict[str, Any]:
     return {**described, **openai_voice(voice), "success": True, "voice": described}
 
 
+def _cloning_model(name: str | None, server: ServerState) -> SpeechModel:
+    """Return the model of a name, or the first that clones; without one, the default model."""
+    cloning = server.speech.cloning_models
+    model = server.speech.model(name)
+    if model.capabilities.cloning:
+        return model
+    if name is None or not cloning:
+        return cloning[0] if cloning else model
+    raise InvalidRequestError(
+        f"Invalid 'model': '{model.name}' clones no voices. Models that do:"
+        f" {listed(each.name for each in cloning)}.",
+        param="model",
+        code="voice_not_supported",
+    )
+
+
 def _described(voice: Voice, model: SpeechModel, server: ServerState) -> dict[str, Any]:
     return {
         "id": voice.id,
@@ -133,9 +165,21 @@ def _described(voice: Voice, model: SpeechModel, server: ServerState) -> dict[st
     }
 
 
-async def add_voice(voice: NewVoice, field: str, server: ServerState) -> StoredVoice:
-    """Keep a voice; errors of its recording name the ``field`` of the form that had it."""
-    model = server.speech.model(None)
+async def add_voice(
+    voice: NewVoice, field: str, server: ServerState, model_name: str | None = None
+) -> StoredVoice:
+    """Keep a voice that a model can speak with.
+
+    Args:
+        voice: that was uploaded.
+        field: of the form, which errors of the recording name.
+        server: that keeps it.
+        model_name: of the model that reads the recording; ``None``: the first that clones voices.
+
+    Raises:
+        InvalidRequestError: the model clones no voices, or the voice cannot be kept.
+    """
+    model = _cloning_model(model_name, server)
     try:
         return await server.uploaded.add(voice, model, server.settings.speech.all_voice_aliases)
     except InvalidRequestError as error:

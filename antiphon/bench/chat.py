@@ -12,12 +12,12 @@ from antiphon.bench.engine import UNBOUNDED, bound_of
 from antiphon.bench.host import HostTime, host_seconds, host_times
 from antiphon.bench.machine import provenance
 from antiphon.bench.summary import Percentiles
-from antiphon.chat_types import ChatRequest, ChatSampling, Message
+from antiphon.chat_types import ChatRequest, Message
 from antiphon.config import ModelSettings
 from antiphon.errors import EngineError
 from antiphon.fabric.base import StageRequest
 from antiphon.models.base import Prompt
-from antiphon.pipeline.chat import CHAT, MAX_LOGIT_BIAS, ChatModel
+from antiphon.pipeline.chat import CHAT, ChatModel
 from antiphon.types import FrameReady, new_request_id
 
 QUESTION = "What did the harbour look like on the evening before the storm? Leave nothing out."
@@ -189,13 +189,10 @@ async def run_chat(
 
 def _prompt(model: ChatModel, load: ChatLoad, number: int) -> Prompt:
     """Build the prompt of a conversation whose answer does not end by itself."""
-    endless = ChatSampling(
-        logit_bias=dict.fromkeys(model.capabilities.eos_ids, -MAX_LOGIT_BIAS) or None
-    )
     request = ChatRequest(
         (Message("user", f"{number}. {load.question}"),),
         max_tokens=load.num_tokens,
-        sampling=endless,
+        ignores_eos=True,
     )
     prompt: Prompt = model.prompter.build(request, number)
     return prompt

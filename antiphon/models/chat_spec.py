@@ -11,6 +11,8 @@ from antiphon.models.spec import Capabilities
 from antiphon.types import PositionStates, Voice
 
 MAX_BIASES = 1024
+_NEVER = -1e4
+"""A bias that no logit makes up for, and that every type of a GPU holds."""
 """Tokens of one request whose logits can be biased."""
 NEUTRAL_SAMPLING = ChatSampling(
     temperature=1.0,
@@ -185,4 +187,6 @@ def complete_sampling(request: ChatRequest, capabilities: ChatCapabilities) -> C
             last = capabilities.vocab_size - 1
             message = f"logit_bias names token {token}; the model has 0 to {last}."
             raise InvalidRequestError(message, param="logit_bias")
+    if request.ignores_eos:
+        biases = {**biases, **dict.fromkeys(capabilities.eos_ids, _NEVER)}
     return replace(sampling, logit_bias=dict(biases))

@@ -136,6 +136,8 @@ class SpeechCapabilities(Capabilities):
         late_text: whether text may arrive while it is spoken; the prompter is a `LateText` then.
         voice_fields: request fields and options that bring the voice along; beside one of them an
             unknown name of a voice means nothing.
+        streams_bytes: whether clients made for the model read ``"stream": true`` as the file's
+            bytes, not as server-sent events.
         quick_characters: a prompt of fewer, without a recording, is built in a millisecond at most:
             at once then, since a thread's turn is waited for as long.
     """
@@ -151,6 +153,7 @@ class SpeechCapabilities(Capabilities):
     late_text: bool = False
     channels: int = 1
     voice_fields: tuple[str, ...] = ()
+    streams_bytes: bool = False
     quick_characters: int = 0
 
     def __post_init__(self) -> None:

@@ -119,6 +119,11 @@ class Chats:
         _check_sampling(request.sampling, model.capabilities)
         _check_template_kwargs(request)
         _check_logprobs(request.num_logprobs, model)
+        if request.ignores_eos and not model.capabilities.eos_ids:
+            raise InvalidRequestError(
+                f"'ignore_eos' is not supported by '{model.name}'. Leave it out.",
+                param="ignore_eos",
+            )
         return model
 
     def stream(self, request: ChatRequest) -> ChatStream:

@@ -105,7 +105,7 @@ def test_images_of_the_message_are_edited(server: RunningServer) -> None:
         ({"messages": [{"role": "system", "content": "a cat"}]}, "messages"),
         ({"messages": [{"role": "user", "content": ""}]}, "prompt"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages.0.content"),
+        ({"messages": [{"role": "user", "content": [{"text": "a"}]}]}, "messages.0.content.0.type"),
         ({"modalities": ["text"]}, "modalities"),
         ({"width": 64}, "height"),
         ({"width": 64, "height": 64, "size": "64x64"}, "size"),

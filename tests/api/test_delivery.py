@@ -26,6 +26,14 @@ SAID: list[tuple[dict[str, Any], str, str]] = [
     ({"non_streaming_mode": True}, "audio/*", BYTES),
     ({"extra_params": {}}, ANY, EVENTS),
     ({"lang_code": "a"}, "*/*", BYTES),
+    ({"model": "kokoro"}, "*/*", BYTES),
+    ({"model": "tts-1"}, "*/*", EVENTS),
+    ({"voice": "af_alto"}, "*/*", BYTES),
+    ({"voice": "af_alto(2)+bm_bass(1)"}, "*/*", BYTES),
+    ({"voice": "alto"}, "*/*", EVENTS),
+    ({"voice": "af_alto", "stream_format": "sse"}, "*/*", EVENTS),
+    ({"model": "kokoro", "non_streaming_mode": True}, "*/*", EVENTS),
+    ({"model": "kokoro"}, "text/event-stream", EVENTS),
 ]
 
 

@@ -89,7 +89,6 @@ def test_several_wrong_fields_are_all_named(client: httpx.Client) -> None:
         (b'{"input": "\xff"}', "application/json", "body"),
         (b"[" * 100_000, "application/json", "body"),
         (b'{"input": "Hello."}', "text/plain", "Content-Type: application/json"),
-        (b"input=Hello", "application/x-www-form-urlencoded", "Content-Type: application/json"),
     ],
 )
 def test_bodies_that_are_no_json_object(

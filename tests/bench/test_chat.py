@@ -1,6 +1,7 @@
 """How fast models write: known times give known figures, and every answer has its tokens."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from antiphon.bench.chat import AnswerTimes, ChatLoad, run_chat, summarize_chat
 from antiphon.bench.random_model import measured_family, random_checkpoint
 from antiphon.config import ModelSettings
+from antiphon.models.toy.chat import ToyChatPrompter
 
 
 def untold(part: str, num_done: int, num_all: int) -> None:
@@ -32,7 +34,11 @@ def test_answers_that_hardly_overlap_are_measured_from_beginning_to_end() -> Non
     assert summarize_chat(times).step_ms == pytest.approx(2000)
 
 
-def test_answers_that_end_too_early_are_begun_again_and_counted() -> None:
+def test_answers_that_end_too_early_are_begun_again_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unknown_end = replace(ToyChatPrompter.capabilities, eos_ids=())
+    monkeypatch.setattr(ToyChatPrompter, "capabilities", unknown_end)
     loads = [ChatLoad(1, 100, "Ah"), ChatLoad(3, 100, "Ah")]
     seen: list[int] = []
     settings = ModelSettings(source="toy", max_slots=3)

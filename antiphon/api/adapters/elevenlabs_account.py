@@ -68,7 +68,7 @@ def _described(model: SpeechModel, max_characters: int) -> dict[str, Any]:
 
 
 async def _subscription(server: ServerState) -> dict[str, Any]:
-    can_clone = server.speech.model(None).capabilities.cloning
+    can_clone = bool(server.speech.cloning_models)
     uploaded = await server.uploaded.listed()
     return {
         "tier": "free",

@@ -134,7 +134,7 @@ async def delete_voice(voice_id: str, server: Server) -> dict[str, Any]:
 async def _all(server: ServerState) -> list[dict[str, Any]]:
     capabilities = server.speech.model(None).capabilities
     described = [_described(voice) for voice in capabilities.voices]
-    if capabilities.cloning:
+    if server.speech.cloning_models:
         uploaded = await server.uploaded.listed()
         described += [_kept(voice) for voice in uploaded]
     return described

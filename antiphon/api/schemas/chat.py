@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from antiphon.api.schemas.chat_fields import ChatPeerFields
+from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved, check_known
 from antiphon.api.schemas.nullable import NULLS_MEAN_DEFAULTS
 from antiphon.api.schemas.pictures import MAX_INT64, unpacked
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.audio.encode import AudioFormat
 from antiphon.chat_types import ChatRequest, ChatRole, ChatSampling, Message
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.well_formed import StrictModel
 from antiphon.types import new_seed
 
 _ROLES: Mapping[str, ChatRole] = {
@@ -22,54 +23,59 @@ _ROLES: Mapping[str, ChatRole] = {
     "assistant": "assistant",
 }
 _TEXT_PARTS = ("text", "input_text")
-_NOT_SERVED: Mapping[str, str] = {
-    "tools": "No model here calls tools.",
-    "functions": "No model here calls functions.",
-    "best_of": "Ask for several answers with 'n'.",
-    "chat_template": "The checkpoint's own template is used.",
-    "continue_final_message": "A new message is written, always.",
-    "echo": "The answer is the new message alone.",
-    "guided_choice": "Answers follow no grammar.",
-    "guided_grammar": "Answers follow no grammar.",
-    "guided_json": "Answers follow no grammar.",
-    "guided_regex": "Answers follow no grammar.",
-    "ignore_eos": "An answer ends where the model ends it, or at 'max_tokens'.",
-    "min_tokens": "An answer ends where the model ends it, or at 'max_tokens'.",
-    "prompt_logprobs": "Ask for those of the answer with 'logprobs'.",
-    "stop_token_ids": "Say the texts before which the answer ends in 'stop'.",
-    "structured_outputs": "Answers follow no grammar.",
-    "use_beam_search": "Tokens are drawn one by one.",
-    "web_search_options": "No model here searches.",
-}
-"""Members that would change the answer, and what to do instead."""
-
-_MEANINGLESS = frozenset(
-    {
-        *("metadata", "store", "service_tier", "parallel_tool_calls", "tool_choice"),
-        *("safety_identifier", "prompt_cache_key", "prompt_cache_retention", "function_call"),
-        *("tools", "functions"),  # empty ones; see `_refuse_not_served`
-    }
-)
-"""Members that change no answer; nobody needs to be told that they mean nothing."""
+_OWN_CACHE = Meaningless("Beginnings of prompts are cached whatever a request says.")
+_NO_THOUGHTS = Meaningless("Thoughts of earlier answers are no part of a prompt.")
 
 
-class ChatPart(StrictModel):
+class ImageAddress(KnownMembers):
+    """Where an image is."""
+
+    url: str
+    detail: Annotated[str | None, Meaningless("Images are read at their own size.")] = None
+
+
+def _address_object(value: Any) -> Any:
+    return {"url": value} if isinstance(value, str) else value
+
+
+class ChatPart(KnownMembers):
     """A part of a message: text, or an image."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str
     text: str = ""
-    image_url: dict[str, Any] | str | None = None
+    image_url: Annotated[ImageAddress | None, BeforeValidator(_address_object)] = None
+    refusal: Annotated[str | None, Meaningless("Parts of this type are refused.")] = None
+    input_audio: Annotated[Any, Meaningless("Parts of this type are refused.")] = None
+    audio_url: Annotated[Any, Meaningless("Parts of this type are refused.")] = None
+    video_url: Annotated[Any, Meaningless("Parts of this type are refused.")] = None
+    file: Annotated[Any, Meaningless("Parts of this type are refused.")] = None
+    prompt_cache_breakpoint: Annotated[Any, _OWN_CACHE] = None
+    cache_control: Annotated[Any, _OWN_CACHE] = None
+    uuid: Annotated[str | None, Meaningless("Images are not kept between requests.")] = None
 
 
-class ChatMessage(StrictModel):
+_PARTS = "list[ChatPart]"
+# Chosen by its type: the errors of a part say nothing of texts.
+Content = Annotated[
+    Annotated[str, Tag("str")] | Annotated[list[ChatPart], Tag(_PARTS)],
+    Discriminator(lambda value: _PARTS if isinstance(value, list) else "str"),
+]
+
+
+class ChatMessage(KnownMembers):
     """A message of a chat."""
 
-    model_config = ConfigDict(extra="allow")
-
     role: str = Field(description="system, developer, user or assistant.")
-    content: str | list[ChatPart] | None = None
+    content: Content | None = None
+    audio: Annotated[Any, Meaningless("Its transcript has to be the content.")] = None
+    tool_calls: Annotated[Any, Unserved("No model here calls tools.")] = None
+    function_call: Annotated[Any, Unserved("No model here calls tools.")] = None
+    tool_call_id: Annotated[Any, Meaningless("Messages of tools are refused.")] = None
+    name: Annotated[str | None, Meaningless("Chat templates name no participants.")] = None
+    refusal: Annotated[Any, Unserved("Send the refusal as 'content'.")] = None
+    annotations: Annotated[Any, Meaningless("Annotations are no part of a prompt.")] = None
+    reasoning: Annotated[str | None, _NO_THOUGHTS] = None
+    reasoning_content: Annotated[str | None, _NO_THOUGHTS] = None
 
     @property
     def text(self) -> str:
@@ -82,7 +88,7 @@ class ChatMessage(StrictModel):
     def images(self) -> list[Any]:
         """Addresses of its images."""
         parts = self.content if isinstance(self.content, list) else []
-        return [part.image_url for part in parts if part.type == "image_url"]
+        return [part.image_url and part.image_url.url for part in parts if part.type == "image_url"]
 
     def to_domain(self, place: str) -> Message:
         """Return a message of text; ``place`` names it in errors.
@@ -96,12 +102,6 @@ class ChatMessage(StrictModel):
                 f" {', '.join(_ROLES)}.",
                 param=f"{place}.role",
             )
-        for name in ("tool_calls", "function_call"):
-            if (self.model_extra or {}).get(name):
-                raise InvalidRequestError(
-                    f"'{place}.{name}' is not supported here: no model calls tools.",
-                    param=f"{place}.{name}",
-                )
         for part in self.content if isinstance(self.content, list) else ():
             if part.type not in _TEXT_PARTS:
                 raise InvalidRequestError(
@@ -109,7 +109,7 @@ class ChatMessage(StrictModel):
                     " reads text alone: parts must be of the type 'text'.",
                     param=f"{place}.content",
                 )
-        if self.content is None and (self.model_extra or {}).get("audio"):
+        if self.content is None and self.audio:
             raise InvalidRequestError(
                 f"Invalid '{place}.audio': no audio is kept here. Send its transcript as"
                 " 'content'.",
@@ -124,18 +124,18 @@ class ChatMessage(StrictModel):
         return Message(_ROLES[self.role], self.text)
 
 
-class StreamOptions(StrictModel):
-    """What a stream tells beside the answer."""
-
-    model_config = ConfigDict(extra="ignore")
+class StreamOptions(KnownMembers):
+    """What a stream reports beside the answer."""
 
     include_usage: bool = False
+    include_obfuscation: Annotated[bool | None, Meaningless("Events have no padding.")] = None
+    continuous_usage_stats: Annotated[
+        Any, Unserved("Usage is sent once, by 'include_usage'.", (False,))
+    ] = None
 
 
-class ChatAudio(StrictModel):
+class ChatAudio(KnownMembers):
     """How an answer is spoken."""
-
-    model_config = ConfigDict(extra="ignore")
 
     voice: str | dict[str, Any] | None = Field(None, description="A voice's id, or {'id': it}.")
     format: Literal["wav", "mp3", "aac", "flac", "opus", "pcm16"] = Field(
@@ -165,6 +165,7 @@ class ChatAudio(StrictModel):
                 param="audio.voice.id",
                 code="missing_required_parameter",
             )
+        check_known(self.voice, ("id",), "audio.voice")
         return id
 
     @property
@@ -178,7 +179,7 @@ class ChatAudio(StrictModel):
         return 24_000 if self.format == "pcm16" else None
 
 
-class ChatBody(StrictModel):
+class ChatBody(ChatPeerFields):
     """A conversation, and how its next message is to be written.
 
     Further members are kept: a model that draws takes the parameters of images.
@@ -220,6 +221,15 @@ class ChatBody(StrictModel):
         None, description="For the checkpoint's chat template, as {'enable_thinking': false}."
     )
     enable_thinking: bool | None = Field(None, description="The same, of this one.")
+    reasoning_effort: Literal["none", "medium"] | None = Field(
+        None, description="none: as enable_thinking false; medium: the model's own."
+    )
+    ignore_eos: bool = Field(
+        False, description="No token that ends the answer is drawn: it has max_tokens."
+    )
+    min_tokens: int | None = Field(
+        None, ge=0, description="As ignore_eos if it is max_tokens; others are refused."
+    )
     response_format: Any = Field(None, description="{'type': 'text'}; others are refused.")
     modalities: list[str] | None = Field(
         None, description="['text'], with 'audio' to have it spoken, or with 'image'."
@@ -232,7 +242,10 @@ class ChatBody(StrictModel):
     def _nulls_mean_defaults(cls, body: Any) -> Any:
         if not isinstance(body, Mapping):
             return body
-        return unpacked({name: value for name, value in body.items() if value is not None})
+        given = unpacked({name: value for name, value in body.items() if value is not None})
+        if given.get("tool_choice") == "none":
+            given.pop("tools", None)
+        return given
 
     @property
     def members(self) -> dict[str, Any]:
@@ -271,7 +284,7 @@ class ChatBody(StrictModel):
     @property
     def ignored(self) -> tuple[str, ...]:
         """Names of members that mean nothing to an answer of text."""
-        return tuple(name for name in self.model_extra or {} if name not in _MEANINGLESS)
+        return tuple(self.model_extra or ())
 
     def to_domain(self, request_id: str, max_choices: int) -> tuple[ChatRequest, ...]:
         """Return the requests of all answers, whose seeds follow each other.
@@ -300,6 +313,7 @@ class ChatBody(StrictModel):
             sampling=self._sampling(),
             num_logprobs=self._num_logprobs(),
             template_kwargs=self._template_kwargs(),
+            ignores_eos=self._ignores_eos(),
         )
         return tuple(
             replace(request, id=f"{request_id}-{number}", seed=(seed + number) & MAX_INT64)
@@ -320,7 +334,16 @@ class ChatBody(StrictModel):
 
     def _template_kwargs(self) -> dict[str, Any]:
         own = {} if self.enable_thinking is None else {"enable_thinking": self.enable_thinking}
-        return {**own, **(self.chat_template_kwargs or {})}
+        own |= self.chat_template_kwargs or {}
+        if (
+            self.reasoning_effort == "none"
+            and own.setdefault("enable_thinking", False) is not False
+        ):
+            raise InvalidRequestError(
+                "'reasoning_effort' and 'enable_thinking' differ. Leave one out.",
+                param="reasoning_effort",
+            )
+        return own
 
     def _max_tokens(self) -> int | None:
         if self.max_completion_tokens is None:
@@ -332,21 +355,31 @@ class ChatBody(StrictModel):
             )
         return self.max_completion_tokens
 
+    def _ignores_eos(self) -> bool:
+        """Return whether the answer has as many tokens as it may have."""
+        least, most = self.min_tokens or 0, self._max_tokens()
+        if most is not None and least > most:
+            raise InvalidRequestError(
+                f"Invalid 'min_tokens': {least}. Must be at most 'max_tokens', which is {most}.",
+                param="min_tokens",
+            )
+        if not self.ignore_eos and least not in (0, most):
+            raise InvalidRequestError(
+                f"Invalid 'min_tokens': {least}. Must be 0, or equal to 'max_tokens'.",
+                param="min_tokens",
+            )
+        return self.ignore_eos or least > 0
+
     def _num_logprobs(self) -> int | None:
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise InvalidRequestError(
                 "'top_logprobs' needs 'logprobs': true.", param="top_logprobs"
             )
         return (self.top_logprobs or 0) if self.logprobs else None
 
     def _refuse_not_served(self) -> None:
-        members = self.model_extra or {}
-        calls_nothing = members.get("tool_choice") == "none"
-        for name, reason in _NOT_SERVED.items():
-            if members.get(name) and not (name == "tools" and calls_nothing):
-                raise InvalidRequestError(f"'{name}' is not supported here. {reason}", param=name)
         format = self.response_format
-        if format is not None and (not isinstance(format, Mapping) or format.get("type") != "text"):
+        if format not in (None, {"type": "text"}):
             raise InvalidRequestError(
                 "Invalid 'response_format': answers follow no schema. It must be"
                 " {'type': 'text'}, or be left out.",

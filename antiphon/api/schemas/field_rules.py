@@ -5,9 +5,10 @@ field of its model, which is served; `Meaningless`; or `Unserved`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, GetCoreSchemaHandler, model_validator
@@ -15,11 +16,11 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticOmit, core_schema
 
-from antiphon.errors import listed, shortened
+from antiphon.errors import InvalidRequestError, listed, shortened
 from antiphon.models.well_formed import StrictModel
 
 _MAX_OFF_CHARACTERS = 32
-_EMPTY_IN_FORMS = ("null", "[]", "{}")
+_EMPTY: tuple[Any, ...] = ("", [], {}, "null", "[]", "{}")  # the texts are of forms
 
 FieldClass: TypeAlias = Literal["served", "meaningless", "unserved"]
 
@@ -46,11 +47,13 @@ class Unserved:
 
     Attributes:
         advice: what the client can do instead.
-        off: accepted values beside null and what is empty; the first is the default elsewhere.
+        off: accepted values beside null; the first is the default elsewhere.
+        empty_is_off: whether empty texts, lists and objects are accepted too.
     """
 
     advice: str
     off: tuple[Any, ...] = ()
+    empty_is_off: bool = True
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -64,7 +67,7 @@ class Unserved:
 
     def is_off(self, value: Any) -> bool:
         """Whether a value asks for nothing."""
-        if value in (None, "", [], {}, *_EMPTY_IN_FORMS):
+        if value is None or (self.empty_is_off and value in _EMPTY):
             return True
         return any(_equals(value, off) for off in self.off)
 
@@ -85,7 +88,8 @@ def _equals(value: Any, off: Any) -> bool:
     return isinstance(value, bool) == isinstance(off, bool) and bool(value == off)
 
 
-def field_classes(model: type[BaseModel]) -> dict[str, FieldClass]:
+@cache
+def field_classes(model: type[BaseModel]) -> Mapping[str, FieldClass]:
     """Return the names and aliases of a model's fields, and how each is treated."""
     found: dict[str, FieldClass] = {}
     for name, field in model.model_fields.items():
@@ -115,6 +119,26 @@ class KnownMembers(StrictModel):
                 context = {"member": shortened(str(name)), "hint": hint}
                 raise PydanticCustomError("unknown_field", "{hint}", context)
         return {name: value for name, value in members.items() if value is not None}
+
+
+def check_known(members: Mapping[str, Any], known: Collection[str], place: str = "") -> None:
+    """Check that an object has no other members.
+
+    Args:
+        members: of the object.
+        known: names of members.
+        place: name of the object; ``""`` for a whole body.
+
+    Raises:
+        InvalidRequestError: one is unknown.
+    """
+    for name in members:
+        if name not in known:
+            served: FieldClass = "served"
+            hint = unknown_field_hint(name, dict.fromkeys(known, served))
+            param = shortened(f"{place}.{name}" if place else str(name))
+            message = f"Unknown field: '{param}'. {hint}"
+            raise InvalidRequestError(message, param=param, code="unknown_field")
 
 
 def unknown_field_hint(name: Any, known: Mapping[str, FieldClass]) -> str:

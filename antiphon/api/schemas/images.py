@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from antiphon.api.schemas.picture_fields import ImagePeerFields
 from antiphon.api.schemas.pictures import PictureBody
 from antiphon.errors import InvalidRequestError
 from antiphon.media.image_codec import ImageFormat
@@ -16,7 +17,7 @@ Quality = Literal["auto", "low", "medium", "high", "standard", "hd"]
 Background = Literal["auto", "opaque", "transparent"]
 
 
-class ImageBody(PictureBody):
+class ImageBody(ImagePeerFields, PictureBody):
     """A prompt and how to draw it, how often, and in which form the images are answered."""
 
     n: int = Field(1, ge=1, description="Images; of seeds that follow each other.")

@@ -1,28 +1,42 @@
-"""The part of OpenAI's realtime messages that is about speaking; all else in them is ignored."""
+"""OpenAI's realtime messages to a model that only speaks."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
+from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
+from antiphon.api.schemas.realtime_fields import (
+    InputAudio,
+    RealtimeItem,
+    RealtimeMessage,
+    RealtimeOptions,
+    SessionOptions,
+)
 from antiphon.api.schemas.speech import Speed, Text, VoiceName
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
-from antiphon.models.well_formed import StrictModel
 
 PCM_HZ = 24_000
+_WHOLE_TEXT = "A response is spoken to the end of its text."
 
 
-class _Ignoring(StrictModel):
-    """A part of a message; further members are ignored."""
-
-
-def _format_object(value: Any) -> Any:
+def format_object(value: Any) -> Any:
     """Accept the names that formats had before they were objects."""
     former = {"pcm16": "audio/pcm", "g711_ulaw": "audio/pcmu", "g711_alaw": "audio/pcma"}
     return {"type": former.get(value, value)} if isinstance(value, str) else value
 
 
-class OutputFormat(_Ignoring):
+def _with_audio(value: list[str]) -> list[str]:
+    if "audio" not in value:
+        raise PydanticCustomError("modalities", "it must be ['audio']: this model only speaks")
+    return value
+
+
+Modalities = Annotated[list[Literal["text", "audio"]], AfterValidator(_with_audio)]
+
+
+class OutputFormat(KnownMembers):
     """How audio is coded."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
@@ -37,40 +51,68 @@ class OutputFormat(_Ignoring):
         return WireFormat.of(AudioFormat.PCM, PCM_HZ)
 
 
-class Output(_Ignoring):
+class Output(KnownMembers):
     """How to speak; what is missing stays as it was."""
 
     voice: VoiceName | None = None
-    format: Annotated[OutputFormat | None, BeforeValidator(_format_object)] = None
+    format: Annotated[OutputFormat | None, BeforeValidator(format_object)] = None
     speed: Speed | None = None
 
 
-class SessionAudio(_Ignoring):
-    """Of both directions, the one that we serve."""
+class SessionAudio(KnownMembers):
+    """Of both directions, the one that is served."""
 
+    input: Annotated[InputAudio | None, Meaningless("No audio is read.")] = None
     output: Output = Output()
 
 
-class Speaking(_Ignoring):
-    """How to speak, in the two places where clients say it."""
+class Speaking(RealtimeOptions):
+    """How to speak, in the places where clients state it."""
 
     audio: SessionAudio = SessionAudio()
     voice: VoiceName | None = None
+    speed: Speed | None = None
+    output_audio_format: Annotated[OutputFormat | None, BeforeValidator(format_object)] = None
+    output_modalities: Modalities | None = None
+    modalities: Modalities | None = None
+    instructions: Annotated[
+        str | None,
+        Meaningless("It is a prompt for a chat model; the text is spoken."),
+    ] = None
+    max_output_tokens: Annotated[Any, Unserved(_WHOLE_TEXT, ("inf",))] = None
+    max_response_output_tokens: Annotated[Any, Unserved(_WHOLE_TEXT, ("inf",))] = None
+    temperature: Annotated[Any, Unserved("Speech is drawn with the model's own.", (0.8,))] = None
+    tools: Annotated[Any, Unserved("No model here calls tools.")] = None
+    tool_choice: Annotated[Any, Unserved("No model here calls tools.", ("auto", "none"))] = None
 
     @property
     def output(self) -> Output:
-        output = self.audio.output
-        return output.model_copy(update={"voice": output.voice or self.voice})
+        own = self.audio.output
+        return own.model_copy(
+            update={
+                "voice": own.voice or self.voice,
+                "speed": own.speed or self.speed,
+                "format": own.format or self.output_audio_format,
+            }
+        )
 
 
-class ContentPart(_Ignoring):
+class SpeakingSession(SessionOptions, Speaking):
+    """How to speak all that follows."""
+
+
+class ContentPart(KnownMembers):
     """A part of an item; only text is spoken."""
 
     type: Text = ""
     text: Text | None = None
+    transcript: Annotated[Text | None, Unserved("Send what is to be spoken as 'text'.")] = None
+    audio: Annotated[Any, Unserved("Send what is to be spoken as 'text'.")] = None
+    image_url: Annotated[Any, Unserved("Send what is to be spoken as 'text'.")] = None
+    detail: Annotated[str | None, Meaningless("Images are refused.")] = None
 
 
-class Item(_Ignoring):
+class Item(RealtimeItem):
     """An item of the conversation, of which messages are spoken."""
 
     id: Text | None = Field(None, max_length=256)
@@ -89,22 +131,34 @@ class Response(Speaking):
     """What is to be said now."""
 
     input: tuple[Item, ...] | None = None
+    conversation: Annotated[
+        Literal["auto", "none"] | None, Meaningless("A response is the text of its items.")
+    ] = None
     metadata: dict[str, Any] | None = None
 
 
-class SessionUpdate(_Ignoring):
+class SessionUpdate(RealtimeMessage):
     """``session.update``."""
 
-    session: Speaking = Speaking()
+    session: SpeakingSession
 
 
-class ItemCreate(_Ignoring):
+class ItemCreate(RealtimeMessage):
     """``conversation.item.create``."""
 
     item: Item
+    previous_item_id: Annotated[
+        Any, Unserved("Items are spoken in the order in which they come.")
+    ] = None
 
 
-class ResponseCreate(_Ignoring):
+class ResponseCreate(RealtimeMessage):
     """``response.create``."""
 
     response: Response = Response()
+
+
+class ResponseCancel(RealtimeMessage):
+    """``response.cancel``."""
+
+    response_id: Text | None = None

@@ -4,11 +4,18 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from antiphon.api.schemas.realtime import Output
+from antiphon.api.schemas.field_rules import KnownMembers, Meaningless
+from antiphon.api.schemas.realtime import Output, OutputFormat, format_object
+from antiphon.api.schemas.realtime_fields import (
+    InputAudio,
+    RealtimeItem,
+    RealtimeMessage,
+    RealtimeOptions,
+    SessionOptions,
+)
 from antiphon.api.schemas.speakable import Speakable
-from antiphon.api.schemas.speech import Text, VoiceName
+from antiphon.api.schemas.speech import Speed, Text, VoiceName
 from antiphon.errors import InvalidRequestError, shortened
-from antiphon.models.well_formed import StrictModel
 
 NO_LIMIT = 2**63 - 1
 
@@ -25,10 +32,6 @@ _TEXTS = ("input_text", "output_text", "text")
 _AUDIO = ("output_audio", "audio", "input_audio")
 
 
-class _AgentPart(StrictModel):
-    """A part of a message; further members are ignored."""
-
-
 class AgentOutput(Output):
     """How an agent speaks."""
 
@@ -36,13 +39,14 @@ class AgentOutput(Output):
     speakable: Speakable | None = None
 
 
-class AgentAudio(_AgentPart):
+class AgentAudio(KnownMembers):
     """Of both directions, the one that is served."""
 
+    input: Annotated[InputAudio | None, Meaningless("No audio is read.")] = None
     output: AgentOutput = AgentOutput()
 
 
-class AgentOptions(_AgentPart):
+class AgentOptions(RealtimeOptions):
     """How to answer: what a session says, and a response may say otherwise."""
 
     instructions: Text | None = None
@@ -53,6 +57,8 @@ class AgentOptions(_AgentPart):
     temperature: float | None = Field(None, ge=0, le=2)
     audio: AgentAudio = AgentAudio()
     voice: VoiceName | None = None
+    speed: Speed | None = None
+    output_audio_format: Annotated[OutputFormat | None, BeforeValidator(format_object)] = None
     tools: list[Any] | None = None
     tool_choice: Any = None
 
@@ -83,8 +89,14 @@ class AgentOptions(_AgentPart):
     @property
     def output(self) -> AgentOutput:
         """How to speak."""
-        output = self.audio.output
-        return output.model_copy(update={"voice": output.voice or self.voice})
+        own = self.audio.output
+        return own.model_copy(
+            update={
+                "voice": own.voice or self.voice,
+                "speed": own.speed or self.speed,
+                "format": own.format or self.output_audio_format,
+            }
+        )
 
     def refuse_tools(self) -> None:
         """Check that nobody is to be called.
@@ -98,15 +110,24 @@ class AgentOptions(_AgentPart):
             )
 
 
-class AgentContent(_AgentPart):
+class AgentSession(SessionOptions, AgentOptions):
+    """How to answer all that follows."""
+
+
+class AgentContent(KnownMembers):
     """A part of an item."""
 
     type: Text
     text: Text | None = None
     transcript: Text | None = None
+    audio: Annotated[Any, Meaningless("The transcript is read; parts without one are refused.")] = (
+        None
+    )
+    image_url: Annotated[Any, Meaningless("Parts of images are refused.")] = None
+    detail: Annotated[str | None, Meaningless("Parts of images are refused.")] = None
 
 
-class AgentItem(_AgentPart):
+class AgentItem(RealtimeItem):
     """An item of the conversation, or a reference to one."""
 
     id: Text | None = Field(None, min_length=1, max_length=256)
@@ -160,26 +181,26 @@ class AgentReply(AgentOptions):
     metadata: dict[str, Any] | None = None
 
 
-class AgentSessionUpdate(_AgentPart):
+class AgentSessionUpdate(RealtimeMessage):
     """``session.update``."""
 
-    session: AgentOptions = AgentOptions()
+    session: AgentSession
 
 
-class AgentItemCreate(_AgentPart):
+class AgentItemCreate(RealtimeMessage):
     """``conversation.item.create``."""
 
     item: AgentItem
     previous_item_id: Text | None = None
 
 
-class AgentItemNamed(_AgentPart):
+class AgentItemNamed(RealtimeMessage):
     """``conversation.item.retrieve`` and ``conversation.item.delete``."""
 
     item_id: Text
 
 
-class AgentItemTruncate(_AgentPart):
+class AgentItemTruncate(RealtimeMessage):
     """``conversation.item.truncate``."""
 
     item_id: Text
@@ -187,13 +208,13 @@ class AgentItemTruncate(_AgentPart):
     audio_end_ms: int = Field(ge=0)
 
 
-class AgentReplyCreate(_AgentPart):
+class AgentReplyCreate(RealtimeMessage):
     """``response.create``."""
 
     response: AgentReply = AgentReply()
 
 
-class AgentReplyCancel(_AgentPart):
+class AgentReplyCancel(RealtimeMessage):
     """``response.cancel``."""
 
     response_id: Text | None = None

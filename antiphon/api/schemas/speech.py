@@ -29,7 +29,7 @@ from antiphon.api.schemas.peer_fields import (
     SpeechPeerFields,
 )
 from antiphon.audio.encode import AudioFormat
-from antiphon.config import MAX_LUFS, MIN_LUFS
+from antiphon.config import MAX_LUFS, MIN_LUFS, PEER_MODELS
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,
@@ -37,6 +37,7 @@ from antiphon.pipeline.speech.service import (
     MIN_SAMPLE_RATE_HZ,
     MIN_SPEED,
 )
+from antiphon.pipeline.speech.voice_spellings import is_prefixed_voice
 from antiphon.types import MIN_NEW_TOKENS, Sampling, SpeechRequest, max_frames_of
 
 _MAX_INT32 = 2**31 - 1
@@ -223,12 +224,15 @@ class SpeechBody(SpeechPeerFields):
             )
         return self
 
-    def delivery(self, accept: str = "", stream_means: StreamMeaning = "sse") -> Delivery:
+    def delivery(
+        self, accept: str = "", stream_means: StreamMeaning = "sse", *, streams_bytes: bool = False
+    ) -> Delivery:
         """Return how the audio travels.
 
         Args:
             accept: the request's header of this name.
             stream_means: what ``"stream": true`` means if nothing else says it.
+            streams_bytes: whether it means bytes to the clients of the model.
         """
         if self.stream is False:
             return Delivery.WHOLE
@@ -238,7 +242,12 @@ class SpeechBody(SpeechPeerFields):
             return Delivery.WHOLE if self.word_timestamps else Delivery.RAW
         if self.word_timestamps:
             return Delivery.EVENTS
-        return self._streamed(accept, stream_means)
+        is_byte_client = (
+            streams_bytes
+            or (self.model or "").casefold() in PEER_MODELS
+            or is_prefixed_voice(self.voice)
+        )
+        return self._streamed(accept, "audio" if is_byte_client else stream_means)
 
     def _streamed(self, accept: str, stream_means: StreamMeaning) -> Delivery:
         """Find out what ``"stream": true`` means to a client."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from antiphon.api.schemas.error import ErrorDetail
+from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.validation import validated
 from antiphon.errors import InputTooLongError, InvalidRequestError
@@ -19,7 +20,7 @@ MAX_TITLE_CHARACTERS = 500
 _OWN = ("input", "chapters", "output", "stream", "stream_format")
 
 
-class ChapterBody(StrictModel):
+class ChapterBody(KnownMembers):
     """A part of a long text."""
 
     input: Text

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from antiphon.api.schemas.field_rules import check_known
+from antiphon.api.schemas.picture_fields import VideoPeerFields
 from antiphon.api.schemas.pictures import PictureBody
 from antiphon.errors import InvalidRequestError, shortened
 from antiphon.models.picture_spec import PictureCapabilities
@@ -25,6 +27,8 @@ _MAX_SECONDS = 3600
 _MAX_POSITIVE = 2**31 - 1
 _IMAGE_URL, _FILE_ID = "image_url", "file_id"
 _IMAGE_REFERENCE = "image_reference"  # of vLLM-Omni, as JSON in a form
+_VIDEO_PARAMS = "video_params"  # likewise
+_IN_VIDEO_PARAMS = ("width", "height", "num_frames", "fps")
 _STATUS = {
     JobState.QUEUED: "queued",
     JobState.RUNNING: "in_progress",
@@ -33,7 +37,7 @@ _STATUS = {
 }
 
 
-class VideoBody(PictureBody):
+class VideoBody(VideoPeerFields, PictureBody):
     """A prompt and how to make a video of it."""
 
     model_config = ConfigDict(populate_by_name=True)
@@ -81,6 +85,8 @@ class VideoBody(PictureBody):
                 members[INPUT_REFERENCE] = {name: value}
         if (value := members.pop(_IMAGE_REFERENCE, None)) is not None:
             members.setdefault(INPUT_REFERENCE, _parsed(value))
+        if (value := members.pop(_VIDEO_PARAMS, None)) is not None:
+            members |= _video_params(_parsed(value), members)
         return members
 
     @field_validator("stream")
@@ -97,6 +103,7 @@ class VideoBody(PictureBody):
     @classmethod
     def _an_image(cls, value: Any) -> str | bytes | None:
         if isinstance(value, Mapping):
+            check_known(value, (_IMAGE_URL, _FILE_ID), INPUT_REFERENCE)
             if value.get(_FILE_ID) is not None:
                 raise InvalidRequestError(
                     "This server keeps no files: send the image itself, or its address as"
@@ -173,6 +180,20 @@ def _parsed(value: Any) -> Any:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
+
+
+def _video_params(value: Any, beside: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of ``video_params``; those beside it go before them.
+
+    Raises:
+        InvalidRequestError: it is no object, or has a member that it cannot have.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidRequestError(
+            f"Invalid '{_VIDEO_PARAMS}'. It must be an object.", param=_VIDEO_PARAMS
+        )
+    check_known(value, _IN_VIDEO_PARAMS, _VIDEO_PARAMS)
+    return {name: each for name, each in value.items() if beside.get(name) is None}
 
 
 def wants_job(members: Mapping[str, Any], prefer: str, *, is_form: bool) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from antiphon.api.forms import Fields, missing
+from antiphon.api.schemas.field_rules import check_known
 from antiphon.errors import InvalidRequestError
 from antiphon.voices.consents import StoredConsent
 from antiphon.voices.names import checked_text
@@ -15,6 +16,7 @@ from antiphon.voices.store import NewVoice, StoredVoice
 MAX_EMBEDDING_SIZE = 4096
 
 _MAX_CHARACTERS = {"consent": 1000, "ref_text": 4000, "speaker_description": 1000}
+_VOICE_FIELDS = (*("name", "type", "model", "audio_sample", "speaker_embedding", *_MAX_CHARACTERS),)
 _MAX_EMBEDDING_CHARACTERS = 40 * MAX_EMBEDDING_SIZE
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _EMBEDDING_TYPE = "application/octet-stream"
@@ -32,6 +34,7 @@ def new_voice(fields: Fields) -> NewVoice:
             " 'audio_sample'.",
             param="type",
         )
+    check_known(fields.values, _VOICE_FIELDS)
     recording = fields.recording("audio_sample")
     embedding = fields.values.get("speaker_embedding")
     if recording is not None and embedding is not None:

@@ -43,6 +43,7 @@ class MiMoChatPrompter:
             max_positions=MAX_POSITIONS,
             vocab_size=self._config.vocab_size,
             logprobs=False,
+            eos_ids=self._tokenizer.stop_ids,
             thinks=True,
         )
 

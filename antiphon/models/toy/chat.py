@@ -4,9 +4,14 @@ from dataclasses import dataclass
 
 from antiphon.chat_types import ChatRequest, ChatSampling, Message
 from antiphon.models.base import Prompt
-from antiphon.models.chat_spec import NEUTRAL_SAMPLING, ChatCapabilities, answer_limit
+from antiphon.models.chat_spec import (
+    NEUTRAL_SAMPLING,
+    ChatCapabilities,
+    answer_limit,
+    complete_sampling,
+)
 from antiphon.models.spec import LoadContext
-from antiphon.models.toy.vocabulary import VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
+from antiphon.models.toy.vocabulary import END, VOCAB_SIZE, Utf8Detokenizer, bytes_of, tokens_of
 from antiphon.types import Sampling
 
 _OPENING = "You said: "
@@ -38,6 +43,7 @@ class ToyChatPrompter:
         max_positions=MAX_POSITIONS,
         vocab_size=VOCAB_SIZE,
         thinks=True,
+        eos_ids=(END,),
     )
 
     def __init__(self, context: LoadContext) -> None:
@@ -54,7 +60,7 @@ class ToyChatPrompter:
             data=ToyDialogue(
                 read=read,
                 likely=tokens_of(answer),
-                sampling=request.sampling.with_defaults(self.capabilities.sampling),
+                sampling=complete_sampling(request, self.capabilities),
             ),
             num_tokens=len(read),
             seed=seed,

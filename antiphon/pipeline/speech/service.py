@@ -106,6 +106,11 @@ class Speech:
         """
         return self._directory.find(name)
 
+    @property
+    def cloning_models(self) -> list[SpeechModel]:
+        """Served models that clone voices, in their order."""
+        return [each for each in self.models.values() if each.capabilities.cloning]
+
     def stream(
         self,
         request: SpeechRequest,
@@ -243,7 +248,8 @@ class Speech:
             if await self.uploaded.has(name, aliases):
                 request = replace(request, voice=name)
                 break
-        return await self.uploaded.resolve_voice(request, model, aliases)
+        cloning = [each.name for each in self.cloning_models]
+        return await self.uploaded.resolve_voice(request, model, aliases, cloning)
 
     def close(self) -> None:
         """Stop the worker threads."""

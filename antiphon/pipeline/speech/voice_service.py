@@ -10,7 +10,7 @@ import numpy as np
 
 from antiphon.concurrency import Workers
 from antiphon.config import DataSettings
-from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.errors import AntiphonError, InvalidRequestError, listed
 from antiphon.models.base import VoicePreparing
 from antiphon.models.prepared import PreparedVoice
 from antiphon.pipeline.speech.model import DEFAULT_VOICE, SpeechModel
@@ -161,9 +161,19 @@ class VoiceService:
         return voice
 
     async def resolve_voice(
-        self, request: SpeechRequest, model: SpeechModel, aliases: Mapping[str, str]
+        self,
+        request: SpeechRequest,
+        model: SpeechModel,
+        aliases: Mapping[str, str],
+        cloning: Collection[str] = (),
     ) -> tuple[SpeechRequest, Voice]:
         """Return a request with what the model needs to speak with its voice, and the voice.
+
+        Args:
+            request: that names the voice.
+            model: that is to speak.
+            aliases: names of voices.
+            cloning: names of served models that clone voices, for the message.
 
         Raises:
             UnknownVoiceError: no uploaded voice has this name, id or alias.
@@ -175,7 +185,7 @@ class VoiceService:
         if stored is None:
             names = await self._names(model)
             return request, model.nameless_voice(request, aliases, names)
-        _check_clones(model, f"The uploaded voice '{stored.name}' cannot be used")
+        _check_clones(model, f"The uploaded voice '{stored.name}' cannot be used", cloning)
         option = model.task.recordings[0]
         if option in request.options:
             raise InvalidRequestError(
@@ -273,12 +283,14 @@ def _reserved(model: SpeechModel, aliases: Collection[str]) -> set[str]:
     return {DEFAULT_VOICE, *(each.id for each in model.capabilities.voices), *aliases}
 
 
-def _check_clones(model: SpeechModel, refusal: str) -> None:
+def _check_clones(model: SpeechModel, refusal: str, cloning: Collection[str] = ()) -> None:
     capabilities = model.capabilities
     if not capabilities.cloning:
         own = ", ".join(voice.id for voice in capabilities.voices)
+        advice = f"Set 'model' to one that does ({listed(cloning)})"
         raise InvalidRequestError(
-            f"{refusal}: the model '{model.name}' clones no voices. Serve a checkpoint that does,"
+            f"{refusal}: the model '{model.name}' clones no voices."
+            f" {advice if cloning else 'Serve a checkpoint that does'},"
             f" or choose one of this model's own voices: {own}.",
             param="voice",
             code="voice_not_supported",

@@ -13,6 +13,13 @@ _WEIGHT = re.compile(r"\(\s*[0-9]*\.?[0-9]+\s*\)$")
 _PREFIX = re.compile(r"[a-z][fm]_(?=\w)", re.IGNORECASE)
 
 
+def is_prefixed_voice(name: str | None) -> bool:
+    """Whether a voice, or each of a mix, is named as clients of Kokoro-FastAPI name it."""
+    if name is None or len(name) > MAX_CHARACTERS:
+        return False
+    return all(_PREFIX.match(part.strip()) for part in _BETWEEN.split(name))
+
+
 def other_spellings(name: str | None, *, of_mixes: bool = True) -> Iterator[str]:
     """Yield names that may be meant by one that is unknown, the likeliest first.
 

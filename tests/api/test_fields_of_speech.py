@@ -121,6 +121,22 @@ def test_fields_without_effect_and_nested_ones_are_checked(
     assert error["param"].startswith(field)
 
 
+def test_items_and_chapters_are_checked_as_requests_are(client: httpx.Client) -> None:
+    items = [{"input": "Hello.", "mood": "good"}, {"input": "Hello.", "ambient_sound": "rain"}]
+    answer = client.post(f"{URL}/batch", json={"items": items, "stream_codec_output": False})
+    assert answer.headers["x-ignored-fields"] == "mood"
+    fine, wrong = answer.json()["results"]
+    assert fine["status"] == "success"
+    assert wrong["error_details"]["error"]["param"] == "ambient_sound"
+    shared = client.post(f"{URL}/batch", json={"items": items, "stage_params": {"a": 1}})
+    assert error_of(shared, 400)["param"] == "stage_params"
+    for body, param in (
+        ({"input": "Hello.", "ref_audio_2": "x"}, "ref_audio_2"),
+        ({"chapters": [{"input": "Hello.", "titel": "One"}]}, "chapters.0.titel"),
+    ):
+        assert error_of(client.post(f"{URL}/jobs", json=body), 400)["param"] == param
+
+
 def test_a_socket_takes_what_its_clients_send_and_names_what_it_does_not_know(
     server: RunningServer,
 ) -> None:
