@@ -21,6 +21,7 @@ from antiphon.api.realtime_agent import AgentConversation
 from antiphon.api.realtime_events import (
     SpokenResponse,
     check_session_model,
+    client_event_id,
     error_event,
     event,
     new_id,
@@ -111,8 +112,7 @@ class RealtimeConversation(SpokenConversation):
         return event("session.created", session=self._session())
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
-        event_id, type = message.get("event_id"), message.get("type")
-        self._event_id = event_id if isinstance(event_id, str) else None
+        self._event_id, type = client_event_id(message), message.get("type")
         if type == "session.update":
             await self._update(parsed(message, SessionUpdate).session)
         elif type == "conversation.item.create":

@@ -20,6 +20,7 @@ from antiphon.api.errors import WireError, free_frames, log_failure, on_failure,
 from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.realtime_events import (
     check_session_model,
+    client_event_id,
     error_event,
     event,
     new_id,
@@ -172,8 +173,7 @@ class AgentConversation:
         return event("session.created", session=self._session())
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
-        event_id, type = message.get("event_id"), message.get("type")
-        self._event_id = event_id if isinstance(event_id, str) else None
+        self._event_id, type = client_event_id(message), message.get("type")
         if isinstance(type, str) and type in self._follow:
             await self._follow[type](message)
         elif type not in IGNORED:

@@ -18,6 +18,7 @@ from antiphon.errors import (
     UnservedTaskError,
     shortened,
 )
+from antiphon.models.well_formed import is_encodable
 from antiphon.types import Ended, Usage, random_hex
 
 _OBJECTS_OF_JSON = 20
@@ -32,6 +33,12 @@ def new_id(prefix: str) -> str:
 def event(type: str, **members: Any) -> dict[str, Any]:
     """Return an event with an id of its own."""
     return {"type": type, "event_id": new_id("event"), **members}
+
+
+def client_event_id(message: Mapping[str, Any]) -> str | None:
+    """Return a message's id, if it is one that an answer can repeat."""
+    id = message.get("event_id")
+    return id if isinstance(id, str) and is_encodable(id) else None
 
 
 def check_session_model(name: str, own: str, server: ServerState) -> None:

@@ -156,6 +156,15 @@ def test_what_a_model_that_only_speaks_cannot_do_is_refused(
         assert error["param"].startswith(param)
 
 
+def test_an_id_that_cannot_be_repeated_is_refused(server: RunningServer) -> None:
+    for path in MODELS.values():
+        with connected(server, path) as talk:
+            talk.receive()
+            talk.connection.send('{"type":"session.update","session":{},"event_id":"\\ud800"}')
+            error = messages(talk.until("error"))[-1]["error"]
+            assert (error["param"], error["event_id"]) == ("event_id", None)
+
+
 def test_an_unknown_member_is_answered_with_the_nearest_name(server: RunningServer) -> None:
     with connected(server, MODELS["speech"]) as talk:
         talk.receive()
