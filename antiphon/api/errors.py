@@ -220,10 +220,12 @@ def log_failure(error: Exception, has_started: bool) -> None:
     described = wire_error(error)
     when = "after its response had begun" if has_started else "before its response"
     known = (AntiphonError, HTTPException, RequestValidationError, *_CLIENT_LEFT)
-    if isinstance(error, known):
-        if described.status >= 500:
-            logger.error("%d %s %s: %s", described.status, described.code, when, error)
-        else:
-            logger.info("%d %s %s", described.status, described.code, when)
+    kind = {"failure": f"{described.status} {described.code}"}
+    if not isinstance(error, known):
+        kind = {"failure": type(error).__name__}
+        logger.error("unexpected failure of a request %s", when, exc_info=error, extra=kind)
+    elif described.status >= 500:
+        message = "%d %s %s: %s"
+        logger.error(message, described.status, described.code, when, error, extra=kind)
     else:
-        logger.error("unexpected failure of a request %s", when, exc_info=error)
+        logger.info("%d %s %s", described.status, described.code, when, extra=kind)

@@ -20,6 +20,8 @@ from antiphon.errors import redacted
 from antiphon.telemetry.log_stream import LogStream
 
 MAX_LINE_BYTES = 8192
+MAX_FAILURES_A_MINUTE = 50
+"""Lines about failed requests with the same status and code, or the same type of exception."""
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="-")
 audio_format: contextvars.ContextVar[str] = contextvars.ContextVar("audio_format", default="-")
@@ -51,6 +53,29 @@ class _ContextFilter(logging.Filter):
         record.request_id = request_id.get()
         record.process_name = self._process
         return True
+
+
+class _FailureFilter(logging.Filter):
+    """Drops the lines of one ``failure`` beyond `MAX_FAILURES_A_MINUTE`, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minutes: dict[str, tuple[int, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        failure = vars(record).get("failure")
+        if failure is None:
+            return True
+        now = int(record.created // 60)
+        minute, num_lines = self._minutes.get(failure, (now, 0))
+        num_dropped = max(0, num_lines - MAX_FAILURES_A_MINUTE)
+        if minute != now:
+            minute, num_lines = now, 0
+            if num_dropped:
+                record.msg = f"{record.getMessage()} ({num_dropped} others like it were not logged)"
+                record.args = ()
+        self._minutes[failure] = minute, num_lines + 1
+        return num_lines < MAX_FAILURES_A_MINUTE
 
 
 class _RedactingFormatter(logging.Formatter):
@@ -117,6 +142,7 @@ def configure_logging(level: str, format: str = "text", process: str | None = No
         process: name of this one, if several write to the same stream.
     """
     handler = logging.StreamHandler(LogStream(sys.stderr))
+    handler.addFilter(_FailureFilter())
     handler.addFilter(_ContextFilter(process))
     is_json, names_process = format == "json", process is not None
     handler.setFormatter(JsonFormatter() if is_json else TextFormatter(names_process=names_process))
