@@ -11,12 +11,13 @@ from antiphon.api.chat_images import image_response
 from antiphon.api.chat_text import text_response
 from antiphon.api.delivery import EVENT_STREAM
 from antiphon.api.deps import Asking, Server, SpeechId
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.chat import ChatBody
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.state import ServerState
 from antiphon.errors import UnknownModelError, UnservedTaskError
 
-router = APIRouter(tags=["chat"])
+router = APIRouter(tags=["chat"], route_class=JsonRoute)
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

@@ -15,6 +15,7 @@ from antiphon.api.deps import Asking, Server, SpeechId
 from antiphon.api.errors import wire_error
 from antiphon.api.forms import Fields, Upload, missing
 from antiphon.api.image_answers import ImageDelivery, answered, event, image_events
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.middleware.memory_budget import reserve
 from antiphon.api.options import ignored_headers
 from antiphon.api.picture_options import family_options
@@ -30,7 +31,7 @@ from antiphon.picture_types import DiffusionParameters, ImageRequest
 from antiphon.pipeline.pictures import ImageModel
 from antiphon.telemetry.tracing import until_first
 
-router = APIRouter(tags=["images"])
+router = APIRouter(tags=["images"], route_class=JsonRoute)
 
 _IMAGES = ("image", "image[]", "images", "url", "url[]", "reference_image")
 _MASKS = ("mask", "mask_image")

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.encoding import FileEncoding
 from antiphon.api.errors import log_failure, on_failure, wire_error
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.middleware import memory_budget
 from antiphon.api.options import checked_request, ignored_headers, unknown_names
 from antiphon.api.schemas.error import ErrorBody
@@ -32,7 +33,7 @@ from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.model import SpeechModel
 
-router = APIRouter(tags=["speech"])
+router = APIRouter(tags=["speech"], route_class=JsonRoute)
 
 _NO_RESULTS, _RESULTS = b'"results":[]', b'"results":['
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from antiphon.api.deps import Asking, Server
 from antiphon.api.http_ranges import StoredFile, file_response
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.options import checked_request, ignored_headers, open_stream
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.speech_jobs import (
@@ -44,7 +45,11 @@ _ERRORS = (400, 401, 404, 409)
 _POLL_S = 1.0
 _KEEP_ALIVE_S = 15.0
 
-router = APIRouter(tags=["jobs"], responses={status: {"model": ErrorBody} for status in _ERRORS})
+router = APIRouter(
+    tags=["jobs"],
+    route_class=JsonRoute,
+    responses={status: {"model": ErrorBody} for status in _ERRORS},
+)
 
 
 async def start_jobs(server: ServerState, stack: AsyncExitStack) -> JobRunner:

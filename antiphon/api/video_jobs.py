@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from antiphon.api.deps import Asking
 from antiphon.api.http_ranges import StoredFile, file_response
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.videos import (
     VideoDeleted,
@@ -36,7 +37,9 @@ from antiphon.types import random_hex
 PATH = "/v1/videos"
 
 router = APIRouter(
-    tags=["videos"], responses={status: {"model": ErrorBody} for status in (400, 401, 404)}
+    tags=["videos"],
+    route_class=JsonRoute,
+    responses={status: {"model": ErrorBody} for status in (400, 401, 404)},
 )
 
 

@@ -7,12 +7,13 @@ from starlette.requests import Request
 
 from antiphon.api.deps import Server
 from antiphon.api.forms import Fields, missing
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.field_rules import check_known
 from antiphon.api.schemas.voices import consent_body
 from antiphon.errors import InvalidRequestError
 
-router = APIRouter(prefix="/v1/audio/voice_consents", tags=["voices"])
+router = APIRouter(prefix="/v1/audio/voice_consents", tags=["voices"], route_class=JsonRoute)
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorBody, "description": "A field is wrong; 'param' names it."},

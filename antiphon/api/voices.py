@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from antiphon.api.deps import Server
 from antiphon.api.forms import Fields
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.error import ErrorBody
 from antiphon.api.schemas.voices import new_voice, openai_voice, uploaded_voice
 from antiphon.api.state import ServerState
@@ -19,7 +20,7 @@ from antiphon.types import Voice
 from antiphon.voices.names import MAX_NAME_CHARACTERS
 from antiphon.voices.store import NewVoice, StoredVoice
 
-router = APIRouter(tags=["voices"])
+router = APIRouter(tags=["voices"], route_class=JsonRoute)
 
 _FILE = {"type": "string", "format": "binary"}
 _STRING = {"type": "string"}

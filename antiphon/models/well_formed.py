@@ -15,6 +15,8 @@ from antiphon.errors import InvalidRequestError, shortened
 
 MAX_DEPTH = 32
 _MAX_INT64 = 2**63 - 1
+_SLICE_CHARACTERS = 64 * 1024
+"""Encoding in slices takes no memory that has to be mapped first."""
 _INNER = (
     *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema"),
     *("choices", "definitions"),
@@ -122,8 +124,11 @@ def check_range(param: str, value: float, low: float, high: float) -> None:
 
 def is_encodable(text: str) -> bool:
     """Whether a text has an encoding."""
+    if text.isascii():  # which is known without a look at a text of megabytes
+        return True
     try:
-        text.isascii() or text.encode()  # a text of megabytes is not copied if it is ASCII
+        for start in range(0, len(text), _SLICE_CHARACTERS):
+            text[start : start + _SLICE_CHARACTERS].encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -1,11 +1,15 @@
 """Urlencoded forms are taken wherever a form needs no file."""
 
 from collections.abc import Generator
-from urllib.parse import quote_plus
+from urllib.parse import parse_qsl, quote_plus
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from antiphon.api.forms import SLICE_BYTES, urlencoded
+from antiphon.api.middleware.json_limits import MAX_ESCAPES
 from tests.decoding import error_of
 from tests.servers import RunningServer, start_server, wait_until
 from tests.videos import decoded_video
@@ -64,3 +68,17 @@ def test_voices_need_a_file(client: httpx.Client) -> None:
     assert error["param"] == "audio_sample"
     error = error_of(client.post("/v1/audio/voices", data={"name": "x", "nmae": "y"}), 400)
     assert (error["param"], error["code"]) == ("nmae", "unknown_field")
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["%", "%4", "%41", "%e4%bd%a0", "+", "=", "&", "é", "z"])))
+def test_values_are_read_as_the_standard_library_reads_them(pieces: list[str]) -> None:
+    for padding in range(4):
+        body = ("a=" + "z" * (SLICE_BYTES - padding) + "".join(pieces)).encode()
+        assert urlencoded(body) == parse_qsl(body.decode(), keep_blank_values=True)
+
+
+def test_forms_of_too_many_escapes_are_refused(client: httpx.Client) -> None:
+    body = b"input=" + b"%" * (MAX_ESCAPES + 1)
+    error = error_of(client.post(SPEECH, content=body, headers=TYPE), 400)
+    assert str(MAX_ESCAPES) in error["message"]

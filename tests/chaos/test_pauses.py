@@ -18,6 +18,7 @@ from antiphon.api.app import create_app
 from antiphon.config import DataSettings, ModelSettings, ModelsSettings, Settings
 from antiphon.models.causal_lm.random_checkpoint import make_checkpoint
 from tests.api.fuzzing import Operation, operations
+from tests.chaos.largest_bodies import JSON, largest_bodies
 from tests.chaos.long_messages import SCRIPTS
 from tests.chaos.long_texts import NUM_BYTES, ODD_MEMBERS, TEXTS, LongBody, bodies
 from tests.chaos.pauses import MAX_PAUSE_S, Watched, watched
@@ -38,7 +39,9 @@ DEFAULTS = {
         "max_tokens": 2,
     }
 }
-HEADERS = {"Content-Type": "application/json"}
+FORM_ROUTES = ("/v1/audio/speech", "/v1/videos", "/v1/audio/voices", "/v1/images/edits")
+JSON_ROUTES = [each.path for each in OPERATIONS if each.path not in FORM_ROUTES]
+LONG_MEMBERS = ("input", "prompt", "messages", "text", "odd")
 LEAVES_AFTER_S = 1.0
 MAX_RECEIVED = 20
 
@@ -62,12 +65,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Watched, None,
         yield running
 
 
-def post(server: Watched, path: str, content: bytes) -> None:
+def post(server: Watched, path: str, content: bytes, media_type: str = JSON) -> None:
     """Send a body; leave when the answer has begun, or does not begin."""
     timeout = httpx.Timeout(60, read=LEAVES_AFTER_S)
+    headers = {"Content-Type": media_type}
     try:
         with httpx.stream(
-            "POST", server.url + path, content=content, headers=HEADERS, timeout=timeout
+            "POST", server.url + path, content=content, headers=headers, timeout=timeout
         ) as response:
             assert response.status_code != 500
             next(response.iter_raw(), None)
@@ -103,6 +107,19 @@ def test_no_body_stops_the_server(server: Watched, operation: Operation) -> None
         pause_s = server.pause_of(partial(post, server, path, body.content()))
         if pause_s >= MAX_PAUSE_S:
             paused[body.name] = pause_s
+    assert not paused
+
+
+@pytest.mark.parametrize("path", [*FORM_ROUTES, *JSON_ROUTES])
+def test_no_largest_body_stops_the_server(server: Watched, path: str) -> None:
+    paused = {}
+    for name in LONG_MEMBERS:
+        every = [each for each in largest_bodies(name) if each[1] == JSON or path in FORM_ROUTES]
+        num = max(MIN_BODIES // 3, round(SCALE * len(every)))
+        for body, media_type in random.Random(path + name).sample(every, min(num, len(every))):
+            attack = partial(post, server, path, body.content(), media_type)
+            if (pause_s := server.pause_of(attack)) >= MAX_PAUSE_S:
+                paused[name, body.name] = pause_s
     assert not paused
 
 

@@ -17,6 +17,7 @@ from antiphon.api.adapters.names import known_voice
 from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.schemas.speech_ws import InputText, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
@@ -29,7 +30,7 @@ from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.text_stream import Utterance
 from antiphon.types import Ended, SpeechRequest
 
-router = APIRouter(tags=["deepgram"])
+router = APIRouter(tags=["deepgram"], route_class=JsonRoute)
 
 Encoding = Literal["linear16", "mulaw", "alaw", "mp3", "opus", "flac", "aac"]
 

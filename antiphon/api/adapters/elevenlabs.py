@@ -11,12 +11,13 @@ from antiphon.api.adapters.files import file_response
 from antiphon.api.adapters.names import known_language, known_model, known_voice
 from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, timed_whole
 from antiphon.api.deps import Server, SpeechId
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
 from antiphon.types import SpeechRequest, SpeechStream
 
-router = APIRouter(tags=["elevenlabs"])
+router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from antiphon.api.adapters.elevenlabs import Call, ElevenLabsCall
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.elevenlabs import DialogueBody, DialogueInput
 from antiphon.errors import InvalidRequestError
 from antiphon.pipeline.speech.dialogue import Dialogue, TurnTime
 
-router = APIRouter(tags=["elevenlabs"])
+router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
 
 PAUSE_S = 0.25
 """Between two speakers."""

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from antiphon.api import voices
 from antiphon.api.deps import Server
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.elevenlabs_voices import new_voice, voice_edit
 from antiphon.api.state import ServerState
 from antiphon.errors import InvalidRequestError, UnknownVoiceError
@@ -16,7 +17,7 @@ from antiphon.models.well_formed import StrictModel
 from antiphon.types import Voice
 from antiphon.voices.store import StoredVoice
 
-router = APIRouter(tags=["elevenlabs"])
+router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
 
 SETTINGS = {
     "stability": 0.5,

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response, json_line, json_lines, json_whole
 from antiphon.api.deps import Server, SpeechId
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.options import open_stream
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.streaming import WholeResponse
@@ -21,7 +22,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.dialogue import Dialogue
 
-router = APIRouter(tags=["kokoro"])
+router = APIRouter(tags=["kokoro"], route_class=JsonRoute)
 
 MAX_TURNS = 200
 MAX_PAUSE_S = 10.0

@@ -13,13 +13,14 @@ from starlette.responses import Response
 
 from antiphon.api.adapters.files import file_response
 from antiphon.api.deps import Server, SpeechId
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
 from antiphon.models.well_formed import StrictModel
 from antiphon.types import SpeechRequest
 
-router = APIRouter(tags=["vapi"])
+router = APIRouter(tags=["vapi"], route_class=JsonRoute)
 
 RAW_AUDIO = "application/octet-stream"
 

@@ -16,6 +16,9 @@ MAX_STRUCTURE_BYTES = 1024 * 1024
 MAX_ESCAPES = 3_000_000
 MAX_SHORT_ESCAPES = 500_000
 """As a line break is one; what has no ASCII is usually written in six characters each."""
+MAX_WIDE_BYTES = 8 * 1024 * 1024
+"""Size of all strings that are not plain ASCII; recordings in base64 are. Python stores them in up
+to four bytes a character, and takes a while to make them."""
 _SLICE_BYTES = 64 * 1024
 _REST_OF_STRING = re.compile(rb"[^\"\\]*+(?:\\.[^\"\\]*+)*+", re.DOTALL)
 
@@ -27,6 +30,8 @@ class JsonMeter:
         self._is_in_string = self._is_escaped = self._ends_in_backslash = False
         self._num_values = self._num_strings = self._num_structure_bytes = 0
         self._num_backslashes = self._num_long_escapes = 0
+        self._is_wide = False
+        self._num_string_bytes = self._num_wide_bytes = 0
 
     def feed(self, piece: bytes) -> None:
         """Count a piece of any length; raises InvalidRequestError if it is too much."""
@@ -35,8 +40,11 @@ class JsonMeter:
 
     def _feed(self, piece: bytes) -> None:
         at = int(self._is_escaped)
-        self._num_long_escapes += self._ends_in_backslash and piece.startswith(b"u")
+        if self._ends_in_backslash and piece.startswith(b"u"):
+            self._num_long_escapes += 1
+            self._is_wide = True
         self._num_backslashes += self._is_escaped and piece.startswith(b"\\")
+        self._num_string_bytes += 2 * self._is_escaped
         self._is_escaped = False
         while at < len(piece):
             at = self._string(piece, at) if self._is_in_string else self._structure(piece, at)
@@ -66,9 +74,16 @@ class JsonMeter:
             end = found.end()
             self._is_escaped = piece[end : end + 1] == b"\\"  # it is the last byte of this piece
             self._num_backslashes += piece.count(b"\\", start, end + 1)
-            self._num_long_escapes += piece.count(b"\\u", start, end)
+            num_long_escapes = piece.count(b"\\u", start, end)
+            self._num_long_escapes += num_long_escapes
+            self._is_wide |= num_long_escapes > 0
+        self._num_string_bytes += end - start
+        self._is_wide |= not piece[start:end].isascii()
+        if self._is_wide and self._num_wide_bytes + self._num_string_bytes > MAX_WIDE_BYTES:
+            raise _too_much(f"at most {MAX_WIDE_BYTES} bytes of text beyond ASCII are allowed")
         if end < len(piece) and not self._is_escaped:
-            self._is_in_string = False
+            self._num_wide_bytes += self._num_string_bytes if self._is_wide else 0
+            self._num_string_bytes, self._is_in_string, self._is_wide = 0, False, False
             self._num_strings += 1
             if self._num_strings > 2 * MAX_VALUES:  # names of members are strings, too
                 raise _too_much(f"at most {2 * MAX_VALUES} strings are allowed")

@@ -31,6 +31,7 @@ from antiphon.api.schemas.peer_fields import (
 from antiphon.audio.encode import AudioFormat
 from antiphon.config import MAX_LUFS, MIN_LUFS, PEER_MODELS
 from antiphon.errors import InvalidRequestError, shortened
+from antiphon.models.well_formed import is_encodable
 from antiphon.pipeline.speech.service import (
     MAX_SAMPLE_RATE_HZ,
     MAX_SPEED,
@@ -66,11 +67,8 @@ def _loudness(value: Any) -> Any:
 
 def _valid_unicode(text: str) -> str:
     """Refuse half a surrogate pair, which JSON can say and no encoding can."""
-    try:
-        if not text.isascii():  # which is known without a look at a text of megabytes
-            text.encode()
-    except UnicodeEncodeError as error:
-        raise PydanticCustomError("string_unicode", "not valid Unicode") from error
+    if not is_encodable(text):
+        raise PydanticCustomError("string_unicode", "not valid Unicode")
     return text
 
 

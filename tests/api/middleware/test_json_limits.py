@@ -6,14 +6,17 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.routing import APIRoute
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.api.app import create_app
+from antiphon.api.json_route import JsonRoute
 from antiphon.api.middleware import json_limits
 from antiphon.api.middleware.json_limits import MAX_STRUCTURE_BYTES, MAX_VALUES, JsonMeter
 from antiphon.errors import InvalidRequestError
 from tests.decoding import error_of
-from tests.servers import RunningServer
+from tests.servers import TOY, RunningServer
 from tests.sockets import connected
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -54,6 +57,8 @@ HEAVY = {
     "numbers": b'{"input": "Hi.", "a": ' + b"9" * (MAX_STRUCTURE_BYTES + 1) + b"}",
     "space": b'{"input": "Hi."' + b" " * (MAX_STRUCTURE_BYTES + 1) + b"}",
     "line breaks": b'{"input": "' + b"\\n" * (json_limits.MAX_SHORT_ESCAPES + 1) + b'"}',
+    "letters": b'{"input": "' + "é".encode() * (json_limits.MAX_WIDE_BYTES // 2 + 1) + b'"}',
+    "escape": b'{"input": "' + b"a" * json_limits.MAX_WIDE_BYTES + b'\\u00e9"}',
 }
 
 
@@ -88,3 +93,10 @@ def test_long_texts_and_recordings_pass(client: httpx.Client) -> None:
     body = {"input": text, "unknown": "QUJD" * 1_000_000, "response_format": "pcm"}
     with client.stream("POST", "/v1/audio/speech", json=body) as answer:
         assert answer.status_code == 200
+
+
+def test_every_route_reads_large_bodies_in_steps() -> None:
+    routes = [route for route in create_app(TOY).routes if isinstance(route, APIRoute)]
+    reading = [route for route in routes if {"POST", "PUT", "PATCH"} & set(route.methods or ())]
+    assert reading
+    assert not [route.path for route in reading if not isinstance(route, JsonRoute)]
