@@ -1,92 +1,47 @@
-"""What a family owes its listeners, checked on a loaded model: length, exactness, cancellation."""
+"""Checks of a family on a loaded model: length, exactness, cancellation, memory, a reference."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from antiphon.bench.texts import TEXTS
-from antiphon.config import ModelSettings, SpeechSettings
+from antiphon.bench.family_check_stages import ends, has_declared_rate, reads_nothing, resumes
+from antiphon.bench.family_memory import frees_memory
+from antiphon.bench.family_reference import ExpectedOutput, equals_reference
+from antiphon.bench.family_subject import (
+    Check,
+    FamilyCheckPlan,
+    Finding,
+    Found,
+    OnFinding,
+    Subject,
+    same,
+)
+from antiphon.bench.host_reads import HostReads
+from antiphon.config import SpeechSettings
 from antiphon.errors import AntiphonError
+from antiphon.fabric.local import LocalFabric
+from antiphon.fabric.model_pool import ModelPool
 from antiphon.models.spec import SpeechCapabilities
 from antiphon.pipeline.speech.model import SpeechModel
 from antiphon.pipeline.speech.service import Speech
-from antiphon.types import AudioChunk, Samples, Sampling, SpeechRequest, new_request_id
+from antiphon.types import Samples
 
 SILENT = 1e-4
 """Audio below this everywhere is silence: -80 dB of full scale."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyCheckPlan:
-    """What is checked.
-
-    Attributes:
-        model: as of ``antiphon serve``; with `device` and all else that loading needs.
-        num_concurrent: requests at the same time, 2 or more.
-        max_frames: of each segment; ``None``: the family's own limit. Random weights never end.
-    """
-
-    model: ModelSettings
-    num_concurrent: int = 4
-    max_frames: int | None = None
-
-    def text(self, number: int) -> str:
-        """Return the text of request ``number``; the first ones are the longest."""
-        return sorted(TEXTS, key=len, reverse=True)[number % len(TEXTS)]
+ENDS = "speech ends"
+BOUNDED_FRAMES = 40
+"""Limit of frames for a family whose speech does not end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The outcome of one check.
-
-    Attributes:
-        check: what was checked.
-        is_met: whether it holds.
-        detail: what was found, for people.
-        is_speed: whether it depends on the machine, and on what else that is doing.
-    """
-
-    check: str
-    is_met: bool
-    detail: str
-    is_speed: bool = False
-
-
-OnFinding = Callable[[Finding], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    plan: FamilyCheckPlan
-    speech: Speech
-    model: SpeechModel
-
-    def request(self, number: int = 0, seed: int = 1, *, is_live: bool = True) -> SpeechRequest:
-        return replace(
-            self.model.capabilities.sample_request,
-            input=self.plan.text(number),
-            seed=seed,
-            sampling=Sampling(max_frames=self.plan.max_frames),
-            is_live=is_live,
-            id=new_request_id(),
-        )
-
-    async def say(self, request: SpeechRequest) -> Samples:
-        """Return a stream's samples, ``[num_samples]`` or ``[num_samples, channels]``."""
-        async with aclosing(self.speech.stream(request)) as events:
-            chunks = [event.samples async for event in events if isinstance(event, AudioChunk)]
-        return np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
-
-
-_Found = tuple[bool, str]
-_Check = Callable[[_Subject], Awaitable[_Found]]
-
-
-async def check_in_process(plan: FamilyCheckPlan, on_finding: OnFinding) -> SpeechCapabilities:
+async def check_in_process(
+    plan: FamilyCheckPlan, on_finding: OnFinding, reference: ExpectedOutput | None = None
+) -> SpeechCapabilities:
     """Load the model in this process and check it; each finding goes to ``on_finding``.
 
     Returns:
@@ -95,29 +50,43 @@ async def check_in_process(plan: FamilyCheckPlan, on_finding: OnFinding) -> Spee
     Raises:
         ModelLoadError: it cannot be loaded.
     """
-    model = await SpeechModel.load(plan.model)
+    reads = HostReads()
+    pool = ModelPool(LocalFabric(reads.build))
+    model = await SpeechModel.load(plan.model, pool=pool)
     speech = Speech({model.name: model}, SpeechSettings())
-    subject = _Subject(plan, speech, model)
+    subject = Subject(plan, speech, model, reads)
+    checks = dict(_CHECKS)
+    if reference is not None:
+        checks["equals the reference"] = partial(equals_reference, reference=reference)
     try:
+        await pool.preload()
         await model.warm_up()
+        if not await _check(subject, ENDS, ends, on_finding):
+            subject.plan = replace(plan, max_frames=BOUNDED_FRAMES)
+        await _check(subject, "declared rate and length", has_declared_rate, on_finding)
         await _check_offline(subject, on_finding)
-        for name, check in _CHECKS.items():
-            try:
-                is_met, detail = await check(subject)
-            except AntiphonError as error:
-                is_met, detail = False, str(error)
-            on_finding(Finding(check=name, is_met=is_met, detail=detail))
+        for name, check in checks.items():
+            await _check(subject, name, check, on_finding)
         return model.capabilities
     finally:
         speech.close()
         await model.close()
 
 
-async def _check_offline(subject: _Subject, on_finding: OnFinding) -> None:
+async def _check(subject: Subject, name: str, check: Check, on_finding: OnFinding) -> bool:
+    try:
+        is_met, detail = await check(subject)
+    except (AntiphonError, ValueError) as error:  # ValueError: arrays that do not fit
+        is_met, detail = False, str(error)
+    on_finding(Finding(check=name, is_met=is_met, detail=detail))
+    return is_met
+
+
+async def _check_offline(subject: Subject, on_finding: OnFinding) -> None:
     began_s = time.perf_counter()
     try:
         samples = await subject.say(subject.request(is_live=False))
-    except AntiphonError as error:
+    except (AntiphonError, ValueError) as error:
         on_finding(Finding(check="offline: audio", is_met=False, detail=str(error)))
         return
     took_s = time.perf_counter() - began_s
@@ -130,7 +99,7 @@ async def _check_offline(subject: _Subject, on_finding: OnFinding) -> None:
     on_finding(speed)
 
 
-def sound_of(samples: Samples, audio_s: float) -> _Found:
+def sound_of(samples: Samples, audio_s: float) -> Found:
     """Judge a whole file: it must have samples, all finite, none beyond full scale, not silent."""
     if not len(samples):
         return False, "no audio at all"
@@ -141,12 +110,12 @@ def sound_of(samples: Samples, audio_s: float) -> _Found:
     return SILENT < peak <= 1.0, said
 
 
-async def _streaming_is_whole(subject: _Subject) -> _Found:
+async def _streaming_is_whole(subject: Subject) -> Found:
     live, whole = [await subject.say(subject.request(is_live=is_live)) for is_live in (True, False)]
     return same(live, whole)
 
 
-async def _seeds(subject: _Subject) -> _Found:
+async def _seeds(subject: Subject) -> Found:
     first, again, other = [await subject.say(subject.request(seed=seed)) for seed in (1, 1, 2)]
     repeats, detail = same(first, again)
     if not repeats:
@@ -156,7 +125,7 @@ async def _seeds(subject: _Subject) -> _Found:
     return True, "repeats; another seed differs"
 
 
-async def _crowd(subject: _Subject) -> _Found:
+async def _crowd(subject: Subject) -> Found:
     numbers = range(subject.plan.num_concurrent)
     requests = [subject.request(number, seed=number) for number in numbers]
     crowd = await asyncio.gather(*map(subject.say, requests))
@@ -167,7 +136,7 @@ async def _crowd(subject: _Subject) -> _Found:
     return True, f"{len(requests)} requests, each as if it were alone"
 
 
-async def _cancel(subject: _Subject) -> _Found:
+async def _cancel(subject: Subject) -> Found:
     """Leave streams after their first chunk, and one at any moment."""
     for _ in range(3):
         async with aclosing(subject.speech.stream(subject.request())) as events:
@@ -182,20 +151,12 @@ async def _cancel(subject: _Subject) -> _Found:
     return True, "nothing is left open"
 
 
-_CHECKS: dict[str, _Check] = {
+_CHECKS: dict[str, Check] = {
     "streaming equals whole": _streaming_is_whole,
     "seeds": _seeds,
     "alone equals together": _crowd,
     "cancelling": _cancel,
+    "resuming": resumes,
+    "no reads in a step": reads_nothing,
+    "memory": frees_memory,
 }
-
-
-def same(one: Samples, other: Samples) -> _Found:
-    """Compare to the last bit."""
-    if one.shape != other.shape:
-        return False, f"{len(one)} and {len(other)} samples"
-    differ = np.flatnonzero((one != other).reshape(len(one), -1).any(1))
-    if len(differ):
-        worst = float(np.abs(one - other).max())
-        return False, f"{len(differ)} samples differ, first {differ[0]}, by up to {worst:.1e}"
-    return True, f"{len(one)} samples, to the last bit"

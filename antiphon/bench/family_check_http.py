@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from antiphon.bench.connection import SpeechClient
-from antiphon.bench.family_check import FamilyCheckPlan, Finding, OnFinding
+from antiphon.bench.family_subject import FamilyCheckPlan, Finding, OnFinding
 from antiphon.bench.playback import underrun_s
 from antiphon.bench.record import Record
 from antiphon.bench.serve import target_of

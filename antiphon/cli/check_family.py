@@ -4,96 +4,104 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.flags import flag
 from antiphon.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from antiphon.bench.family_check import Finding, OnFinding
-    from antiphon.config import ModelSettings
-
-_RANDOM_FRAMES = 40
+    from antiphon.bench.family_subject import Finding
 
 
-def check_family(
-    name: Annotated[str, typer.Argument(help="A family's name.", show_default=False)],
+@dataclass(frozen=True, slots=True)
+class CheckFamilyFlags:
+    """The flags of ``antiphon dev check-family``."""
+
+    name: Annotated[str, typer.Argument(help="A family's name.", show_default=False)]
     checkpoint: Annotated[
         str | None,
-        typer.Option(
-            help="A directory or a hub id; without, a tiny one of random weights is made if the"
-            " family needs any.",
-            show_default=False,
+        flag(
+            "A directory or a hub id; without, a tiny one of random weights is made if the"
+            " family needs any."
         ),
-    ] = None,
+    ] = None
     task: Annotated[
         str | None,
-        typer.Option(
-            help="What the made checkpoint is for, of the family's tasks.",
-            show_default="the family's first",
+        flag("What the made checkpoint is for, of the family's tasks.", "the family's first"),
+    ] = None
+    reference: Annotated[
+        Path | None,
+        flag(
+            "Expected output, an .npz file with 'text', 'seed', and 'codes' [frames, codebooks]"
+            " or 'samples'; also 'voice', 'language', 'temperature', 'max_frames'.",
+            False,
+            metavar="FILE.npz",
         ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:N or auto.")] = "auto",
-    concurrency: Annotated[int, typer.Option(help="Requests at the same time.", min=2)] = 4,
+    ] = None
+    device: Annotated[str, flag("cpu, cuda, cuda:N or auto.", True)] = "auto"
+    concurrency: Annotated[int, flag("Requests at the same time.", True, min=2)] = 4
     allow_slow: Annotated[
-        bool, typer.Option("--allow-slow", help="Tell speed and gaps, but fail by neither.")
-    ] = False,
+        bool, flag("Report speed and gaps, but fail by neither.", True, "--allow-slow")
+    ] = False
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run Python code of the checkpoint.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Check that a family speaks: offline, streaming, seeds, a crowd, cancelling, and over HTTP.
+        bool, flag("Run Python code of the checkpoint.", True, "--trust-remote-code")
+    ] = False
+    as_json: Annotated[bool, flag("Print JSON.", True, "--json")] = False
+
+
+def check_family(flags: CheckFamilyFlags) -> None:
+    """Check that a family speaks: its end, rate, seeds, batching, resuming, memory, and over HTTP.
 
     The exit status is 1 if anything fails.
     """
+    import asyncio
+
+    from antiphon.bench.family_check import BOUNDED_FRAMES, ENDS, check_in_process
+    from antiphon.bench.family_check_http import check_over_http
+    from antiphon.bench.family_reference import read_reference
+    from antiphon.bench.family_subject import FamilyCheckPlan
+    from antiphon.bench.server import own_server
     from antiphon.config import ModelSettings
 
+    expected = None if flags.reference is None else read_reference(flags.reference)
     findings: list[Finding] = []
 
     def take(finding: "Finding") -> None:
         findings.append(finding)
-        typer.echo(f"{_verdict(finding, allow_slow)}  {finding.check}", err=True)
+        typer.echo(f"{_verdict(finding, flags.allow_slow)}  {finding.check}", err=True)
 
-    with _checkpoint_of(name, checkpoint, task) as (source, is_random):
+    with _checkpoint_of(flags.name, flags.checkpoint, flags.task) as (source, is_random):
         settings = ModelSettings(
             source=source,
-            device=device,
+            device=flags.device,
             deterministic=True,
-            max_slots=concurrency,
+            max_slots=flags.concurrency,
             # Code of a made checkpoint is what the family's own maker wrote.
-            trust_remote_code=trust_remote_code or is_random,
+            trust_remote_code=flags.trust_remote_code or is_random,
         )
-        _check(settings, concurrency, _RANDOM_FRAMES if is_random else None, take)
-    rows = [[_verdict(each, allow_slow), each.check, each.detail] for each in findings]
-    show_table([asdict(each) for each in findings], ("", "Check", "Found"), rows, as_json)
-    if any(_fails(each, allow_slow) for each in findings):
+        # On a machine too slow for the concurrency, streams wait for each other: none is refused.
+        patient = settings.model_copy(update={"max_waiting": sys.maxsize, "max_wait_s": inf})
+        plan = FamilyCheckPlan(
+            model=patient,
+            num_concurrent=flags.concurrency,
+            max_frames=BOUNDED_FRAMES if is_random else None,
+        )
+        capabilities = asyncio.run(check_in_process(plan, take, expected))
+        if any(finding.check == ENDS and not finding.is_met for finding in findings):
+            plan = replace(plan, max_frames=BOUNDED_FRAMES)
+        options = ["--device", flags.device, "--max-slots", str(flags.concurrency)]
+        options += ["--trust-remote-code"] if settings.trust_remote_code else []
+        with own_server([source, *options]) as url:
+            asyncio.run(check_over_http(plan, url, capabilities, take))
+    rows = [[_verdict(each, flags.allow_slow), each.check, each.detail] for each in findings]
+    show_table([asdict(each) for each in findings], ("", "Check", "Found"), rows, flags.as_json)
+    if any(_fails(each, flags.allow_slow) for each in findings):
         raise typer.Exit(1)
-
-
-def _check(
-    settings: "ModelSettings", concurrency: int, max_frames: int | None, take: "OnFinding"
-) -> None:
-    """Check a model in this process, then a server of its own."""
-    import asyncio
-
-    from antiphon.bench.family_check import FamilyCheckPlan, check_in_process
-    from antiphon.bench.family_check_http import check_over_http
-    from antiphon.bench.server import own_server
-
-    # On a machine that is too slow for a crowd, streams wait for each other and are not refused.
-    patient = settings.model_copy(update={"max_waiting": sys.maxsize, "max_wait_s": inf})
-    plan = FamilyCheckPlan(model=patient, num_concurrent=concurrency, max_frames=max_frames)
-    capabilities = asyncio.run(check_in_process(plan, take))
-    assert settings.source is not None
-    flags = [settings.source, "--device", settings.device, "--max-slots", str(concurrency)]
-    flags += ["--trust-remote-code"] if settings.trust_remote_code else []
-    with own_server(flags) as url:
-        asyncio.run(check_over_http(plan, url, capabilities, take))
 
 
 def _fails(finding: "Finding", allow_slow: bool) -> bool:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from antiphon.cli.check_family import check_family
+from antiphon.cli.check_family import CheckFamilyFlags, check_family
 from antiphon.cli.family_lines import family_lines
+from antiphon.cli.flags import add_command
 from antiphon.cli.new_family import new_family
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def _dev() -> None:
 
 
 dev.command("new-family")(new_family)
-dev.command("check-family")(check_family)
+add_command(dev, "check-family", CheckFamilyFlags, check_family)
 dev.command("families")(family_lines)
 
 

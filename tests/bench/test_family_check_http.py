@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from antiphon.bench.family_check import FamilyCheckPlan, Finding
 from antiphon.bench.family_check_http import HUM_S, check_over_http, fields_of, heard
+from antiphon.bench.family_subject import FamilyCheckPlan, Finding
 from antiphon.bench.record import Outcome, Record
 from antiphon.config import ModelSettings
 from antiphon.models.prepared import PreparedVoice
