@@ -28,12 +28,14 @@ class FamilyKind(StrEnum):
     TWO_STAGE = "two-stage"
     GENERATOR = "generator"
     SIDE = "side"
+    TORCH = "torch"
 
 
 _FOLDERS = {
     FamilyKind.TWO_STAGE: ("staged", "two_stage"),
     FamilyKind.SIDE: ("staged", "side"),
     FamilyKind.GENERATOR: ("generator",),
+    FamilyKind.TORCH: ("torch",),
 }
 
 
@@ -45,7 +47,8 @@ def new_family(
         FamilyKind,
         typer.Option(
             help="'two-stage': frames of codes, then a codec. 'side': the same, and each step"
-            " computes latents beside it. 'generator': the model owns its loop.",
+            " computes latents beside it. 'generator': the model owns its loop. 'torch': an"
+            " autoregressive model and a codec in PyTorch, with CUDA graphs.",
             show_default=False,
         ),
     ],
@@ -98,7 +101,7 @@ def scaffold(name: str, kind: FamilyKind, checkout: Path) -> list[Path]:
                 Template(template.read_text(encoding="utf-8")).substitute(values), encoding="utf-8"
             )
             written.append(path)
-    _tidy(written, checkout)
+    _tidy([path for path in written if path.suffix == ".py"], checkout)
     registry.write_text(with_line(registry.read_text(encoding="utf-8"), name), encoding="utf-8")
     return [*written, registry]
 
