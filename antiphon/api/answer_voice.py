@@ -1,6 +1,7 @@
 """With what voice answers of chats are spoken: the model's own, or that of a model that speaks."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from antiphon.api.schemas.speakable import Speakable
 from antiphon.api.state import ServerState
@@ -31,16 +32,18 @@ class AnswerVoice:
     sample_rate_hz: int | None = None
     speakable: Speakable = field(default_factory=Speakable)
 
-    async def check(self, chat: str | None, server: ServerState) -> None:
-        """Find out whether answers of the model ``chat`` can be spoken so.
+    async def checked(self, chat: str | None, server: ServerState) -> Self:
+        """Return the same with the model that speaks, where answers of ``chat`` can be spoken so.
 
         Raises:
             InvalidRequestError: they cannot; names the field and what is allowed.
         """
         if (own := self._own(chat, server)) is not None:
             own.voice(self.voice, server.settings.speech.all_voice_aliases)
-        else:
-            await server.speech.check_voice(self._speech_request(""))
+            return self
+        request = await server.speech.routed(self._speech_request(""))
+        await server.speech.check_voice(request)
+        return replace(self, model=request.model)
 
     def begin(self, request: ChatRequest, server: ServerState) -> SpokenChat | OwnVoiceChat:
         """Begin an answer, whose text and audio are to be read at the same time.

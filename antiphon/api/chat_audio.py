@@ -61,7 +61,7 @@ async def audio_response(
         speakable=audio.speakable,
     )
     with _named_in_audio():
-        await voice.check(request.model, server)
+        voice = await voice.checked(request.model, server)
     spoken = voice.begin(request, server)
     encoding = FileEncoding(
         audio.audio_format, spoken.sample_rate_hz, server.encoders, is_whole=not body.stream

@@ -70,7 +70,7 @@ async def realtime(websocket: WebSocket, server: Server) -> None:
         conversation = AgentConversation(socket, server, agent)
     else:
         assert model is not None
-        conversation = RealtimeConversation(socket, server, model)
+        conversation = RealtimeConversation(socket, server, model, name)
     await converse(socket, conversation, conversation.greeting())
 
 
@@ -95,11 +95,15 @@ def _agent(name: str | None, server: ServerState) -> ChatModel | None:
 class RealtimeConversation(SpokenConversation):
     """Follows the messages of one connection."""
 
-    def __init__(self, socket: Socket, server: ServerState, model: SpeechModel) -> None:
+    def __init__(
+        self, socket: Socket, server: ServerState, model: SpeechModel, asked: str | None
+    ) -> None:
+        """Speak with ``model``, which is what the client's address has ``asked`` for."""
         super().__init__(socket, AudioOutbox(server))
         self._server = server
         self._speech = server.speech
         self._model = model
+        self._asked_model = asked
         self._id = new_id("sess")
         self._output = Output()
         self._unsaid: list[str] = []
@@ -139,7 +143,7 @@ class RealtimeConversation(SpokenConversation):
         if session.model is not None:
             check_session_model(session.model, self._model.name, self._server)
         changed = self._changed(session.output)
-        await self._speech.check_voice(self._request(changed))
+        await self._speech.check_voice(await self._request(changed))
         self._output = changed
         await self._socket.send(event("session.updated", session=self._session()))
 
@@ -179,7 +183,7 @@ class RealtimeConversation(SpokenConversation):
         response = SpokenResponse(self._socket, text, format, wanted.metadata)
         kept = sum(each.num_bytes for each in (*self._responses, response))
         self._held_by_responses.set(kept)
-        request = self._request(output)
+        request = await self._request(output)
         await self._speech.check_voice(request)
         utterance = self._outbox.open(request, response, format.coded_as, reads_late=False)
         self._responses.append(response)
@@ -205,10 +209,11 @@ class RealtimeConversation(SpokenConversation):
         said = {name: value for name, value in output if value is not None}
         return self._output.model_copy(update=said)
 
-    def _request(self, output: Output) -> SpeechRequest:
-        request = SpeechRequest("", voice=output.voice, model=self._model.name, id=new_speech_id())
+    async def _request(self, output: Output) -> SpeechRequest:
+        request = SpeechRequest("", voice=output.voice, model=self._asked_model, id=new_speech_id())
         rate_hz = (output.format or OutputFormat()).as_wire().sample_rate_hz
-        return replace(request, speed=output.speed or 1.0, sample_rate_hz=rate_hz)
+        request = replace(request, speed=output.speed or 1.0, sample_rate_hz=rate_hz)
+        return await self._speech.routed(request)
 
     def _session(self) -> Mapping[str, Any]:
         return session_object(self._id, self._model.name, self._output)

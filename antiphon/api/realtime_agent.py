@@ -204,7 +204,7 @@ class AgentConversation:
         if session.model is not None:
             check_session_model(session.model, self._model.name, self._server)
         changed = self._settings.changed(session)
-        await self._check(changed)
+        await self._checked_voice(changed)
         self._held_by_settings.set(changed.num_bytes)
         self._settings = changed
         await self._socket.send(event("session.updated", session=self._session()))
@@ -250,7 +250,7 @@ class AgentConversation:
                 code="too_many_active_responses",
             )
         settings = self._settings.changed(wanted)
-        await self._check(settings)
+        voice = await self._checked_voice(settings)
         request = self._request(wanted, settings)
         self._server.chats.check(request)
         plan = ReplyPlan(
@@ -266,7 +266,7 @@ class AgentConversation:
             after=self._history.last_id,
         )
         item = TalkItem(new_id("item"), "assistant", "", "in_progress", settings.speaks)
-        items = self._items(request, settings, item)
+        items = self._items(request, settings, voice, item)
         events = ReplyEvents(self._socket, plan, item)
         await events.create()
         self._replies.append(_Reply(events, asyncio.create_task(_played(events, items))))
@@ -285,11 +285,13 @@ class AgentConversation:
             self._replies.remove(each)
             await each.events.cancel()
 
-    def _items(self, request: ChatRequest, settings: AgentSettings, item: TalkItem) -> ReplyItems:
+    def _items(
+        self, request: ChatRequest, settings: AgentSettings, voice: AnswerVoice, item: TalkItem
+    ) -> ReplyItems:
         """Begin to answer."""
         if not settings.speaks:
             return merged([self._server.chats.stream(request)])
-        spoken = settings.voice.begin(request, self._server)
+        spoken = voice.begin(request, self._server)
         item.heard = spoken.heard
         encoding = FileEncoding(
             settings.format.as_wire().coded_as, spoken.sample_rate_hz, self._server.encoders
@@ -324,8 +326,12 @@ class AgentConversation:
             id=new_speech_id(),
         )
 
-    async def _check(self, settings: AgentSettings) -> None:
-        """Refuse what could not be said, and instructions that no model could be given."""
+    async def _checked_voice(self, settings: AgentSettings) -> AnswerVoice:
+        """Return how answers are spoken.
+
+        Raises:
+            InvalidRequestError: they could not be, or no model could be given the instructions.
+        """
         num_characters = len(settings.instructions)
         if num_characters > (limit := self._server.settings.chat.max_input_characters):
             raise InvalidRequestError(
@@ -334,8 +340,9 @@ class AgentConversation:
                 param="session.instructions",
                 code="string_above_max_length",
             )
-        if settings.speaks:
-            await settings.voice.check(self._model.name, self._server)
+        if not settings.speaks:
+            return settings.voice
+        return await settings.voice.checked(self._model.name, self._server)
 
     def _session(self) -> Mapping[str, Any]:
         settings = self._settings

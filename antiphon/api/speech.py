@@ -83,7 +83,7 @@ async def create_speech(
     """
     settings = server.settings.speech
     body = body.in_format(AudioFormat(settings.default_response_format))
-    request = body.to_domain(speech_id)
+    request = await server.speech.routed(body.to_domain(speech_id))
     model = server.speech.model(request.model)
     native_hz, channels = model.capabilities.sample_rate_hz, model.capabilities.channels
     ignored = FamilyOptions.of(body, model.task).ignored

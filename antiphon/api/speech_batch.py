@@ -73,7 +73,8 @@ async def _check_shared(body: SpeechBatchBody, server: ServerState) -> tuple[str
     shared = body.shared
     if shared.model is None and any("model" in item for item in body.items):
         return ()  # what a model knows and can do is asked for each item
-    request, model, options = checked_request(shared, shared.to_domain("shared"), server)
+    request = await server.speech.routed(shared.to_domain("shared"))
+    request, model, options = checked_request(shared, request, server)
     if not any(_says_who(item, model) for item in body.items):
         await server.speech.resolve_voice(replace(request, options=options.named), model)
     return options.ignored
@@ -148,7 +149,7 @@ async def _result(
 
 async def _spoken(body: SpeechBody, index: int, server: ServerState, id: str) -> SpeechBatchResult:
     body = body.in_format(AudioFormat(server.settings.speech.default_response_format))
-    request = replace(body.to_domain(id), is_live=False)
+    request = await server.speech.routed(replace(body.to_domain(id), is_live=False))
     capabilities = server.speech.model(request.model).capabilities
     rate_hz = request.sample_rate_hz or capabilities.sample_rate_hz
     channels = capabilities.channels

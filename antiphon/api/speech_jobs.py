@@ -105,7 +105,8 @@ async def create_job(
     turns: list[SpeechRequest] = []
     for part in body.parts:
         speech = body.speech(part)
-        request, model, options = checked_request(speech, speech.to_domain("check"), server)
+        request = await own.speech.routed(speech.to_domain("check"))
+        request, model, options = checked_request(speech, request, server)
         turns += tagged_turns(speech, request, server)
         if request.word_timestamps:
             raise InvalidRequestError(
@@ -115,7 +116,8 @@ async def create_job(
     response.headers.update(ignored_headers(options.ignored, server.settings.speech))
     for turn in {each.voice: each for each in turns}.values():
         await own.speech.resolve_voice(replace(turn, options=options.named), model)
-    text, plan = await jobs.workers.run(_complete, body.kept(new_seed(), options.ignored), own)
+    kept = body.kept(new_seed(), options.ignored, request.model)
+    text, plan = await jobs.workers.run(_complete, kept, own)
     job = await jobs.add(text, plan, caller.owner)
     return SpeechJobView.of(job, PATH)
 

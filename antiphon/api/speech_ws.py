@@ -187,6 +187,7 @@ class SpeechConversation(SpokenConversation):
             )
         config = parsed(message, SessionConfig)
         request = replace(config.to_domain(new_speech_id()), input="")
+        request = await self._server.speech.routed(request)
         model = self._server.speech.model(request.model)
         languages = model.capabilities.languages
         request = KokoroMembers.of(config.model_extra or {}).over(request, languages)

@@ -52,7 +52,7 @@ async def list_voices(
     """List a model's voices: ``data`` for OpenAI's readers, ``voices`` for those of Open WebUI.
 
     Voices that were uploaded are among them if the model can speak with them; without ``model``,
-    ``data`` has them with the first model that can. They are described as vLLM-Omni does in
+    the first model that can speaks them. They are described as vLLM-Omni does in
     ``uploaded_voices`` for those who have a key. ``legacy`` gives plain names instead, for older
     clients.
     """
@@ -60,9 +60,9 @@ async def list_voices(
     own = loaded.capabilities.voices
     uploaded = await server.uploaded.listed()
     cloning = loaded if loaded.capabilities.cloning else None
-    spoken = uploaded if cloning else []
     if cloning is None and model is None:
         cloning = next(iter(server.speech.cloning_models), None)
+    spoken = uploaded if cloning else []
     if legacy:
         return {"voices": [*(voice.id for voice in own), *(voice.name for voice in spoken)]}
     listed = [*own, *(voice.as_voice() for voice in spoken)]
@@ -71,11 +71,7 @@ async def list_voices(
         "has_more": False,
         "data": [
             *(_described(voice, loaded, server) for voice in own),
-            *(
-                {**openai_voice(voice), "model": cloning.name}
-                for voice in uploaded
-                if cloning is not None
-            ),
+            *({**openai_voice(voice), "model": cloning.name} for voice in spoken if cloning),
         ],
         "voices": [{"id": voice.id, "name": voice.name} for voice in listed],
     }

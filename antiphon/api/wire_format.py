@@ -1,10 +1,11 @@
 """How audio is coded for one client: one of our formats, or one of the telephone's."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.audio.companding import alaw, mulaw
 from antiphon.audio.encode import AudioFormat
+from antiphon.models.spec import SpeechCapabilities
 from antiphon.types import Ended
 
 TELEPHONE_HZ = 8000
@@ -19,12 +20,14 @@ class WireFormat:
         sample_rate_hz: of the samples; ``None`` is the model's own.
         compand: makes 8-bit samples of the encoder's 16-bit ones; ``None`` leaves them.
         media_type: what ``Content-Type`` says.
+        channels: of the samples.
     """
 
     coded_as: AudioFormat
     sample_rate_hz: int | None
     compand: Callable[[bytes], bytes] | None = None
     media_type: str = ""
+    channels: int = 1
 
     @classmethod
     def of(cls, format: AudioFormat, sample_rate_hz: int | None) -> "WireFormat":
@@ -40,6 +43,17 @@ class WireFormat:
     def alaw(cls, sample_rate_hz: int = TELEPHONE_HZ) -> "WireFormat":
         """Return the telephone's format of everywhere else."""
         return cls(AudioFormat.PCM, sample_rate_hz, alaw, "audio/x-alaw-basic")
+
+    def for_model(self, capabilities: SpeechCapabilities) -> "WireFormat":
+        """Return the format with a model's rate, where it has none, and the model's channels.
+
+        Bare samples are mono in the protocols of others.
+        """
+        return replace(
+            self,
+            sample_rate_hz=self.sample_rate_hz or capabilities.sample_rate_hz,
+            channels=1 if self.coded_as is AudioFormat.PCM else capabilities.channels,
+        )
 
     def written(self, item: bytes | Ended) -> bytes:
         """Return what the client gets of an item of an encoded stream."""

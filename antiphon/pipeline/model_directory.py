@@ -45,9 +45,7 @@ class ModelDirectory(Generic[M]):
             UnservedTaskError: no served model does this, or the one of this name does not.
             UnknownModelError: there is none of this name.
         """
-        wanted = name or DEFAULT_MODEL
-        if wanted not in self.models and wanted not in self._others:  # a served name is no alias
-            wanted = self._aliases.get(wanted, wanted)
+        wanted = self._meant(name)
         if not self.models:
             raise UnservedTaskError(f"No served model {self._does}.", self._others)
         if wanted == DEFAULT_MODEL:
@@ -61,3 +59,13 @@ class ModelDirectory(Generic[M]):
             if model.answers_to(wanted):
                 return model
         raise UnknownModelError(wanted, [*self.models, *self._aliases])
+
+    def is_default(self, name: str | None) -> bool:
+        """Whether a name, as none, leaves the choice of the model to the server."""
+        return self._meant(name) == DEFAULT_MODEL
+
+    def _meant(self, name: str | None) -> str:
+        wanted = name or DEFAULT_MODEL
+        if wanted in self.models or wanted in self._others:  # a served name is no alias
+            return wanted
+        return self._aliases.get(wanted, wanted)

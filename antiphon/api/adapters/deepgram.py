@@ -116,7 +116,8 @@ class SpeakQuery(StrictModel):
         """Return what every text is spoken with."""
         voice = await known_voice(self.model, server)
         rate_hz = format.sample_rate_hz
-        return SpeechRequest("", voice=voice, speed=self.speed, sample_rate_hz=rate_hz, id=id)
+        request = SpeechRequest("", voice=voice, speed=self.speed, sample_rate_hz=rate_hz, id=id)
+        return await server.speech.routed(request)
 
 
 class SpeakBody(StrictModel):
@@ -132,10 +133,11 @@ async def speak(
     """Speak a text and stream the file."""
     format, header = query.format()
     request = await query.request(format, server, speech_id)
-    model = server.speech.model(None)
+    model = server.speech.model(request.model)
     may_wait = format.coded_as is not AudioFormat.PCM
     events = server.speech.stream(replace(request, input=body.text, may_wait=may_wait))
     headers = {"dg-request-id": speech_id, "dg-model-name": model.name}
+    format = format.for_model(model.capabilities)
     return file_response(events, format, server, headers, prefix=header)
 
 
@@ -151,7 +153,7 @@ async def speak_live(websocket: WebSocket, server: Server) -> None:
     conversation_id = str(uuid.uuid4())
     await socket.accept({"dg-request-id": conversation_id})
     conversation = SpeakConversation(socket, AudioOutbox(server), request, format)
-    voice = query.model or server.speech.model(None).name
+    voice = query.model or server.speech.model(request.model).name
     await converse(socket, conversation, _metadata(conversation_id, voice))
 
 

@@ -15,6 +15,7 @@ from antiphon.api.json_route import JsonRoute
 from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
+from antiphon.api.wire_format import WireFormat
 from antiphon.types import SpeechRequest, SpeechStream
 
 router = APIRouter(tags=["elevenlabs"], route_class=JsonRoute)
@@ -31,6 +32,23 @@ class Call:
     def over(self, body: ElevenlabsSpeechBody | DialogueBody) -> "Call":
         """Return the call with the parameters of its body, which come before those of the URL."""
         return replace(self, query=body.over(self.query))
+
+    async def routed(self, *voice_ids: str) -> "Call":
+        """Return the call with the model that speaks with some voices.
+
+        Raises:
+            UnknownModelError: the model that it names is neither here nor at ElevenLabs.
+        """
+        model = known_model(self.query.model_id, self.server)
+        voices = [await known_voice(each, self.server) for each in voice_ids]
+        request = await self.server.speech.routed(SpeechRequest("", model=model), *voices)
+        return replace(self, query=self.query.model_copy(update={"model_id": request.model}))
+
+    @property
+    def format(self) -> WireFormat:
+        """How the audio is coded, with the model's channels."""
+        model = self.server.speech.model(known_model(self.query.model_id, self.server))
+        return self.query.format().for_model(model.capabilities)
 
     async def request(self, voice_id: str) -> SpeechRequest:
         """Return the request without its text; words are timed where the model can.
@@ -54,18 +72,17 @@ class Call:
 
     def file(self, events: SpeechStream) -> Response:
         """Stream a file."""
-        return file_response(events, self.query.format(), self.server, {"request-id": self.id})
+        return file_response(events, self.format, self.server, {"request-id": self.id})
 
     def json(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
         """Answer with one JSON object: a file, and the time of each character."""
-        format = self.query.format()
-        collect = partial(timed_whole, events, text, format, self.server, more)
+        collect = partial(timed_whole, events, text, self.format, self.server, more)
         return WholeResponse(collect, {"request-id": self.id}, "application/json")
 
     def json_lines(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
         """Stream a JSON object a line: a piece of a file, and the times of its characters."""
         headers = {"request-id": self.id}
-        return timed_lines(events, text, self.query.format(), self.server, more, headers)
+        return timed_lines(events, text, self.format, self.server, more, headers)
 
 
 async def _call(
@@ -115,6 +132,6 @@ async def stream_with_timestamps(
 async def _whole_request(
     voice_id: str, call: Call, body: ElevenlabsSpeechBody
 ) -> tuple[Call, SpeechRequest]:
-    call = call.over(body)
+    call = await call.over(body).routed(voice_id)
     request = await call.request(voice_id)
     return call, replace(request, input=body.text, speed=body.speed, normalize=body.normalize)

@@ -24,14 +24,14 @@ PAUSE_S = 0.25
 @router.post("/v1/text-to-dialogue/stream", response_class=Response)
 async def convert(call: ElevenLabsCall, body: DialogueBody) -> Response:
     """Speak a dialogue; either way the file is streamed."""
-    call = call.over(body)
+    call = await _routed(call, body)
     return call.file((await _dialogue(call, body)).events())
 
 
 @router.post("/v1/text-to-dialogue/with-timestamps", response_class=Response)
 async def convert_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Response:
     """Speak a dialogue, with the times of each speaker and each character."""
-    call = call.over(body)
+    call = await _routed(call, body)
     dialogue = await _dialogue(call, body)
     return call.json(dialogue.events(), body.text, _Segments(body.inputs, dialogue.heard).members)
 
@@ -39,10 +39,14 @@ async def convert_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> R
 @router.post("/v1/text-to-dialogue/stream/with-timestamps", response_class=Response)
 async def stream_with_timestamps(call: ElevenLabsCall, body: DialogueBody) -> Response:
     """Speak a dialogue as JSON objects, one a line; a speaker's times come when they are known."""
-    call = call.over(body)
+    call = await _routed(call, body)
     dialogue = await _dialogue(call, body)
     segments = _Segments(body.inputs, dialogue.heard)
     return call.json_lines(dialogue.events(), body.text, segments.members)
+
+
+async def _routed(call: Call, body: DialogueBody) -> Call:
+    return await call.over(body).routed(*(each.voice_id for each in body.inputs))
 
 
 async def _dialogue(call: Call, body: DialogueBody) -> Dialogue:

@@ -12,7 +12,6 @@ from antiphon.api.middleware import memory_budget
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import StreamedResponse
 from antiphon.api.wire_format import WireFormat
-from antiphon.audio.encode import AudioFormat
 from antiphon.types import Ended, SpeechStream
 
 JSON_LINES = "application/x-ndjson"
@@ -80,8 +79,8 @@ def json_line(audio_member: str, audio: bytes, members: Mapping[str, Any]) -> by
 
 
 def _encoding(format: WireFormat, server: ServerState, *, is_whole: bool = False) -> FileEncoding:
-    """Return how a file is encoded; bare samples are mono in the protocols of others."""
-    capabilities = server.speech.model(None).capabilities
-    rate_hz = format.sample_rate_hz or capabilities.sample_rate_hz
-    channels = 1 if format.coded_as is AudioFormat.PCM else capabilities.channels
-    return FileEncoding(format.coded_as, rate_hz, server.encoders, channels, is_whole=is_whole)
+    rate_hz = format.sample_rate_hz
+    assert rate_hz is not None, "the format is that of a model"
+    return FileEncoding(
+        format.coded_as, rate_hz, server.encoders, format.channels, is_whole=is_whole
+    )

@@ -55,6 +55,7 @@ class KokoroDialogueBody(SpeechBody):
 async def captioned_speech(body: CaptionedBody, server: Server, speech_id: SpeechId) -> Response:
     """Speak a text as JSON: an object a line, or a single one with ``stream: false``."""
     request = replace(body.to_domain(speech_id), word_timestamps=body.return_timestamps)
+    request = await server.speech.routed(request)
     capabilities = server.speech.model(request.model).capabilities
     if body.return_timestamps and not capabilities.word_times:
         raise InvalidRequestError(
@@ -64,9 +65,7 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
     words = WordTimestampCollector()
     observers = (words.add,)
     events = open_tagged(body, request, server)
-    format = WireFormat.of(
-        body.response_format, request.sample_rate_hz or capabilities.sample_rate_hz
-    )
+    format = WireFormat.of(body.response_format, request.sample_rate_hz).for_model(capabilities)
     line = partial(_line, body.response_format, words if body.return_timestamps else None)
     if body.stream is False:
         collect = partial(json_whole, events, format, server, line, observers)
@@ -77,14 +76,16 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
 @router.post("/dev/dialogue", response_class=Response)
 async def dialogue(body: KokoroDialogueBody, server: Server, speech_id: SpeechId) -> Response:
     """Speak turns one after the other; the file is streamed."""
-    request = body.to_domain(speech_id)
+    voices = (turn.voice for turn in body.turns)
+    request = await server.speech.routed(body.to_domain(speech_id), *voices)
     turns = [
         replace(request, id=f"{speech_id}/{index}", input=turn.text, voice=turn.voice)
         for index, turn in enumerate(body.turns)
     ]
     speak = partial(open_stream, body, server=server)
     events = Dialogue(server.speech, turns, speak, body.pause_between_turns).events()
-    format = WireFormat.of(body.response_format, request.sample_rate_hz)
+    capabilities = server.speech.model(request.model).capabilities
+    format = WireFormat.of(body.response_format, request.sample_rate_hz).for_model(capabilities)
     return file_response(events, format, server)
 
 

@@ -64,5 +64,6 @@ async def speak(
         sample_rate_hz=message.sample_rate_hz,
         id=speech_id,
     )
+    request = await server.speech.routed(request)
     format = replace(format, media_type=RAW_AUDIO)
     return file_response(server.speech.stream(request), format, server)

@@ -68,10 +68,16 @@ class SpeechJobBody(StrictModel):
         }
         return validated(SpeechBody, {**shared, "input": part.input})
 
-    def kept(self, seed: int, ignored: Collection[str]) -> "SpeechJobBody":
-        """Return what is worth keeping: the same with a seed, and without unknown members."""
+    def kept(self, seed: int, ignored: Collection[str], model: str | None) -> "SpeechJobBody":
+        """Return what is worth keeping: the same with a seed and a model, without unknown members.
+
+        Args:
+            seed: of a job that has none.
+            ignored: names of unknown members.
+            model: that speaks; ``None``: the default one.
+        """
         members = self.model_dump(exclude_none=True, exclude=set(ignored))
-        return SpeechJobBody.model_validate({"seed": seed, **members})
+        return SpeechJobBody.model_validate({"seed": seed, **members, "model": model})
 
 
 class _View(BaseModel):

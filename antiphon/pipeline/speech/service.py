@@ -238,18 +238,49 @@ class Speech:
             StorageError: it cannot be read.
         """
         aliases = self.settings.all_voice_aliases
-        if (voice := model.own_voice(request.voice, aliases)) is not None:
-            return request, voice
+        found = await self._found_voice(request.voice, model)
+        if isinstance(found, Voice):
+            return request, found
         if self.uploaded is None:
-            return request, self._own_voice(request, model)
-        for name in model.spellings(request.voice):
-            if (voice := model.own_voice(name, aliases)) is not None:
-                return request, voice
-            if await self.uploaded.has(name, aliases):
-                request = replace(request, voice=name)
-                break
+            return request, model.nameless_voice(request, aliases)
+        request = replace(request, voice=found or request.voice)
         cloning = [each.name for each in self.cloning_models]
         return await self.uploaded.resolve_voice(request, model, aliases, cloning)
+
+    async def routed(self, request: SpeechRequest, *voices: str | None) -> SpeechRequest:
+        """Return a request with the model that speaks it, if it leaves the choice to the server.
+
+        An uploaded voice is spoken by the first model that clones voices where the default one
+        does not.
+
+        Args:
+            request: whose voice is meant.
+            voices: meant instead, if there are any.
+
+        Raises:
+            UnservedTaskError: no model speaks.
+            StorageError: the uploaded voices cannot be read.
+        """
+        cloning = self.cloning_models
+        if not cloning or not self._directory.is_default(request.model):
+            return request
+        model = self.model(None)
+        if model.capabilities.cloning:
+            return request
+        for voice in voices or (request.voice,):
+            if isinstance(await self._found_voice(voice, model), str):
+                return replace(request, model=cloning[0].name)
+        return request
+
+    async def _found_voice(self, name: str | None, model: SpeechModel) -> Voice | str | None:
+        """Return the model's voice of a name, or the spelling of it that was uploaded, if any."""
+        aliases = self.settings.all_voice_aliases
+        for each in model.spellings(name):
+            if (voice := model.own_voice(each, aliases)) is not None:
+                return voice
+            if each and self.uploaded is not None and await self.uploaded.has(each, aliases):
+                return each
+        return None
 
     def close(self) -> None:
         """Stop the worker threads."""
