@@ -47,9 +47,9 @@ def read_reference(path: Path) -> ExpectedOutput:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array")
             arrays = {name: file[name] for name in file.files}
-    except (OSError, EOFError, ValueError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, BadZipFile):
         raise SettingsError(
-            f"Invalid '--reference': {path}. Must be an .npz file: {error}"
+            f"Invalid '--reference': {path}. Must be an .npz file of plain arrays"
         ) from None
     allowed = (*_REQUIRED, *_OUTPUTS, *_OPTIONAL)
     wrong = [f"unknown array '{name}'" for name in arrays if name not in allowed]

@@ -37,7 +37,7 @@ class CheckFamilyFlags:
     reference: Annotated[
         Path | None,
         flag(
-            "Expected output, an .npz file with 'text', 'seed', and 'codes' [frames, codebooks]"
+            "Expected output, an .npz file with 'text', 'seed', and 'codes' of frames x codebooks"
             " or 'samples'; also 'voice', 'language', 'temperature', 'max_frames'.",
             False,
             metavar="FILE.npz",

@@ -288,7 +288,8 @@ class MiMoAudioCodec:
     def _counts(self, part: GroupPass, frames: Tensor) -> bool:
         """Whether a pass over frames of the host is more than text."""
         is_late = part.num_groups > len(part.places)
-        return is_late or any(int(frames[each, 0]) == self._empty_id for each in part.places)
+        ids = frames[:, 0].numpy()
+        return is_late or any(ids[each] == self._empty_id for each in part.places)
 
     def _pass(
         self, passes: Sequence[tuple[int, GroupPass]], frames: Tensor, state: StageState
