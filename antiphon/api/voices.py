@@ -168,10 +168,10 @@ async def add_voice(
     """Keep a voice that a model can speak with.
 
     Args:
-        voice: that was uploaded.
-        field: of the form, which errors of the recording name.
-        server: that keeps it.
-        model_name: of the model that reads the recording; ``None``: the first that clones voices.
+        voice: uploaded voice.
+        field: form field that errors of the recording name.
+        server: owner of the store.
+        model_name: name of the model that reads the recording; ``None``: the first that clones.
 
     Raises:
         InvalidRequestError: the model clones no voices, or the voice cannot be kept.

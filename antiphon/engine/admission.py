@@ -106,7 +106,7 @@ class AdmissionLimits:
             num_ahead: requests of its priority that wait already.
             wait_s: that is predicted.
             is_live: its priority.
-            num_streams: see `is_met`.
+            num_streams: capacity in live streams, see `is_met`.
             message: of the refusal.
 
         Raises:

@@ -53,8 +53,8 @@ class Placement:
         replica gets this context and no placement.
 
         Args:
-            context: of the model.
-            number: of the replica, from 0.
+            context: the model's own.
+            number: index of the replica, from 0.
         """
         device = self.devices[number % len(self.devices)] if self.devices else self.device
         return replace(

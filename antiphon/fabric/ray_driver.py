@@ -47,8 +47,8 @@ class RayDriverPlan:
         tls: TLS of the cluster's connections, likewise.
         is_restart: whether an earlier driver was connected: an unreachable cluster is awaited.
         number: number of the driver, from 0.
-        log_level: as in the settings.
-        log_format: as in the settings.
+        log_level: least level that is logged, as in `ServerSettings`.
+        log_format: format of log lines, as in `ServerSettings`.
     """
 
     build: Ref

@@ -132,7 +132,7 @@ def tied_problems(
     """Return which stored tensors differ from those that a configuration ties them to.
 
     Args:
-        found: as of `read_directory`.
+        found: index that `read_directory` returned.
         tied: tensors that are not read, each with the one that is used in its place. Either may
             be absent from the files.
 

@@ -151,8 +151,8 @@ def check_tied(directory: Path, tied: Mapping[str, str]) -> None:
     """Refuse a checkpoint with a head of its own whose configuration says that it has none.
 
     Args:
-        directory: of the safetensors files.
-        tied: see `tied_problems`.
+        directory: folder with safetensors files.
+        tied: pairs of names, see `tied_problems`.
 
     Raises:
         ModelLoadError: a stored tensor differs from the one that is used in its place.

@@ -186,8 +186,8 @@ def _first_devices(devices: tuple[str, ...], num_ranks: int) -> tuple[str, ...]:
     """Return the devices of the first ranks of replicas, so that no two replicas share a GPU.
 
     Args:
-        devices: of the replicas, or all GPUs that they share.
-        num_ranks: of each replica: its device and the GPUs after it.
+        devices: devices of the replicas, or all GPUs that they share.
+        num_ranks: processes of each replica: its device and the GPUs after it.
     """
     if num_ranks == 1:
         return devices

@@ -24,7 +24,7 @@ class ServerPlacement:
     Attributes:
         file: all profiles, files and entries together.
         fabric: that places stages.
-        num_ranks: as in `ModelPlacement`.
+        num_ranks: processes of each replica, as in `ModelPlacement`.
     """
 
     file: PlacementFile

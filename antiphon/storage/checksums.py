@@ -22,8 +22,8 @@ class DataPlaces:
     """Where a server keeps what it keeps.
 
     Attributes:
-        folder: of the databases.
-        blobs: of recordings.
+        folder: data folder.
+        blobs: store of recordings.
         media: of what jobs have made.
     """
 

@@ -46,7 +46,7 @@ class Unserved:
     """Marks a field that would change the answer: only values that turn it off are accepted.
 
     Attributes:
-        advice: what the client can do instead.
+        advice: alternative for the client.
         off: accepted values beside null; the first is the default elsewhere.
         empty_is_off: whether empty texts, lists and objects are accepted too.
     """
@@ -125,7 +125,7 @@ def check_known(members: Mapping[str, Any], known: Collection[str], place: str =
     """Check that an object has no other members.
 
     Args:
-        members: of the object.
+        members: members of the object, by name.
         known: names of members.
         place: name of the object; ``""`` for a whole body.
 

@@ -30,7 +30,7 @@ def natural_span(frames: AcousticFrames, num_after: int = PAUSE_FRAMES) -> tuple
     Both may be outside of the frames: silence is missing there.
 
     Args:
-        frames: of a sentence.
+        frames: one sentence.
         num_after: frames of silence after it.
     """
     (audible,) = np.nonzero(level_dbfs(frames) > _AUDIBLE_DBFS)

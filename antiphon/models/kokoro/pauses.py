@@ -34,7 +34,7 @@ def natural_span(samples: Samples, num_after: int = PAUSE_FRAMES) -> tuple[int, 
     Silence that the samples do not have is not made up: a span never leaves them.
 
     Args:
-        samples: of a sentence.
+        samples: one sentence.
         num_after: frames of silence after it.
     """
     num_frames = -(-len(samples) // FRAME_SAMPLES)

@@ -67,7 +67,7 @@ class StreamingTokenizer:
             num_frames_allowed: that the prompt's text suffices for; negative while text beside
                 the reference is missing.
             end_id: closes a text.
-            budget: see `frame_budget`.
+            budget: limit of frames, see `frame_budget`.
         """
         self._budget = budget
         self._cutter = cutter

@@ -39,11 +39,11 @@ class Track:
         """Begin ``start_s`` after the beginning of the stream, with the model's segments.
 
         Args:
-            capabilities: of the model.
+            capabilities: the model's own.
             request: speed, sample rate, volume and pauses.
             workers: threads for transforms.
             start_s: time of the first sample.
-            gain_db: see `Chain.build`.
+            gain_db: gain in dB, see `Chain.build`.
         """
         native_hz, channels = capabilities.sample_rate_hz, capabilities.channels
         self.sample_rate_hz = request.sample_rate_hz or native_hz

@@ -170,8 +170,8 @@ class VoiceService:
         """Return a request with what the model needs to speak with its voice, and the voice.
 
         Args:
-            request: that names the voice.
-            model: that is to speak.
+            request: speech request with a voice.
+            model: name of the model to speak with.
             aliases: names of voices.
             cloning: names of served models that clone voices, for the message.
 
