@@ -19,7 +19,13 @@ from antiphon.api.errors import WireError
 from antiphon.api.middleware.memory_budget import Holding
 from antiphon.api.options import FamilyOptions
 from antiphon.api.schemas.kokoro import KokoroMembers
-from antiphon.api.schemas.speech_ws import InputText, SessionConfig, parsed, unknown_option
+from antiphon.api.schemas.speech_ws import (
+    InputText,
+    NoMembers,
+    SessionConfig,
+    parsed,
+    unknown_option,
+)
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.speech_ws_output import SpeechFileOutput, error_message
 from antiphon.api.state import ServerState
@@ -33,6 +39,8 @@ router = APIRouter()
 
 CONFIG_WITHIN_S = 10.0
 MIN_CLAUSE_CHARACTERS = 12
+
+_SIGNALS = ("session.close", "input.done", "input.clear")
 
 
 @router.websocket("/v1/audio/speech/stream")
@@ -146,6 +154,8 @@ class SpeechConversation(SpokenConversation):
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
         type = message.get("type")
+        if type in _SIGNALS:
+            parsed(message, NoMembers)
         if type == "session.close":
             self._complete()
             return True

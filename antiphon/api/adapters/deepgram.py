@@ -18,8 +18,9 @@ from antiphon.api.audio_outbox import AudioOutbox, SpokenConversation
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.errors import WireError
 from antiphon.api.json_route import JsonRoute
+from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SampleRate, Speed, Text
-from antiphon.api.schemas.speech_ws import InputText, parsed
+from antiphon.api.schemas.speech_ws import InputText, NoMembers, parsed
 from antiphon.api.sockets import Socket, converse, new_speech_id
 from antiphon.api.state import ServerState
 from antiphon.api.wire_format import TELEPHONE_HZ, WireFormat
@@ -120,7 +121,7 @@ class SpeakQuery(StrictModel):
         return await server.speech.routed(request)
 
 
-class SpeakBody(StrictModel):
+class SpeakBody(KnownMembers):
     """What is to be spoken."""
 
     text: Text
@@ -200,6 +201,8 @@ class SpeakConversation(SpokenConversation):
 
     async def receive(self, message: Mapping[str, Any]) -> bool:
         type = message.get("type")
+        if type in ("Flush", "Clear", "Close"):
+            parsed(message, NoMembers)
         if type == "Speak":
             self._speak(parsed(message, InputText).text)
         elif type == "Flush":

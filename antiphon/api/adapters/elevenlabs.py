@@ -1,5 +1,6 @@
 """ElevenLabs' text-to-speech over HTTP; the modules beside have streams, voices and dialogues."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -12,6 +13,7 @@ from antiphon.api.adapters.names import known_language, known_model, known_voice
 from antiphon.api.adapters.timed_audio import More, nothing_more, timed_lines, timed_whole
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.json_route import JsonRoute
+from antiphon.api.options import ignored_headers
 from antiphon.api.schemas.elevenlabs import DialogueBody, ElevenlabsSpeechBody, SpeechQuery
 from antiphon.api.state import ServerState
 from antiphon.api.streaming import WholeResponse
@@ -28,10 +30,20 @@ class Call:
     query: SpeechQuery
     server: ServerState
     id: str
+    ignored: tuple[str, ...] = ()
 
     def over(self, body: ElevenlabsSpeechBody | DialogueBody) -> "Call":
         """Return the call with the parameters of its body, which come before those of the URL."""
-        return replace(self, query=body.over(self.query))
+        return replace(self, query=body.over(self.query), ignored=(*(body.model_extra or ()),))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The call's id, and unknown members of its body.
+
+        Raises:
+            InvalidRequestError: the settings want unknown members refused.
+        """
+        return {"request-id": self.id, **ignored_headers(self.ignored, self.server.settings.speech)}
 
     async def routed(self, *voice_ids: str) -> "Call":
         """Return the call with the model that speaks with some voices.
@@ -72,17 +84,16 @@ class Call:
 
     def file(self, events: SpeechStream) -> Response:
         """Stream a file."""
-        return file_response(events, self.format, self.server, {"request-id": self.id})
+        return file_response(events, self.format, self.server, self.headers)
 
     def json(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
         """Answer with one JSON object: a file, and the time of each character."""
         collect = partial(timed_whole, events, text, self.format, self.server, more)
-        return WholeResponse(collect, {"request-id": self.id}, "application/json")
+        return WholeResponse(collect, self.headers, "application/json")
 
     def json_lines(self, events: SpeechStream, text: str, more: More = nothing_more) -> Response:
         """Stream a JSON object a line: a piece of a file, and the times of its characters."""
-        headers = {"request-id": self.id}
-        return timed_lines(events, text, self.format, self.server, more, headers)
+        return timed_lines(events, text, self.format, self.server, more, self.headers)
 
 
 async def _call(

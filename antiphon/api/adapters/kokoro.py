@@ -11,7 +11,8 @@ from starlette.responses import Response
 from antiphon.api.adapters.files import file_response, json_line, json_lines, json_whole
 from antiphon.api.deps import Server, SpeechId
 from antiphon.api.json_route import JsonRoute
-from antiphon.api.options import open_stream
+from antiphon.api.options import FamilyOptions, ignored_headers, open_stream
+from antiphon.api.schemas.field_rules import KnownMembers
 from antiphon.api.schemas.speech import SpeechBody, Text
 from antiphon.api.streaming import WholeResponse
 from antiphon.api.tagged_speech import open_tagged
@@ -19,7 +20,6 @@ from antiphon.api.wire_format import WireFormat
 from antiphon.api.word_timestamps import WordTimestampCollector
 from antiphon.audio.encode import AudioFormat
 from antiphon.errors import InvalidRequestError
-from antiphon.models.well_formed import StrictModel
 from antiphon.pipeline.speech.dialogue import Dialogue
 
 router = APIRouter(tags=["kokoro"], route_class=JsonRoute)
@@ -34,7 +34,7 @@ class CaptionedBody(SpeechBody):
     return_timestamps: bool = Field(True, description="For models that know them.")
 
 
-class KokoroTurn(StrictModel):
+class KokoroTurn(KnownMembers):
     """What one speaker says."""
 
     voice: Text = Field(validation_alias=AliasChoices("voice", "voice_id"))
@@ -56,7 +56,9 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
     """Speak a text as JSON: an object a line, or a single one with ``stream: false``."""
     request = replace(body.to_domain(speech_id), word_timestamps=body.return_timestamps)
     request = await server.speech.routed(request)
-    capabilities = server.speech.model(request.model).capabilities
+    model = server.speech.model(request.model)
+    capabilities = model.capabilities
+    headers = ignored_headers(FamilyOptions.of(body, model.task).ignored, server.settings.speech)
     if body.return_timestamps and not capabilities.word_times:
         raise InvalidRequestError(
             "Invalid 'return_timestamps': the model gives no word timestamps. Send false.",
@@ -69,8 +71,8 @@ async def captioned_speech(body: CaptionedBody, server: Server, speech_id: Speec
     line = partial(_line, body.response_format, words if body.return_timestamps else None)
     if body.stream is False:
         collect = partial(json_whole, events, format, server, line, observers)
-        return WholeResponse(collect, {}, "application/json")
-    return json_lines(events, format, server, line, observers=observers)
+        return WholeResponse(collect, headers, "application/json")
+    return json_lines(events, format, server, line, headers=headers, observers=observers)
 
 
 @router.post("/dev/dialogue", response_class=Response)
@@ -84,9 +86,10 @@ async def dialogue(body: KokoroDialogueBody, server: Server, speech_id: SpeechId
     ]
     speak = partial(open_stream, body, server=server)
     events = Dialogue(server.speech, turns, speak, body.pause_between_turns).events()
-    capabilities = server.speech.model(request.model).capabilities
-    format = WireFormat.of(body.response_format, request.sample_rate_hz).for_model(capabilities)
-    return file_response(events, format, server)
+    model = server.speech.model(request.model)
+    headers = ignored_headers(FamilyOptions.of(body, model.task).ignored, server.settings.speech)
+    format = WireFormat.of(body.response_format, request.sample_rate_hz)
+    return file_response(events, format.for_model(model.capabilities), server, headers)
 
 
 @router.post("/v1/audio/voices/combine")

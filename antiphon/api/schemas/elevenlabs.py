@@ -1,15 +1,11 @@
 """What ElevenLabs' clients send, as far as it means something here."""
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AliasChoices, ConfigDict, Field
 
+from antiphon.api.schemas.field_rules import KnownMembers, Meaningless, Unserved
 from antiphon.api.schemas.speech import Speed, Text
 from antiphon.api.wire_format import WireFormat
 from antiphon.audio.encode import AudioFormat
@@ -22,10 +18,22 @@ DEFAULT_FORMAT = "mp3_44100_128"
 MAX_DIALOGUE_INPUTS = 200
 
 
-class VoiceSettings(StrictModel):
+_OF_VOICES = Meaningless("The model has no such setting of a voice.")
+_CONTEXT = Meaningless("Each text is spoken for itself.")
+_AS_SOON = Meaningless("Text is spoken as soon as it can be.")
+_OF_KEYS = Meaningless("The key is read from the handshake.")
+_NO_DICTIONARIES = Unserved("There are no dictionaries here.")
+
+
+class VoiceSettings(KnownMembers):
     """Of all settings of a voice, the one that every model has."""
 
     speed: Speed | None = None
+    stability: Annotated[Any, _OF_VOICES] = None
+    similarity_boost: Annotated[Any, _OF_VOICES] = None
+    style: Annotated[Any, _OF_VOICES] = None
+    use_speaker_boost: Annotated[Any, _OF_VOICES] = None
+    clone_strength: Annotated[Any, _OF_VOICES] = None
 
 
 class _Parameters(StrictModel):
@@ -64,22 +72,16 @@ class SpeechQuery(_Parameters):
 
 
 class _TextBody(_Parameters):
-    """What speech and dialogues have in common; members that mean nothing here are ignored."""
+    """What speech and dialogues have in common. Unknown members are kept, to be named."""
 
-    pronunciation_dictionary_locators: list[Any] | None = Field(
-        None, description="Refused: there are no dictionaries here."
-    )
-    audio_effects: dict[str, Any] | None = Field(None, description="Refused.")
+    model_config = ConfigDict(extra="allow")
 
-    @field_validator("pronunciation_dictionary_locators", "audio_effects")
-    @classmethod
-    def _not_here(cls, value: Any, info: ValidationInfo) -> Any:
-        if value:
-            raise InvalidRequestError(
-                f"Invalid '{info.field_name}': there is no such thing on this server.",
-                param=info.field_name,
-            )
-        return value
+    pronunciation_dictionary_locators: Annotated[Any, _NO_DICTIONARIES] = None
+    audio_effects: Annotated[Any, Unserved("The audio is that of the model.")] = None
+    previous_text: Annotated[Any, _CONTEXT] = None
+    previous_request_ids: Annotated[Any, _CONTEXT] = None
+    next_request_ids: Annotated[Any, _CONTEXT] = None
+    use_pvc_as_ivc: Annotated[Any, _OF_VOICES] = None
 
     def over(self, query: SpeechQuery) -> SpeechQuery:
         """Return the query with what the body says besides."""
@@ -98,6 +100,10 @@ class ElevenlabsSpeechBody(_TextBody):
 
     text: Text
     voice_settings: VoiceSettings | None = None
+    next_text: Annotated[Any, _CONTEXT] = None
+    apply_language_text_normalization: Annotated[
+        Any, Unserved("'apply_text_normalization' writes numbers out in English.", (False,))
+    ] = None
 
     @property
     def speed(self) -> float:
@@ -105,7 +111,7 @@ class ElevenlabsSpeechBody(_TextBody):
         return (self.voice_settings.speed if self.voice_settings else None) or 1.0
 
 
-class DialogueInput(StrictModel):
+class DialogueInput(KnownMembers):
     """What one speaker says."""
 
     text: Text
@@ -116,6 +122,8 @@ class DialogueBody(_TextBody):
     """Texts in the order in which they are spoken."""
 
     inputs: list[DialogueInput] = Field(min_length=1, max_length=MAX_DIALOGUE_INPUTS)
+    settings: Annotated[Any, _OF_VOICES] = None
+    future_text: Annotated[Any, _CONTEXT] = None
 
     @property
     def text(self) -> str:
@@ -123,7 +131,7 @@ class DialogueBody(_TextBody):
         return " ".join(each.text for each in self.inputs)
 
 
-class StreamMessage(StrictModel):
+class StreamMessage(KnownMembers):
     """A message of a stream; each member may be in any."""
 
     text: Text | None = None
@@ -134,6 +142,14 @@ class StreamMessage(StrictModel):
     close_context: bool | None = None
     close_socket: bool | None = None
     voice_settings: VoiceSettings | None = None
+    generation_config: Annotated[Any, _AS_SOON] = None
+    generator_config: Annotated[Any, _AS_SOON] = None
+    try_trigger_generation: Annotated[Any, _AS_SOON] = None
+    xi_api_key: Annotated[
+        Any, _OF_KEYS, Field(validation_alias=AliasChoices("xi_api_key", "xi-api-key"))
+    ] = None
+    authorization: Annotated[Any, _OF_KEYS] = None
+    pronunciation_dictionary_locators: Annotated[Any, _NO_DICTIONARIES] = None
 
     @property
     def speed(self) -> float | None:

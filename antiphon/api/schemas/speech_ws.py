@@ -42,6 +42,10 @@ class SessionConfig(SpeechBody):
         return self
 
 
+class NoMembers(KnownMembers):
+    """A message that says all by its type."""
+
+
 class InputText(KnownMembers):
     """More text of the current utterance."""
 
