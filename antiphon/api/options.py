@@ -153,7 +153,9 @@ def ignored_headers(ignored: Iterable[str], settings: SpeechSettings) -> Mapping
             param=shortened(names[0]),
             code="unknown_field",
         )
-    listed = (quote(name[:MAX_SHOWN_CHARACTERS], safe="") for name in names[:MAX_LISTED])
+    listed = (
+        quote(name[:MAX_SHOWN_CHARACTERS], safe="", errors="replace") for name in names[:MAX_LISTED]
+    )
     return {IGNORED_HEADER: ", ".join(listed)}
 
 

@@ -282,8 +282,12 @@ class ServerSettings(SettingsSection):
 class LimitSettings(SettingsSection):
     """How much is taken in at once, and how long anybody is waited for."""
 
-    max_requests: int = Field(1000, ge=1, description="HTTP requests under way at once.")
-    max_sockets: int = Field(1000, ge=0, description="WebSockets open at once.")
+    max_requests: int = Field(
+        1000,
+        ge=1,
+        description="HTTP requests under way at once; default: more where models serve more.",
+    )
+    max_sockets: int = Field(1000, ge=0, description="WebSockets open at once; likewise.")
     caller_places: int = Field(
         500, ge=1, description="Of each of these two, how many one key or address may hold."
     )

@@ -72,14 +72,14 @@ def resolved(settings: Settings) -> Settings:
     """Return settings that need no file: the placement is in them, and what it says of the server.
 
     The fabric and the number of front ends are the placement's, unless the settings were given
-    their own.
+    their own. Limits of connections that were not given leave room for all that the models serve.
 
     Raises:
         SettingsError: the placement is wrong.
     """
     server = settings.server
     if not server.placement and not server.placement_set:
-        return settings
+        return _with_room(settings, 1)
     file = without_all(read_placement(server.placement, server.placement_set))
     written = file.model_dump(mode="json", exclude_unset=True)
     update: dict[str, Any] = {"placement": (json.dumps(written),), "placement_set": ()}
@@ -87,7 +87,38 @@ def resolved(settings: Settings) -> Settings:
     for name, value in said.items():
         if value is not None and name not in server.model_fields_set:
             update[name] = value
-    return settings.model_copy(update={"server": server.model_copy(update=update)})
+    placed = settings.model_copy(update={"server": server.model_copy(update=update)})
+    return _with_room(placed, _most_replicas(file))
+
+
+def _with_room(settings: Settings, num_replicas: int) -> Settings:
+    """Raise default limits of connections to what models of so many replicas serve.
+
+    One caller may hold all of it: behind a reverse proxy all clients have one address.
+    """
+    num_streams = num_replicas * sum(each.max_slots for each in settings.served())
+    num_streams += sum(each.max_waiting for each in settings.served())
+    limits = settings.limits
+    wanted = {
+        "max_requests": max(limits.max_requests, 2 * num_streams),
+        "max_sockets": max(limits.max_sockets, 2 * num_streams),
+        "caller_places": max(limits.caller_places, num_streams),
+    }
+    update = {name: each for name, each in wanted.items() if name not in limits.model_fields_set}
+    return settings.model_copy(update={"limits": limits.model_copy(update=update)})
+
+
+def _most_replicas(file: PlacementFile) -> int:
+    """Return how many replicas the most replicated stage has at most."""
+    sections = [
+        section
+        for model in (file, *file.models.values())
+        for section in (model.defaults, *model.stages.values())
+    ]
+    return max(
+        each.replicas.max if each.replicas is not None else len(each.devices or (None,))
+        for each in sections
+    )
 
 
 def without_all(

@@ -41,6 +41,15 @@ def test_half_a_surrogate_pair_is_refused_anywhere(
     assert "valid Unicode" in error_of(response, 400)["message"]
 
 
+def test_an_item_of_a_batch_fails_alone_whatever_its_members_are_called(
+    client: httpx.Client,
+) -> None:
+    body = f'{{"items": [{{"input": "x", {HALF}: 1}}, {{"input": "x"}}]}}'
+    answer = client.post(f"{URL}/batch", content=body, headers=HEADERS)
+    assert answer.status_code == 200
+    assert [each["status"] for each in answer.json()["results"]] == ["error", "success"]
+
+
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("depth", [40, 300, 900, 100_000])
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])

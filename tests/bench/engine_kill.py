@@ -22,7 +22,7 @@ from antiphon.bench.server import own_server
 from antiphon.bench.summary import summarize
 from tests.bench.peer import peer_flags, report, weights_of
 
-TEXT = "The kettle is on, and somebody is knocking at the door."
+TEXT = "The kettle is on, and somebody is knocking at the door. " * 20
 
 
 def engines(url: str) -> dict[str, int]:
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--placement", required=True, help="of the server, with two engines")
     parser.add_argument("--streams", type=int, default=64, help="at once")
     parser.add_argument("--frames", type=int, default=1500, help="of each stream")
-    parser.add_argument("--kill-after-s", type=float, default=3.0, help="after the streams begin")
+    parser.add_argument("--kill-after-s", type=float, default=1.0, help="after the streams begin")
     given = parser.parse_args()
     model = str(weights_of(given, "qwen3_tts", "custom_voice"))
     # An engine takes over the streams of the other one.

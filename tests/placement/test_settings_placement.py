@@ -37,6 +37,18 @@ def test_resolved_settings_read_no_file_and_say_the_same() -> None:
     assert resolved(load_settings({}, environment={})) == load_settings({}, environment={})
 
 
+def test_one_caller_may_hold_all_that_the_models_serve() -> None:
+    """A load balancer is one address."""
+    flags = {"model.max_slots": 256, "server.placement": ("{defaults: {devices: [cpu, cpu]}}",)}
+    limits = resolved(load_settings(flags, environment={})).limits
+    assert limits.caller_places == 2 * 256 + 256
+    assert limits.max_requests == limits.max_sockets == 2 * limits.caller_places
+    alone = resolved(load_settings({"model.max_slots": 1700}, environment={})).limits
+    assert (alone.caller_places, alone.max_requests) == (1956, 3912)
+    given = resolved(load_settings({**flags, "limits.caller_places": 7}, environment={})).limits
+    assert (given.caller_places, given.max_requests) == (7, 1536)
+
+
 def test_all_becomes_the_gpus_of_this_host() -> None:
     file = read_placement(["all-gpus"])
     named = without_all(file, lambda: {"cuda:0": 1, "cuda:1": 1})
