@@ -47,9 +47,11 @@ def read_reference(path: Path) -> ExpectedOutput:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array")
             arrays = {name: file[name] for name in file.files}
-    except (OSError, EOFError, ValueError, BadZipFile):
+    except FileNotFoundError:
+        raise SettingsError(f"Invalid '--reference': {path}. There is no such file.") from None
+    except (OSError, EOFError, ValueError, BadZipFile) as error:
         raise SettingsError(
-            f"Invalid '--reference': {path}. Must be an .npz file of plain arrays"
+            f"Invalid '--reference': {path}. Must be an .npz file of plain arrays ({error})."
         ) from None
     allowed = (*_REQUIRED, *_OUTPUTS, *_OPTIONAL)
     wrong = [f"unknown array '{name}'" for name in arrays if name not in allowed]
