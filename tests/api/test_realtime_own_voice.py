@@ -77,7 +77,7 @@ async def heard(connection: Any) -> tuple[Any, bytes]:
 
 def voice_of(name: str | None, **output: Any) -> dict[str, Any]:
     audio = {"output": {**({"voice": name} if name else {}), **output}}
-    return {"type": "realtime", "output_modalities": ["audio"], "audio": audio}
+    return {"output_modalities": ["audio"], "audio": audio}
 
 
 def test_two_sessions_speak_with_two_voices_of_the_model(omni_server: RunningServer) -> None:
@@ -86,7 +86,7 @@ def test_two_sessions_speak_with_two_voices_of_the_model(omni_server: RunningSer
             created = await connection.recv()
             assert created.session.output_modalities == ["audio"], "without being told to"
             assert created.session.instructions.startswith("You are "), "as it was trained to"
-            await connection.session.update(session=voice_of(voice))
+            await connection.session.update(session={"type": "realtime", **voice_of(voice)})
             assert (await connection.recv()).type == "session.updated"
             await say(connection)
             done, pcm = await answer(connection)
