@@ -16,7 +16,7 @@ MAX_STRUCTURE_BYTES = 1024 * 1024
 MAX_ESCAPES = 3_000_000
 MAX_SHORT_ESCAPES = 500_000
 """As a line break is one; what has no ASCII is usually written in six characters each."""
-MAX_WIDE_BYTES = 8 * 1024 * 1024
+MAX_WIDE_BYTES = 6 * 1024 * 1024
 """Size of all strings that are not plain ASCII; recordings in base64 are. Python stores them in up
 to four bytes a character, and takes a while to make them."""
 _SLICE_BYTES = 64 * 1024
